@@ -10,7 +10,13 @@ let strict: [SwiftSetting] = [
 
 /// The server's. Debug builds, which all tests use, check at each access that nothing else has hold of the same
 /// property; a release build does not spend a tenth of its own instructions on that.
-let server = strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release))]
+///
+/// Asynchronous functions run where their caller does, that is on its event loop.
+let server =
+    strict + [
+        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        .unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release)),
+    ]
 
 /// With `HOLDFAST_FUZZING` set the fuzz targets are a program for libFuzzer (`Tests/Fuzz/run`), else a test.
 let fuzz: Target =

@@ -31,8 +31,15 @@ struct APIRoute {
         }
     }
 
+    /// Each gets the request for the time of its call. If it throws an error that may be due to a definition which
+    /// another server has stored a moment ago, it is called again with the newest definitions; so it must not have had an
+    /// effect by then.
     private enum Handler {
-        case buffered((borrowing Request, Call) throws -> Void)
+        /// Returns the response.
+        case immediate((borrowing Request, Call) throws -> Response)
+        case asynchronous((borrowing Request, Call) async throws -> Response)
+        /// Responds by callbacks, without the cost of a task.
+        case callback((borrowing Request, Call) throws -> Void)
         case streamed((borrowing Request, Call) throws -> any BodyReceiver)
     }
 
@@ -50,9 +57,43 @@ struct APIRoute {
     private let handler: Handler
 
     init(
+        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, isConditional: Bool = false,
+        readsQuery: Bool = false, _ handle: @escaping (borrowing Request, Call) throws -> Response
+    ) {
+        self.init(
+            method, pattern, scope: scope, isVital: isVital, isConditional: isConditional, readsQuery: readsQuery,
+            .immediate(handle))
+    }
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, respondsLater: Bool = false,
+        isConditional: Bool = false, readsQuery: Bool = false,
+        _ handle: @escaping (borrowing Request, Call) async throws -> Response
+    ) {
+        self.init(
+            method, pattern, scope: scope, isVital: isVital, respondsLater: respondsLater,
+            isConditional: isConditional, readsQuery: readsQuery, .asynchronous(handle))
+    }
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, changesState: Bool? = nil, isConditional: Bool = false,
+        readsQuery: Bool = false, callback handle: @escaping (borrowing Request, Call) throws -> Void
+    ) {
+        self.init(
+            method, pattern, scope: scope, changesState: changesState, isConditional: isConditional,
+            readsQuery: readsQuery, .callback(handle))
+    }
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, readsQuery: Bool = false,
+        streamed handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver
+    ) {
+        self.init(method, pattern, scope: scope, readsQuery: readsQuery, .streamed(handle))
+    }
+
+    private init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool = false,
-        _ handle: @escaping (borrowing Request, Call) throws -> Void
+        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool, _ handler: Handler
     ) {
         self.method = method
         self.pattern = pattern
@@ -63,53 +104,12 @@ struct APIRoute {
         self.isConditional = isConditional
         // Monitoring may add a parameter to bypass caches.
         self.readsQuery = readsQuery || scope == .none || isVital
-        handler = .buffered(handle)
-    }
-
-    init(
-        _ method: Method, _ pattern: String, scope: Scope, readsQuery: Bool = false,
-        streamed handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver
-    ) {
-        self.method = method
-        self.pattern = pattern
-        self.scope = scope
-        isVital = false
-        changesState = nil
-        respondsLater = false
-        isConditional = false
-        self.readsQuery = readsQuery
-        handler = .streamed(handle)
+        self.handler = handler
     }
 
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
-        switch handler {
-        case .buffered(let handle):
-            return Route(
-                method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
-                refusal: { [self] request in
-                    var caller: String?
-                    do {
-                        _ = try admit(request, of: wire, gate) { caller = $0 }
-                        return nil
-                    } catch {
-                        return (wire.response(to: error), caller)
-                    }
-                },
-                .buffered { [self] request, responder in
-                    do {
-                        let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
-                        let call = Call(responder: responder, admission: admission)
-                        do {
-                            try handle(request, call)
-                        } catch let error as any DefinitionError where error.concernsDefinitions {
-                            Self.callAgain(handle, RequestCopy(request), call, of: wire, projects)
-                        }
-                    } catch {
-                        responder.send(wire.response(to: error))
-                    }
-                })
-        case .streamed(let handle):
+        if case .streamed(let handle) = handler {
             return Route(
                 method, pattern,
                 .streamed { [self] request, responder in
@@ -122,20 +122,70 @@ struct APIRoute {
                     }
                 })
         }
+        return Route(
+            method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
+            refusal: { [self] request in
+                var caller: String?
+                do {
+                    _ = try admit(request, of: wire, gate) { caller = $0 }
+                    return nil
+                } catch {
+                    return (wire.response(to: error), caller)
+                }
+            },
+            .buffered { [self] request, responder in
+                do {
+                    let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
+                    respond(to: request, Call(responder: responder, admission: admission), of: wire, projects)
+                } catch {
+                    responder.send(wire.response(to: error))
+                }
+            })
     }
 
-    /// Calls a handler again that has not found a definition. The first call had no effect yet, because it has thrown.
-    private static func callAgain(
-        _ handle: @escaping (borrowing Request, Call) throws -> Void, _ request: RequestCopy, _ call: Call,
-        of wire: any WireProtocol, _ projects: ProjectView
+    /// Calls the handler, again with the newest definitions if it may lack one, and renders its errors.
+    private func respond(
+        to request: borrowing Request, _ call: Call, of wire: any WireProtocol, _ projects: ProjectView
     ) {
-        call.updating(projects) { result in
-            do {
-                let call = try result.get()
-                try request.withRequest { request in try handle(request, call) }
-            } catch {
-                call.respond(wire.response(to: error))
+        do {
+            switch handler {
+            case .immediate(let handle): call.respond(try handle(request, call))
+            case .callback(let handle): try handle(request, call)
+            case .asynchronous(let handle):
+                let request = RequestCopy(request)
+                call.responder.send {
+                    do {
+                        return try await call.retrying(projects) { call in
+                            try await request.withRequest { request in try await handle(request, call) }
+                        }
+                    } catch {
+                        return wire.response(to: error)
+                    }
+                }
+            case .streamed: break
             }
+        } catch {
+            guard call.mayLackDefinition(error) else { return call.respond(wire.response(to: error)) }
+            let request = RequestCopy(request)
+            call.responder.send { await secondResponse(to: request, call, of: wire, projects) }
+        }
+    }
+
+    /// Reads the newest definitions, then calls a synchronous handler once more.
+    ///
+    /// - Returns: `nil` if the handler responds by callbacks.
+    private func secondResponse(
+        to request: RequestCopy, _ call: Call, of wire: any WireProtocol, _ projects: ProjectView
+    ) async -> Response? {
+        do {
+            let call = try await call.updated(projects)
+            return try await request.withRequest { request throws in
+                if case .immediate(let handle) = handler { return try handle(request, call) }
+                if case .callback(let handle) = handler { try handle(request, call) }
+                return nil
+            }
+        } catch {
+            return wire.response(to: error)
         }
     }
 

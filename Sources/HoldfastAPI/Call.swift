@@ -1,6 +1,7 @@
 import Bucketing
 import HTTPServer
 import HoldfastCore
+import JSON
 import Storage
 
 /// One call of an endpoint: who makes it, and where the response goes.
@@ -34,64 +35,86 @@ struct Call: Sendable {
         responder.send(response)
     }
 
-    /// Responds with a stream, and cuts it off if the caller's token is revoked before its end.
-    func respond(_ contentType: StaticString, stream: any ResponseStream) {
-        let stream = AdmittedStream(stream, admission)
-        responder.send(Response(.ok, contentType: contentType, body: .stream(stream)))
+    func respond(json: [UInt8]) {
+        responder.send(.json(json))
     }
 
-    /// Responds with JSON and a final line feed, for terminals.
-    func respond(_ status: Status = .ok, json: consuming [UInt8], entityTag: EntityTag? = nil) {
-        json.append(UInt8(ascii: "\n"))
-        responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
-    }
-
-    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches its entity tag. For methods other than
-    /// `GET`; for `GET` the server compares automatically.
-    ///
-    /// - Parameter entityTag: by default that of the whole body.
-    func respond(json: [UInt8], entityTag: EntityTag? = nil, unlessKnownAs ifNoneMatch: String?) {
-        let tag = entityTag ?? EntityTag(of: json)
-        if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
-            responder.send(Response(.notModified, entityTag: tag))
-        } else {
-            respond(json: json, entityTag: tag)
+    /// Responds with what `encode` makes of the result of the store, or with its error in the native format.
+    @inline(__always)
+    func respond<Value>(_ result: Result<Value, StorageError>, _ encode: (Value) -> Response) {
+        switch result {
+        case .success(let value): responder.send(encode(value))
+        case .failure(let error): fail(error)
         }
     }
 
-    /// Runs work on the event loop of the request, for work that ends in the response.
-    func onEventLoop(_ work: @escaping @Sendable () -> Void) {
-        responder.onEventLoop(work)
+    /// Returns a response with a stream, which is cut off if the caller's token is revoked before its end.
+    func response(_ contentType: StaticString, stream: any ResponseStream) -> Response {
+        Response(.ok, contentType: contentType, body: .stream(AdmittedStream(stream, admission)))
     }
 
-    /// Calls `body` for each element of a request, on its event loop and a few milliseconds at a time, so that other
-    /// requests are served in between. Stops if the client disconnects.
-    func forEach(_ indices: Range<Int>, _ body: @escaping (Int) -> Void) {
-        Steps(indices, responder, body).run()
-    }
-
-    /// Reads the definitions that other servers have stored, then continues on the event loop of the request.
+    /// Works on the elements of a request at the same time, on its event loop, and returns the results in order. Begins
+    /// them a few milliseconds at a time, so that other requests are served in between.
     ///
-    /// - Parameter work: gets this call, which is now up to date.
-    func updating(_ projects: ProjectView, _ work: @escaping (Result<Call, StorageError>) -> Void) {
-        let work = PendingCompletion(work)
-        projects.update { result in
-            onEventLoop {
-                var call = self
-                call.isUpToDate = true
-                work.call(result.map { call })
+    /// - Throws: `CancellationError` once the client has disconnected.
+    func map<Value: Sendable>(_ indices: Range<Int>, _ work: @escaping (Int) async -> Value) async throws -> [Value] {
+        // Safe: all tasks run on the event loop.
+        nonisolated(unsafe) let work = work
+        return try await withThrowingTaskGroup(of: (Int, Value).self) { group in
+            var slice = TimeSlice(responder)
+            for index in indices {
+                try await slice.step()
+                group.addImmediateTask { (index, await work(index)) }
+            }
+            var values: [Value?] = Array(repeating: nil, count: indices.count)
+            for try await (index, value) in group { values[index] = value }
+            return values.compactMap(\.self)
+        }
+    }
+
+    /// Works on the elements of a request as ``map(_:_:)`` does, on each as ``retrying(_:_:)`` does.
+    func results<Value: Sendable>(
+        of indices: Range<Int>, _ projects: ProjectView, _ work: @escaping (Int, Call) async throws -> Value
+    ) async throws -> [Result<Value, any Error>] {
+        try await map(indices) { index in
+            do {
+                return .success(try await retrying(projects) { call in try await work(index, call) })
+            } catch {
+                return .failure(error)
             }
         }
+    }
+
+    /// Runs work, again with the newest definitions if it may have lacked one; so it must not have had an effect by then.
+    func retrying<Value>(
+        _ projects: ProjectView, _ work: (Call) async throws -> Value
+    ) async throws -> Value {
+        do {
+            return try await work(self)
+        } catch {
+            guard mayLackDefinition(error) else { throw error }
+            return try await work(updated(projects))
+        }
+    }
+
+    /// Reads the definitions that other servers have stored.
+    ///
+    /// - Returns: this call, which is now up to date.
+    func updated(_ projects: ProjectView) async throws(StorageError) -> Call {
+        try await projects.update()
+        var call = self
+        call.isUpToDate = true
+        return call
+    }
+
+    /// Whether an error may be due to a definition that this server does not know yet.
+    func mayLackDefinition(_ error: any Error) -> Bool {
+        !isUpToDate && (error as? any DefinitionError)?.concernsDefinitions == true
     }
 
     /// Makes the route read the definitions of other servers first, for a change that depends on them.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", concernsDefinitions: true) }
-    }
-
-    /// Runs work that ends in a response, and responds with the error if it throws.
-    func attempt(_ work: () throws -> Void) {
-        do { try work() } catch { fail(error) }
     }
 
     /// Responds with an error in the native format.
@@ -108,6 +131,20 @@ protocol DefinitionError: Error {
 }
 
 extension CoreError: DefinitionError {}
+
+extension EventRefusal: DefinitionError {
+    var concernsDefinitions: Bool { error.concernsDefinitions }
+
+    /// Describes why an event is not stored. An error of the store is no fault of the event.
+    init(of error: any Error) {
+        switch error {
+        case let refusal as EventRefusal: self = refusal
+        case let error as CoreError: self.init(error)
+        case let error as StorageError: self.init(CoreError(error), isRetriable: true)
+        default: self.init(CoreError(.unavailable, "the request failed"), isRetriable: true)
+        }
+    }
+}
 
 /// Ends a stream when its caller's token is revoked.
 private final class AdmittedStream: ResponseStream {
@@ -127,28 +164,71 @@ private final class AdmittedStream: ResponseStream {
     }
 }
 
-/// Runs the steps of ``Call/forEach(_:_:)``, and yields to the event loop between slices of time.
-private final class Steps: @unchecked Sendable {
-    // Safe: it schedules itself only on the event loop that it belongs to.
-    private var rest: Range<Int>
+extension StickyDecisionService {
+    /// Responds with decisions, by callbacks as far as possible.
+    ///
+    /// - Parameters:
+    ///   - encode: returns the response.
+    ///   - render: returns the response to an error.
+    func decide(
+        _ query: DecisionQuery, in project: Project, _ call: Call,
+        _ encode: @escaping (Decisions) throws -> Response, error render: @escaping (any Error) -> Response
+    ) {
+        decideAtOnce(query, in: project) { [self] result in
+            do {
+                if let result { return call.respond(try encode(result.get())) }
+                call.responder.send {
+                    do { return try encode(await self.decide(query, in: project)) } catch { return render(error) }
+                }
+            } catch {
+                call.respond(render(error))
+            }
+        }
+    }
+}
+
+/// Lets other requests be served between the steps of a long one. Confined to a task of the request's event loop.
+struct TimeSlice {
     private let responder: Responder
-    private let body: (Int) -> Void
+    private var end = ContinuousClock.now + length
 
-    private static let duration = Duration.milliseconds(5)
+    private static let length = Duration.milliseconds(5)
 
-    init(_ indices: Range<Int>, _ responder: Responder, _ body: @escaping (Int) -> Void) {
-        rest = indices
+    init(_ responder: Responder) {
         self.responder = responder
-        self.body = body
     }
 
-    func run() {
-        let end = ContinuousClock.now + Self.duration
-        while responder.isOpen, let index = rest.first {
-            rest.removeFirst()
-            body(index)
-            if ContinuousClock.now > end, !rest.isEmpty { return responder.schedule { self.run() } }
-        }
+    /// To be called before each step.
+    ///
+    /// - Throws: `CancellationError` once the client has disconnected.
+    mutating func step() async throws {
+        try Task.checkCancellation()
+        guard ContinuousClock.now > end else { return }
+        await responder.yield()
+        end = .now + Self.length
+        try Task.checkCancellation()
+    }
+}
+
+extension Response {
+    /// JSON and a final line feed, for terminals.
+    static func json(_ json: consuming [UInt8], _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
+        json.append(UInt8(ascii: "\n"))
+        return Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json))
+    }
+
+    static func json(_ value: JSONValue, _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
+        json(value.encoded(), status, entityTag: entityTag)
+    }
+
+    /// JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other than `GET`; for `GET` the
+    /// server compares automatically.
+    ///
+    /// - Parameter entityTag: by default that of the whole body.
+    static func json(_ json: [UInt8], entityTag: EntityTag? = nil, unlessKnownAs ifNoneMatch: String?) -> Response {
+        let tag = entityTag ?? EntityTag(of: json)
+        if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }
+        return .json(json, entityTag: tag)
     }
 }
 

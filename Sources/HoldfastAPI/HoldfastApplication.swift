@@ -21,7 +21,7 @@ public final class HoldfastApplication: Application {
         self.services = services
         session = try services.store.makeSession(on: loop)
         try session.prepareLookups()
-        let loopServices = LoopServices(services, session, loop: loop)
+        let loopServices = LoopServices(services, session)
         let protocols: [any WireProtocol] =
             [
                 NativeProtocol(loopServices),

@@ -41,6 +41,7 @@ struct Problem: Error {
         switch error {
         case let error as Problem: self = error
         case let error as CoreError: self.init(error)
+        case let error as EventRefusal: self.init(error.error)
         case let error as StorageError: self.init(CoreError(error))
         default: self.init(.internalServerError, "the request failed")
         }

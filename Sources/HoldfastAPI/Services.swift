@@ -27,8 +27,7 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let removals: RemovalWatch
-    /// Where results are computed, several at a time, while event loops go on.
-    let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
+    private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -76,6 +75,11 @@ public final class Services: Sendable {
         self.changes = changes
         // A stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
+    }
+
+    /// Runs a long computation off the event loops, beside others.
+    func compute<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await completed { done in computations.async { done(Result { try work() }) } }
     }
 
     /// Stores the waiting events and releases everything, once the event loops have ended. Blocks until done.

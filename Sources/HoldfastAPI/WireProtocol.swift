@@ -51,12 +51,12 @@ struct LoopServices {
     let decisions: StickyDecisionService
     let gate: AccessGate
 
-    init(_ services: Services, _ session: any StoreSession, loop: EventLoop) {
+    init(_ services: Services, _ session: any StoreSession) {
         self.services = services
         self.session = session
         projects = ProjectView(services.projects)
         decisions = StickyDecisionService(
-            session: session, projects: projects, executor: loop,
+            session: session, projects: projects,
             exposures: ExposureRecorder(
                 events: services.events, known: services.knownExposures, clock: services.store.clock),
             metrics: services.decisions)

@@ -8,8 +8,8 @@ public import Dispatch
     import Darwin
 #endif
 
-/// A serial queue as the executor of a session.
-public final class DispatchExecutor: StoreExecutor {
+/// A serial queue as the executor of a session, and of tasks that use it.
+public final class DispatchExecutor: StoreExecutor, TaskExecutor {
     private let queue: DispatchQueue
 
     public init(label: String, qos: DispatchQoS = .userInitiated) {
@@ -20,6 +20,11 @@ public final class DispatchExecutor: StoreExecutor {
     public func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
         queue.async(execute: work)
         return true
+    }
+
+    public func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        submit { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 
     public func watch(
@@ -100,6 +105,20 @@ public final class BackgroundSession: @unchecked Sendable {
     /// Schedules work with the session, in FIFO order.
     public func run(_ work: @escaping @Sendable (any StoreSession) -> Void) {
         executor.submit { [self] in work(session) }
+    }
+
+    /// Runs asynchronous work with the session, begun in FIFO order, and returns its result. It goes on if the caller is
+    /// cancelled.
+    public func run<Value: Sendable, Failure: Error>(
+        _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
+    ) async throws(Failure) -> Value {
+        try await Task(executorPreference: executor) { () async -> Result<Value, Failure> in
+            do throws(Failure) {
+                return .success(try await work(self.session))
+            } catch {
+                return .failure(error)
+            }
+        }.value.get()
     }
 
     /// Runs an operation and blocks until it completes. Do not call it on an event loop, or from ``run(_:)``.

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Testing
 
@@ -90,6 +91,42 @@ import Testing
         try loop.runWork(waitingAtMost: 1_000, in: application)
         #expect(application.log.count == 2 && application.log.last == "third")
         third.cancel()
+    }
+
+    @Test func aTaskBeginsAtOnceAndContinuesInABatchOfItsLoop() throws {
+        defer { close() }
+        let application = application
+        loop.start {
+            application.log.append("begun")
+            await withUnsafeContinuation { continuation in
+                DispatchQueue.global().async { continuation.resume() }
+            }
+            application.log.append(application.isInBatch ? "continued in batch" : "continued outside")
+        }
+        #expect(application.log == ["begun"])
+        while application.log.count < 2 { try loop.runWork(waitingAtMost: 1_000, in: application) }
+        #expect(application.log == ["begun", "continued in batch"])
+    }
+
+    @Test func aTaskThatBecomesReadyWithinAnotherWaitsUntilThatIsSuspended() throws {
+        defer { close() }
+        let application = application
+        var waiting: UnsafeContinuation<Void, Never>?
+        loop.start {
+            await withUnsafeContinuation { waiting = $0 }
+            application.log.append("first")
+        }
+        let first = try #require(waiting)
+        loop.start {
+            first.resume()
+            application.log.append("second")
+            await withUnsafeContinuation { waiting = $0 }
+            application.log.append("second again")
+        }
+        #expect(application.log == ["second", "first"])
+        // Nothing runs: it continues at once.
+        waiting?.resume()
+        #expect(application.log == ["second", "first", "second again"])
     }
 
     @Test func theOwnerMayCloseAWatchedDescriptor() throws {

@@ -24,24 +24,18 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func connectionsAreSpreadOverTheEventLoops() throws {
-        try withServer(eventLoops: 4) { server, port in
-            let clients = try (0..<40).map { _ in
-                let client = try TestClient(port: port)
-                try client.send(request("GET", "/now"))
-                #expect(try client.response().status == 200)
-                return client
-            }
-            let open = Mutex<[Int]>([])
-            let isCollected = DispatchSemaphore(value: 0)
-            server.collect({ _, statistics in statistics.open }) { counts in
-                open.withLock { $0 = counts }
-                isCollected.signal()
-            }
-            isCollected.wait()
-            #expect(open.withLock { $0 } == [10, 10, 10, 10])
-            for client in clients { client.close() }
+    @Test func connectionsAreSpreadOverTheEventLoops() async throws {
+        let server = try server(4)
+        let clients = try (0..<40).map { _ in
+            let client = try TestClient(port: server.address.port)
+            try client.send(request("GET", "/now"))
+            #expect(try client.response().status == 200)
+            return client
         }
+        #expect(await server.collect { _, statistics in statistics.open } == [10, 10, 10, 10])
+        for client in clients { client.close() }
+        server.stop(within: 0)
+        server.wait()
     }
 
     // MARK: Stopping

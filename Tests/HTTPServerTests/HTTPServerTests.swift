@@ -12,17 +12,21 @@ import Testing
     func withServer(
         eventLoops: Int = 2, _ limits: Limits = Limits(), _ body: (HTTPServer, UInt16) throws -> Void
     ) throws {
-        var configuration = HTTPServer.Configuration()
-        configuration.address = "127.0.0.1:0"
-        configuration.eventLoops = eventLoops
-        configuration.limits = limits
-        let observations = observations
-        let server = try HTTPServer(configuration) { _ in TestApplication(observations) }
+        let server = try server(eventLoops, limits)
         defer {
             server.stop(within: 0)
             server.wait()
         }
         try body(server, server.address.port)
+    }
+
+    func server(_ eventLoops: Int, _ limits: Limits = Limits()) throws -> HTTPServer {
+        var configuration = HTTPServer.Configuration()
+        configuration.address = "127.0.0.1:0"
+        configuration.eventLoops = eventLoops
+        configuration.limits = limits
+        let observations = observations
+        return try HTTPServer(configuration) { _ in TestApplication(observations) }
     }
 
     // MARK: Serving
@@ -55,17 +59,20 @@ import Testing
         }
     }
 
-    @Test func metricsAreCollectedOfLoopsThatHaveNotEnded() throws {
-        try withServer { server, _ in
-            let collected = DispatchSemaphore(value: 0)
-            server.stop(within: 0)
-            server.wait()
-            server.collect { _, statistics in
-                statistics.accepted
-            } completion: {
-                #expect($0.isEmpty); collected.signal()
-            }
-            #expect(collected.comes())
+    @Test func metricsAreCollectedOfLoopsThatHaveNotEnded() async throws {
+        let server = try server(2)
+        server.stop(within: 0)
+        server.wait()
+        #expect(await server.collect { _, statistics in statistics.accepted }.isEmpty)
+    }
+
+    @Test func aTaskWhoseClientDisconnectsIsCancelled() throws {
+        try withServer { _, port in
+            let client = try TestClient(port: port)
+            try client.send(request("GET", "/waiting"))
+            #expect(observations.hasBegunTask.comes())
+            client.reset()
+            #expect(observations.taskWasCancelled.comes())
         }
     }
 

@@ -255,7 +255,6 @@ final class EmptyStream: ResponseStream {
 private final class PieceTarget: ResponseTarget {
     let loop: EventLoop
     var event: StreamEvent?
-    let isClosed = false
 
     init() throws {
         loop = try EventLoop(index: 0)
@@ -270,4 +269,5 @@ private final class PieceTarget: ResponseTarget {
     func continueStream(_ event: StreamEvent, of sequence: UInt64) { self.event = event }
     func resumeReading() {}
     func setCaller(_ name: String, of sequence: UInt64) {}
+    func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {}
 }

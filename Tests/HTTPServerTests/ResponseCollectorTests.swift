@@ -20,6 +20,7 @@ import Testing
         (LocalRequest("POST", "/echo", body: Array("a\r\nb".utf8)), 200, "a\r\nb"),
         // Another thread responds.
         (LocalRequest("GET", "/number/7"), 200, "7"), (LocalRequest("GET", "/number/8?x=y"), 200, "8"),
+        (LocalRequest("GET", "/task"), 200, "after a wait"),
         (LocalRequest("POST", "/batched"), 200, "batched"), (LocalRequest("GET", "/tagged"), 200, "A"),
         (LocalRequest("GET", "/tagged", fields: [("If-None-Match", EntityTag(1).text)]), 304, ""),
         (LocalRequest("GET", "/tagged", fields: [("If-Match", EntityTag(1).text)]), 200, "A"),

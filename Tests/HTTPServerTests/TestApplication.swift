@@ -9,6 +9,8 @@ final class Observations: Sendable {
     let isHolding = DispatchSemaphore(value: 0)
     let bodyWasAborted = DispatchSemaphore(value: 0)
     let streamWasLetGo = DispatchSemaphore(value: 0)
+    let hasBegunTask = DispatchSemaphore(value: 0)
+    let taskWasCancelled = DispatchSemaphore(value: 0)
     let streamedBytes = Atomic<Int>(0)
 
     func respondToHeld() {
@@ -60,6 +62,27 @@ final class TestApplication: Application {
                 refusal: { request in
                     request.field("x-secret") == nil ? (Response(.unauthorized, text: "\(request.id)"), nil) : nil
                 }, .buffered { $1.send(Response(.ok, text: "\($0.withBody { $0.count })")) }),
+            Route(
+                .get, "/task",
+                .buffered { _, responder in
+                    responder.send {
+                        await responder.yield()
+                        return Response(.ok, text: "after a wait")
+                    }
+                }),
+            Route(
+                .get, "/waiting",
+                .buffered { _, responder in
+                    responder.send {
+                        observations.hasBegunTask.signal()
+                        await withTaskCancellationHandler {
+                            await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+                        } onCancel: {
+                            observations.taskWasCancelled.signal()
+                        }
+                        return nil
+                    }
+                }),
         ])
     }
 

@@ -13,6 +13,7 @@ public final class ResponseCollector {
     private var hasBegun = false
     /// The receiver of a streamed request body, and the bytes that it has not received yet.
     private var upload: (receiver: any BodyReceiver, rest: ArraySlice<UInt8>)?
+    private var task: Task<Void, Never>?
     public private(set) var isClosed = false
 
     /// The size of the pieces in which a streamed request body is received.
@@ -33,6 +34,7 @@ public final class ResponseCollector {
         guard !isClosed else { return }
         isClosed = true
         streaming = nil
+        task?.cancel()
         let receiver = upload?.receiver
         upload = nil
         receiver?.aborted()
@@ -122,6 +124,10 @@ extension ResponseCollector: ResponseTarget {
     }
 
     package func setCaller(_ name: String, of sequence: UInt64) {}
+
+    package func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {
+        self.task = task
+    }
 }
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}

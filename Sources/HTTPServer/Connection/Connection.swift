@@ -251,6 +251,10 @@ extension Connection: ResponseTarget {
     func setCaller(_ name: String, of sequence: UInt64) {
         if worker.application.logsRequests { machine.responses.setCaller(name, of: sequence) }
     }
+
+    func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {
+        machine.responses.setTask(task, of: sequence)
+    }
 }
 
 @available(*, unavailable) extension Connection: Sendable {}

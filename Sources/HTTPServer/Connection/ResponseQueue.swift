@@ -60,6 +60,11 @@ struct ResponseQueue: ~Copyable {
         if let index = index(of: sequence) { waiting[index].caller = name }
     }
 
+    /// Stores the task to be cancelled by ``abandon()``, unless it has responded.
+    mutating func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {
+        if let index = index(of: sequence) { waiting[index].task = task }
+    }
+
     /// Returns the request that must get 412 instead of the response; `nil` for the response itself.
     @inline(__always)
     func request(excluding response: borrowing Response, to sequence: UInt64) -> PendingRequest? {
@@ -183,6 +188,7 @@ struct ResponseQueue: ~Copyable {
             cutOff = complete(takeFirst(), streaming.status, bytes: streaming.sentBytes)
         }
         streaming = nil
+        for request in waiting { request.task?.cancel() }
         waiting = []
         heldBytes = 0
         isClosing = true
@@ -213,6 +219,8 @@ package struct PendingRequest {
     var forwardedFor: String?
     /// The caller's name as the application set it; kept only for an access log.
     var caller: String?
+    /// Works on the response, if that is asynchronous.
+    var task: Task<Void, Never>?
     /// Header fields that the response gets in addition to its own.
     package var fields: [(name: StaticString, value: String)] = []
 

@@ -62,10 +62,11 @@ public struct Request: ~Copyable {
     }
 }
 
-/// A copy of a request, for a handler that has to be called again later.
-public struct RequestCopy: Sendable {
+/// A copy of a request, for a handler that needs it longer than its call.
+public final class RequestCopy: @unchecked Sendable {
+    // Safe: the bytes do not change.
     private let head: RequestHead
-    private let bytes: [UInt8]
+    private let bytes: UnsafeMutableRawBufferPointer
     private let bodyRange: Range<Int>
     private let parameters: PathParameters
     private let id: RequestID
@@ -74,19 +75,26 @@ public struct RequestCopy: Sendable {
     public init(_ request: borrowing Request) {
         head = request.head
         // Behind the request there may be others.
-        bytes = Array(request.bytes[slice: 0..<max(request.head.length, request.bodyRange.upperBound)])
+        let original = request.bytes[slice: 0..<max(request.head.length, request.bodyRange.upperBound)]
+        bytes = .allocate(byteCount: original.count, alignment: 1)
+        bytes.copyMemory(from: original)
         bodyRange = request.bodyRange
         parameters = request.parameters
         id = request.id
         peer = request.peer
     }
 
+    deinit {
+        bytes.deallocate()
+    }
+
     /// Lends the request.
-    public func withRequest<Result>(_ body: (borrowing Request) throws -> Result) rethrows -> Result {
-        try bytes.withUnsafeBytes { bytes in
-            try body(
-                Request(head: head, bytes: bytes, bodyRange: bodyRange, parameters: parameters, id: id, peer: peer))
-        }
+    public func withRequest(_ body: (borrowing Request) async throws -> Response?) async throws -> Response? {
+        defer { withExtendedLifetime(self) {} }
+        return try await body(
+            Request(
+                head: head, bytes: UnsafeRawBufferPointer(bytes), bodyRange: bodyRange, parameters: parameters, id: id,
+                peer: peer))
     }
 }
 

@@ -20,6 +20,17 @@ public struct Responder: @unchecked Sendable {
         }
     }
 
+    /// Sends the response that asynchronous work returns. The work begins at once and runs on the event loop; it is
+    /// cancelled when the connection is closed. On the event loop only.
+    ///
+    /// - Parameter work: returns `nil` if the response was or will be sent otherwise.
+    public func send(_ work: @escaping () async -> Response?) {
+        let task = target.loop.start {
+            if let response = await work() { send(response) }
+        }
+        target.setTask(task, of: sequence)
+    }
+
     private func sendFromOtherThread(_ response: Response) {
         let handover = Handover(value: response)
         target.loop.submit { target.respond(handover.value, to: sequence) }
@@ -36,18 +47,10 @@ public struct Responder: @unchecked Sendable {
         target.loop.submit { target.resumeReading() }
     }
 
-    /// Runs work on the event loop: at once if called there.
-    public func onEventLoop(_ work: @escaping @Sendable () -> Void) {
-        target.loop.run(work)
+    /// Lets the event loop serve other requests before the caller, a task of the loop, continues.
+    public func yield() async {
+        await withUnsafeContinuation { continuation in _ = target.loop.submit { continuation.resume() } }
     }
-
-    /// Schedules work on the event loop, after other requests have been served.
-    public func schedule(_ work: @escaping @Sendable () -> Void) {
-        target.loop.submit(work)
-    }
-
-    /// Whether somebody still waits for the response. On the event loop only.
-    public var isOpen: Bool { !target.isClosed }
 }
 
 /// The body of a response that is produced while it is sent, so that its memory stays bounded. The head of the response
@@ -69,6 +72,11 @@ public struct StreamWriter: @unchecked Sendable {
     package init(target: any ResponseTarget, sequence: UInt64) {
         self.target = target
         self.sequence = sequence
+    }
+
+    /// Begins asynchronous work on the event loop, which is to call one of the other methods. On the event loop only.
+    public func start(_ work: @escaping () async -> Void) {
+        target.loop.start(work)
     }
 
     public func write(_ bytes: [UInt8]) {
@@ -106,11 +114,12 @@ package enum StreamEvent {
 /// Where responses go: a ``Connection``, or what stands for one in tests. Except for `loop`, used on its event loop only.
 package protocol ResponseTarget: AnyObject {
     var loop: EventLoop { get }
-    var isClosed: Bool { get }
     func respond(_ response: Response, to sequence: UInt64)
     func continueStream(_ event: StreamEvent, of sequence: UInt64)
     func resumeReading()
     func setCaller(_ name: String, of sequence: UInt64)
+    /// Sets the task to be cancelled if the request is given up before its response.
+    func setTask(_ task: Task<Void, Never>, of sequence: UInt64)
 }
 
 /// A value on its way to the event loop. Safe: its sender no longer uses it.

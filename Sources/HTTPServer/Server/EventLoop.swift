@@ -21,6 +21,9 @@ public final class EventLoop: @unchecked Sendable {
     /// The watches whose descriptors are ready in this iteration.
     private var ready: [Watch] = []
     private var lastWatch: UInt64 = 0
+    /// Whether a task runs at present, and the continuations of others that wait for it to be suspended.
+    private var isRunningTask = false
+    private var waitingTasks: [UnownedJob] = []
     private let thread = Atomic<UInt>(0)
 
     private struct JobQueue {
@@ -76,11 +79,6 @@ public final class EventLoop: @unchecked Sendable {
         return true
     }
 
-    /// Runs work on the loop's thread: at once if called there, else like ``submit(_:)``.
-    public func run(_ work: @escaping @Sendable () -> Void) {
-        if isCurrent { work() } else { submit(work) }
-    }
-
     /// Runs work that submits many jobs, and wakes each loop only once, at the end. Otherwise a loop would wake for the
     /// first job and often go to sleep again before the second one.
     public static func coalescingWakeUps(_ work: () -> Void) {
@@ -110,6 +108,31 @@ public final class EventLoop: @unchecked Sendable {
             defer { queue.jobs = [] }
             return queue.jobs
         }
+    }
+
+    // MARK: Tasks
+
+    /// Begins asynchronous work at once. To be called on the loop's thread, to which the work always returns: what it
+    /// awaits may complete on any thread.
+    @discardableResult
+    public func start(_ work: @escaping () async -> Void) -> Task<Void, Never> {
+        // Safe: the loop executes the task, on its thread only.
+        nonisolated(unsafe) let work = work
+        return runTask { Task.immediate(executorPreference: self) { await work() } }
+    }
+
+    /// Runs a part of a task, and then those that became ready meanwhile: one task must not run within another.
+    private func runTask<Result>(_ run: () -> Result) -> Result {
+        guard !isRunningTask else { return run() }
+        isRunningTask = true
+        defer { isRunningTask = false }
+        let result = run()
+        while !waitingTasks.isEmpty {
+            let tasks = waitingTasks
+            waitingTasks.removeAll(keepingCapacity: true)
+            for task in tasks { task.runSynchronously(on: asUnownedTaskExecutor()) }
+        }
+        return result
     }
 
     // MARK: Descriptors of others
@@ -203,6 +226,24 @@ public final class EventLoop: @unchecked Sendable {
     func clearWakeUp() {
         var count: UInt64 = 0
         _ = read(wakeDescriptor, &count, 8)
+    }
+}
+
+/// An event loop runs the tasks that it has begun.
+extension EventLoop: TaskExecutor {
+    /// Continues a task whose wait is over: at once on the loop's thread, unless another task runs, and otherwise as a
+    /// job. If the loop has ended, the task stays suspended for ever.
+    public func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        guard isCurrent else {
+            submit { self.resume(job) }
+            return
+        }
+        if isRunningTask { waitingTasks.append(job) } else { resume(job) }
+    }
+
+    private func resume(_ job: UnownedJob) {
+        runTask { job.runSynchronously(on: asUnownedTaskExecutor()) }
     }
 }
 

@@ -84,20 +84,20 @@ public final class HTTPServer: Sendable {
     }
 
     /// Collects a value from each event loop's application, on the loop's thread. Loops that have ended are left out.
-    ///
-    /// - Parameter completion: called on the thread of one of the loops, or the caller's.
     public func collect<Value: Sendable>(
-        _ take: @escaping @Sendable (any Application, ConnectionMetrics) -> Value,
-        completion: @escaping @Sendable ([Value]) -> Void
-    ) {
-        let references = workers.withLock { $0 }
-        let join = Join<Value>(references.count, completion: completion)
-        for (index, reference) in references.enumerated() {
-            let isSubmitted = reference.worker.loop.submit {
-                join.set(take(reference.worker.application, reference.worker.metrics), at: index)
+        _ take: @escaping @Sendable (any Application, ConnectionMetrics) -> Value
+    ) async -> [Value] {
+        var values: [Value] = []
+        for reference in workers.withLock({ $0 }) {
+            let value: Value? = await withUnsafeContinuation { continuation in
+                let isSubmitted = reference.worker.loop.submit {
+                    continuation.resume(returning: take(reference.worker.application, reference.worker.metrics))
+                }
+                if !isSubmitted { continuation.resume(returning: nil) }
             }
-            if !isSubmitted { join.set(nil, at: index) }
+            if let value { values.append(value) }
         }
+        return values
     }
 
     /// The number of cores that this process may use.

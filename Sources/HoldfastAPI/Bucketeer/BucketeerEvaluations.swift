@@ -14,32 +14,26 @@ struct BucketeerEvaluationEndpoints {
     private static let noEvaluations = "no_evaluations"
 
     /// Responds with all flags with the tag, or with none if the SDK has the same evaluations already.
-    func postAll(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func postAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
         }
         guard let project = try projects.project(ofAny: call) else {
-            return call.respond(json: Self.encode([], id: Self.noEvaluations, isChanged: false))
+            return .json(Self.encode([], id: Self.noEvaluations, isChanged: false))
         }
-        let known = input.evaluationsID
         let subject: DecisionQuery.Subject =
             input.tag.isEmpty
             ? .allFlags : .chosenFlags { datafile in datafile.flags.filter { $0.isTagged(input.tag) }.map(\.key) }
-        decide(subject, for: input.user(project.schema), in: project) { result in
-            switch result {
-            case .success(let evaluations):
-                let list = Self.encode(evaluations, of: input.userID)
-                // The id covers everything that the list depends on, such as assignments and overrides.
-                let id = String(EntityTag(of: list).value)
-                call.respond(json: Self.encode(id == known ? [] : list, id: id, isChanged: id != known))
-            case .failure(let error):
-                call.respond(BucketeerError(error).response)
-            }
-        }
+        let evaluations = try await decide(subject, for: input.user(project.schema), in: project)
+        let list = Self.encode(evaluations, of: input.userID)
+        // The id covers everything that the list depends on, such as assignments and overrides.
+        let id = String(EntityTag(of: list).value)
+        let isChanged = id != input.evaluationsID
+        return .json(Self.encode(isChanged ? list : [], id: id, isChanged: isChanged))
     }
 
     /// One flag, for server SDKs that evaluate remotely.
-    func postOne(_ request: borrowing Request, _ call: Call) throws {
+    func postOne(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
         }
@@ -50,36 +44,24 @@ struct BucketeerEvaluationEndpoints {
         guard let project = try projects.project(ofAny: call), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }
-        decide(.flags([key]), for: input.user(project.schema), in: project) { result in
-            switch result {
-            case .success(let evaluations):
-                guard let evaluation = evaluations.first, let value = evaluation.bucketeerValue else {
-                    return call.respond(
-                        BucketeerError(.notFound, "the user has no variation of '\(input.featureID)'").response)
-                }
-                var writer = JSONWriter()
-                writer.beginObject()
-                writer.key("evaluation")
-                Self.append(evaluation, value, of: input.userID, to: &writer)
-                writer.endObject()
-                call.respond(json: writer.finish())
-            case .failure(let error):
-                call.respond(BucketeerError(error).response)
-            }
+        let evaluations = try await decide(.flags([key]), for: input.user(project.schema), in: project)
+        guard let evaluation = evaluations.first, let value = evaluation.bucketeerValue else {
+            throw BucketeerError(.notFound, "the user has no variation of '\(input.featureID)'")
         }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("evaluation")
+        Self.append(evaluation, value, of: input.userID, to: &writer)
+        writer.endObject()
+        return .json(writer.finish())
     }
 
     private func decide(
-        _ subject: DecisionQuery.Subject, for user: User, in project: Project,
-        completion: @escaping @Sendable (Result<[FlagEvaluation], StorageError>) -> Void
-    ) {
+        _ subject: DecisionQuery.Subject, for user: User, in project: Project
+    ) async throws(StorageError) -> [FlagEvaluation] {
         let query = DecisionQuery(for: user, subject, options: .disableDecisionEvent)
-        decisions.decide(query, in: project) { result in
-            completion(
-                result.map { decisions in
-                    decisions.flags.map { FlagEvaluation($0, decisions.project.datafile) }
-                })
-        }
+        let decisions = try await decisions.decide(query, in: project)
+        return decisions.flags.map { FlagEvaluation($0, decisions.project.datafile) }
     }
 
     // MARK: Responses

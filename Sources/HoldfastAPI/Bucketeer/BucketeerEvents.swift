@@ -11,7 +11,7 @@ struct BucketeerEventEndpoint {
     let store: any ProfileStore
     let projects: ProjectView
 
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let place: JSONPointer = ["events"]
         guard let list = body["events"]?.array, !list.isEmpty else {
@@ -33,55 +33,37 @@ struct BucketeerEventEndpoint {
             ids.append(Identifier(id))
         }
         let now = services.store.clock.now()
-        let items = Join(
-            list.count, completion: BucketeerEventRecording(reporter: services.reporter, call: call).record)
-        call.forEach(list.indices) { [ids] index in
-            take(list[index], id: ids[index], now: now, call) { items.set($0, at: index) }
+        let results = try await call.results(of: list.indices, projects) { [ids] index, _ in
+            try await event(list[index], id: ids[index], now: now)
         }
-    }
-
-    private func take(
-        _ element: JSONValue, id: Identifier, now: Timestamp, _ call: Call,
-        _ completion: @escaping @Sendable (BucketeerEventItem) -> Void
-    ) {
-        do throws(EventRefusal) {
-            let project = try? projects.project(named: nil)
-            try take(BucketeerEvent(element, id: id, project, now: now), completion)
-        } catch {
-            guard error.error.concernsDefinitions, !call.isUpToDate else { return completion(.refused(id, error)) }
-            call.updating(projects) { result in
-                switch result {
-                case .success(let call): take(element, id: id, now: now, call, completion)
-                case .failure(let error):
-                    completion(.refused(id, EventRefusal(CoreError(error), isRetriable: true)))
-                }
+        var events: [UserEvent] = []
+        var errors = JSONObject()
+        for (id, result) in zip(ids, results) {
+            switch result {
+            case .success(let event): if let event { events.append(event) }
+            case .failure(let error):
+                let refusal = EventRefusal(of: error)
+                let message = refusal.error.detail.shortened(to: Problem.longestDetail)
+                errors[id.string] = ["retriable": .bool(refusal.isRetriable), "message": .string(message)]
             }
         }
+        _ = try await services.reporter.record(events)
+        return .json(["errors": .object(errors)])
     }
 
-    /// - Parameter completion: called once, unless the event is refused at once.
-    private func take(
-        _ event: BucketeerEvent, _ completion: @escaping @Sendable (BucketeerEventItem) -> Void
-    ) throws(EventRefusal) {
+    /// - Returns: the event to store; `nil` if it is accepted and not stored.
+    private func event(_ element: JSONValue, id: Identifier, now: Timestamp) async throws -> UserEvent? {
+        let event = try BucketeerEvent(element, id: id, try? projects.project(named: nil), now: now)
         switch event.kind {
         case .evaluation:
-            guard let input = try event.exposure() else { return completion(.passed) }
+            guard let input = try event.exposure() else { return nil }
             // The profile may have an override, which keeps the exposure out of results.
-            store.profile(of: input.userID) { read in
-                do throws(EventRefusal) {
-                    switch read {
-                    case .success(let profile): completion(.event(.exposure(try input.exposure(profile))))
-                    case .failure(let error): throw EventRefusal(CoreError(error), isRetriable: true)
-                    }
-                } catch {
-                    completion(.refused(event.id, error))
-                }
-            }
-        case .goal:
-            completion(.event(.goal(try event.goal())))
+            let profile = try await completed { store.profile(of: input.userID, $0) }
+            return .exposure(try input.exposure(profile))
+        case .goal: return .goal(try event.goal())
         case .metrics:
             services.bucketeer.countReport()
-            completion(.passed)
+            return nil
         }
     }
 }
@@ -202,42 +184,6 @@ private struct BucketeerEvent {
 
     private static func refusal(_ detail: String) -> EventRefusal {
         EventRefusal(CoreError(.invalid, detail))
-    }
-}
-
-/// One element of the body after parsing.
-private enum BucketeerEventItem: Sendable {
-    case event(UserEvent)
-    /// Accepted and not stored.
-    case passed
-    case refused(Identifier, EventRefusal)
-}
-
-/// Records the events of one request, and responds.
-private struct BucketeerEventRecording: Sendable {
-    let reporter: EventReporter
-    let call: Call
-
-    func record(_ items: [BucketeerEventItem]) {
-        var events: [UserEvent] = []
-        var errors = JSONObject()
-        for item in items {
-            switch item {
-            case .event(let event): events.append(event)
-            case .passed: break
-            case .refused(let id, let refusal):
-                let message = refusal.error.detail.shortened(to: Problem.longestDetail)
-                errors[id.string] = ["retriable": .bool(refusal.isRetriable), "message": .string(message)]
-            }
-        }
-        let response: JSONValue = ["errors": .object(errors)]
-        guard !events.isEmpty else { return call.respond(json: response.encoded()) }
-        reporter.record(events) { [call] result in
-            switch result {
-            case .success: call.respond(json: response.encoded())
-            case .failure(let error): call.respond(BucketeerError(error).response)
-            }
-        }
     }
 }
 

@@ -34,12 +34,12 @@ struct BucketeerProtocol: WireProtocol {
         BucketeerError(error).response
     }
 
-    private static func ping(_ request: borrowing Request, _ call: Call) {
+    private static func ping(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member(seconds: "time", systemWallClock())
         writer.endObject()
-        call.respond(json: writer.finish())
+        return .json(writer.finish())
     }
 }
 

@@ -7,8 +7,10 @@ struct ConsoleProtocol: WireProtocol {
     let routes: [APIRoute] = [
         APIRoute(.get, "/", scope: .none, Self.redirectBrowser),
         APIRoute(.get, "/console", scope: .none, Self.redirect),
-        APIRoute(.get, "/console/", scope: .none) { try Self.respond(with: "index.html", $0, $1) },
-        APIRoute(.get, "/console/{file}", scope: .none) { try Self.respond(with: $0.parameter(0) ?? "", $0, $1) },
+        APIRoute(.get, "/console/", scope: .none) { request, _ throws in try Self.file("index.html", request) },
+        APIRoute(.get, "/console/{file}", scope: .none) { request, _ throws in
+            try Self.file(request.parameter(0) ?? "", request)
+        },
     ]
 
     init() {
@@ -17,27 +19,27 @@ struct ConsoleProtocol: WireProtocol {
     }
 
     /// `GET /`: redirects browsers to the console; 404 for other clients.
-    private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws {
+    private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws -> Response {
         guard request.field("accept")?.lowercased().contains("text/html") == true else {
             var problem = Problem(.notFound, "no resource has this path")
             problem.fields = [("Vary", "Accept")]
             throw problem
         }
-        try redirect(request, call)
+        return redirect(request, call)
     }
 
     /// The location is relative, so that a proxy may serve Holdfast below a path.
-    private static func redirect(_ request: borrowing Request, _ call: Call) throws {
+    private static func redirect(_ request: borrowing Request, _ call: Call) -> Response {
         var response = Response(Status(code: 302, reason: "Found"))
         response.fields = [("Location", "console/"), ("Vary", "Accept"), ("Cache-Control", "no-cache")]
-        call.respond(response)
+        return response
     }
 
-    private static func respond(with name: String, _ request: borrowing Request, _ call: Call) throws {
+    private static func file(_ name: String, _ request: borrowing Request) throws -> Response {
         guard let file = ConsoleFile.all[name] else {
             throw Problem(.notFound, "the console has no file '\(name)'")
         }
-        call.respond(file.response(accepting: request.field("accept-encoding") ?? ""))
+        return file.response(accepting: request.field("accept-encoding") ?? "")
     }
 }
 

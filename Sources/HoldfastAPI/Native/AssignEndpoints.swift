@@ -16,18 +16,47 @@ struct AssignEndpoints {
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let sdkKey = request.sdkKey
-        if let list = body.array {
-            assign(list, sdkKey, call)
-        } else {
-            decide(try AssignRequest(body, sdkKey: sdkKey, at: [], call), enrolls: true, call) {
-                Self.send($0, to: call)
+        guard let list = body.array else {
+            let asked = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
+            return decisions.decide(asked.query(enrolls: true), in: try project(of: asked), call) {
+                .json(Self.encode(try asked.decision(of: $0)))
+            } error: {
+                Problem($0).response
+            }
+        }
+        guard list.count <= limit else {
+            throw CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: [])
+        }
+        call.responder.send {
+            do {
+                return .json(try await responses(to: list, sdkKey, call))
+            } catch {
+                return Problem(error).response
             }
         }
     }
 
+    /// - Parameter sdkKey: the project of requests that name none.
+    private func responses(to list: [JSONValue], _ sdkKey: String?, _ call: Call) async throws -> [UInt8] {
+        let results = try await call.results(of: list.indices, projects) { index, call in
+            let asked = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
+            return Self.encode(try await decide(asked, enrolls: true))
+        }
+        var writer = JSONWriter()
+        writer.beginArray()
+        for result in results {
+            switch result {
+            case .success(let json): writer.raw(json)
+            case .failure(let error): Self.append(Problem(error), to: &writer)
+            }
+        }
+        writer.endArray()
+        return writer.finish()
+    }
+
     /// Returns the user's variation or, if there is none, the one that an assignment would give. Stores nothing. The
     /// query has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["user_id", "anonymous_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()
         for (name, value) in query { object[name] = .string(value) }
@@ -35,78 +64,21 @@ struct AssignEndpoints {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
         let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
-        decide(asked, enrolls: false, call) { Self.send($0, to: call) }
+        return .json(Self.encode(try await decide(asked, enrolls: false)))
     }
 
-    private static func send(_ result: Result<[UInt8], CoreError>, to call: Call) {
-        switch result {
-        case .success(let json): call.respond(json: json)
-        case .failure(let error): call.fail(error)
-        }
+    private func decide(_ request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
+        try request.decision(
+            of: await decisions.decide(request.query(enrolls: enrolls), in: try project(of: request)))
     }
 
-    /// - Parameter sdkKey: the project of requests that name none.
-    private func assign(_ list: [JSONValue], _ sdkKey: String?, _ call: Call) {
-        guard list.count <= limit else {
-            return call.fail(
-                CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
+    /// - Throws: 404 if there is no such project, or if it does not have the experiment.
+    private func project(of request: AssignRequest) throws(CoreError) -> Project {
+        let project = try projects.project(named: request.sdkKey)
+        guard project.datafile.experiment(keyOrID: request.experiment) != nil else {
+            throw request.unknownExperiment(in: project.datafile)
         }
-        let responses = Join<[UInt8]>(list.count) { responses in
-            var writer = JSONWriter()
-            writer.beginArray()
-            for response in responses { writer.raw(response) }
-            writer.endArray()
-            call.respond(json: writer.finish())
-        }
-        call.forEach(list.indices) { index in
-            do throws(CoreError) {
-                let request = try AssignRequest(
-                    list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
-                decide(request, enrolls: true, call) { result in
-                    switch result {
-                    case .success(let json): responses.set(json, at: index)
-                    case .failure(let error): responses.set(Self.encode(error), at: index)
-                    }
-                }
-            } catch {
-                responses.set(Self.encode(error), at: index)
-            }
-        }
-    }
-
-    private func decide(
-        _ request: AssignRequest, enrolls: Bool, _ call: Call,
-        _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
-    ) {
-        do throws(CoreError) {
-            let project = try projects.project(named: request.sdkKey)
-            guard project.datafile.experiment(keyOrID: request.experiment) != nil else {
-                throw request.unknownExperiment(in: project.datafile)
-            }
-            let query = DecisionQuery(
-                for: request.user, beside: request.anonymousID, .experiment(request.experiment),
-                options: .includeReasons, storesAssignments: enrolls, requiresStorage: true)
-            decisions.decide(query, in: project) { result in
-                switch result {
-                case .success(let decisions):
-                    // A newer datafile may lack the experiment.
-                    guard let decision = decisions.experiments.first else {
-                        return completion(.failure(request.unknownExperiment(in: decisions.project.datafile)))
-                    }
-                    completion(.success(Self.encode(decision)))
-                case .failure(let error):
-                    completion(.failure(CoreError(error)))
-                }
-            }
-        } catch {
-            guard error.concernsDefinitions, !call.isUpToDate else { return completion(.failure(error)) }
-            call.updating(projects) { result in
-                switch result {
-                case .success(let call): decide(request, enrolls: enrolls, call, completion)
-                case .failure(let error): completion(.failure(CoreError(error)))
-                }
-            }
-        }
+        return project
     }
 
     private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
@@ -122,13 +94,11 @@ struct AssignEndpoints {
         return writer.finish()
     }
 
-    private static func encode(_ error: CoreError) -> [UInt8] {
-        var writer = JSONWriter()
+    private static func append(_ problem: Problem, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.key("problem")
-        Problem(error).append(to: &writer)
+        problem.append(to: &writer)
         writer.endObject()
-        return writer.finish()
     }
 }
 
@@ -151,6 +121,20 @@ private final class AssignRequest: Sendable {
         anonymousID = try ProfileInput.anonymousID(of: object, at: place, mayNameAny: call.mayNameAnyUser)
         experiment = Identifier(try object.text("experiment", in: place))
         self.sdkKey = try object.optionalText("sdk_key", in: place) ?? sdkKey
+    }
+
+    func query(enrolls: Bool) -> DecisionQuery {
+        DecisionQuery(
+            for: user, beside: anonymousID, .experiment(experiment), options: .includeReasons,
+            storesAssignments: enrolls, requiresStorage: true)
+    }
+
+    func decision(of decisions: Decisions) throws(CoreError) -> ExperimentDecision {
+        // A newer datafile may lack the experiment.
+        guard let decision = decisions.experiments.first else {
+            throw unknownExperiment(in: decisions.project.datafile)
+        }
+        return decision
     }
 
     func unknownExperiment(in datafile: Datafile) -> CoreError {

@@ -13,31 +13,25 @@ struct AssignmentEndpoints {
     let projects: ProjectView
     let clock: StoreClock
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let name = try Self.name(request)
-        let experiment = try experiment(name)
-        store.profile(of: try request.userID()) { result in
-            switch result {
-            case .success(let profile) where profile?[experiment.id] == nil && experiment.definitions.isEmpty:
-                // The name may be the key of an experiment that another server has just made.
-                call.updating(projects) { result in
-                    call.attempt {
-                        _ = try result.get()
-                        Self.send(profile, try self.experiment(name), to: call)
-                    }
-                }
-            case .success(let profile): Self.send(profile, experiment, to: call)
-            case .failure(let error): call.fail(error)
-            }
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let userID = try request.userID()
+        let experiment = try experiment(try Self.name(request))
+        let profile = try await completed { store.profile(of: userID, $0) }
+        if profile?[experiment.id] == nil, experiment.definitions.isEmpty {
+            // The name may be the key of an experiment that another server has just made.
+            try call.requireUpToDate()
         }
+        return try Self.response(profile, experiment)
     }
 
-    private static func send(_ profile: ProfileRecord?, _ experiment: NamedExperiment, to call: Call) {
+    private static func response(
+        _ profile: ProfileRecord?, _ experiment: NamedExperiment
+    ) throws(CoreError) -> Response {
         guard let assignment = profile?[experiment.id] else {
-            return call.fail(CoreError(.notFound, "the user has no assignment in this experiment"))
+            throw CoreError(.notFound, "the user has no assignment in this experiment")
         }
         let json = experiment.encode(assignment)
-        call.respond(json: json, entityTag: EntityTag(of: json))
+        return .json(json, entityTag: EntityTag(of: json))
     }
 
     /// `If-Match` and `If-None-Match` of a change.
@@ -82,7 +76,7 @@ struct AssignmentEndpoints {
         return experiment
     }
 
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
         let operation = try request.withBody { bytes throws(CoreError) in
@@ -90,12 +84,9 @@ struct AssignmentEndpoints {
         }
         let change = ProfileChange(
             userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
-        store.submit(change, by: call.author(request)) { result in
-            switch result {
-            case .success(let result): Self.send(result.profile, experiment, to: call)
-            case .failure(let error): call.fail(error)
-            }
-        }
+        let author = call.author(request)
+        let result = try await completed { store.submit(change, by: author, $0) }
+        return try Self.response(result.profile, experiment)
     }
 
     /// `{"variation_id":…,"reason"?,"expires_at"?}`, or with `variation_key`.
@@ -161,22 +152,17 @@ struct AssignmentEndpoints {
     }
 
     /// Removes the override, so that the assignment beneath comes back, or else the assignment.
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
         let change = ProfileChange(
             userID: userID, operation: .remove(experimentID: experiment.id),
             condition: Self.condition(request, of: experiment))
-        store.submit(change, by: call.author(request)) { result in
-            switch result {
-            case .success(let result) where result.changed:
-                call.respond(Response(.noContent))
-            case .success:
-                call.fail(CoreError(.notFound, "the user has no assignment in this experiment"))
-            case .failure(let error):
-                call.fail(error)
-            }
+        let author = call.author(request)
+        guard try await completed({ store.submit(change, by: author, $0) }).changed else {
+            throw CoreError(.notFound, "the user has no assignment in this experiment")
         }
+        return Response(.noContent)
     }
 }
 

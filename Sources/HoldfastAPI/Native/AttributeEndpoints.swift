@@ -14,20 +14,20 @@ struct AttributeEndpoints {
     private static let limit = 500
 
     /// All at once by default, as clients that know no pages expect.
-    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request, limit: Self.limit)
-        JSONList("attributes", page.select(projects.schema.attributes) { $0.name }) { $0.json }.respond(call)
+        return JSONList("attributes", page.select(projects.schema.attributes) { $0.name }) { $0.json }.response()
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let name = try request.definedName()
         let schema = projects.schema
         guard let definition = schema.attribute(name) else { throw .undefined(schema.unknownAttribute(name)) }
-        call.respond(json: definition.json.encoded())
+        return .json(definition.json)
     }
 
     /// Defines an attribute, or gives a selection other values; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let name = try request.definedName()
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
@@ -36,19 +36,21 @@ struct AttributeEndpoints {
         guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
             throw CoreError(.conflict, "at most \(Self.limit) attributes may be defined")
         }
-        store.putAttribute(definition, by: call.author(request)) { [catalog] result in
-            switch result {
-            case .success(.created(let stored)): catalog.respond(call, .created, stored.json)
-            case .success(.changed(let stored)): catalog.respond(call, .ok, stored.json)
-            case .success(.unchanged(let stored)): call.respond(json: stored.json.encoded())
-            case .success(.otherType(let stored)): call.fail(Self.conflict(with: stored))
-            case .failure(let error): call.fail(error)
-            }
+        let author = call.author(request)
+        switch try await completed({ store.putAttribute(definition, by: author, $0) }) {
+        case .created(let stored):
+            try await catalog.refresh()
+            return .json(stored.json, .created)
+        case .changed(let stored):
+            try await catalog.refresh()
+            return .json(stored.json)
+        case .unchanged(let stored): return .json(stored.json)
+        case .otherType(let stored): throw Self.conflict(with: stored)
         }
     }
 
     /// Deletes an attribute and all its values. No reader sees the values any more.
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let name = try request.definedName()
         let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
@@ -56,13 +58,12 @@ struct AttributeEndpoints {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
             throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
-        store.removeAttribute(name, by: call.author(request)) { [catalog] result in
-            switch result {
-            case .success(true): catalog.respond(call, .noContent, nil)
-            case .success(false): call.fail(CoreError.undefined(catalog.snapshot().schema.unknownAttribute(name)))
-            case .failure(let error): call.fail(error)
-            }
+        let author = call.author(request)
+        guard try await completed({ store.removeAttribute(name, by: author, $0) }) else {
+            throw CoreError.undefined(catalog.snapshot().schema.unknownAttribute(name))
         }
+        try await catalog.refresh()
+        return Response(.noContent)
     }
 
     private static func conflict(with stored: AttributeDefinition) -> CoreError {

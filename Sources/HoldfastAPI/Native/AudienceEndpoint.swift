@@ -12,7 +12,7 @@ struct AudienceEndpoint {
     let projects: ProjectView
 
     /// `{"audience":…}` as in the body of an experiment. Scans all users who have attributes.
-    func size(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func size(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let body = try value.object("an audience to count", knowing: ["audience"])
         guard let audience = body["audience"] else {
@@ -25,16 +25,8 @@ struct AudienceEndpoint {
             throw CoreError(
                 .unprocessable, "no segment has the name '\(name)'", at: ["audience"], concernsDefinitions: true)
         }
-        store.scan(SegmentMatcher(audience: audience, schema: schema), .size) { [services] result in
-            switch result {
-            case .success(let page):
-                services.attributeMetrics.countScan(of: page.examined)
-                let response: JSONValue = [
-                    "size": .integer(Int64(page.matches)), "examined": .integer(Int64(page.examined)),
-                ]
-                call.respond(json: response.encoded())
-            case .failure(let error): call.fail(error)
-            }
-        }
+        let page = try await completed { store.scan(SegmentMatcher(audience: audience, schema: schema), .size, $0) }
+        services.attributeMetrics.countScan(of: page.examined)
+        return .json(["size": .integer(Int64(page.matches)), "examined": .integer(Int64(page.examined))])
     }
 }

@@ -12,19 +12,13 @@ struct AuditEndpoint {
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
     ]
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let requested = try Self.query(request.query(knowing: Self.parameters))
-        var query = requested
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let query = try Self.query(request.query(knowing: Self.parameters))
+        var wider = query
         // One more entry than requested shows whether there are further ones.
-        query.limit += 1
-        store.auditEntries(query) { result in
-            switch result {
-            case .success(let entries):
-                let isLast = entries.count <= requested.limit
-                call.respond(json: Self.encode(Array(entries.prefix(requested.limit)), isLast: isLast))
-            case .failure(let error): call.fail(error)
-            }
-        }
+        wider.limit += 1
+        let entries = try await completed { store.auditEntries(wider, $0) }
+        return .json(Self.encode(Array(entries.prefix(query.limit)), isLast: entries.count <= query.limit))
     }
 
     private static func query(_ given: [String: String]) throws(CoreError) -> AuditQuery {

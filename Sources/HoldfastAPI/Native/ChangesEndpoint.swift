@@ -10,20 +10,19 @@ struct ChangesEndpoint {
     let projects: ProjectView
 
     /// Opens a stream for the project that `?sdk_key=` or the header names, or for all projects.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
         if let sdkKey { _ = try projects.project(named: sdkKey) }
-        call.respond(changes: try feed.open(sdkKey: sdkKey) { ChangeStream($0, .datafile, call.admission) })
+        return Response(changes: try feed.open(sdkKey: sdkKey) { ChangeStream($0, .datafile, call.admission) })
     }
 }
 
-extension Call {
-    /// Responds with a stream of changes.
-    func respond(changes stream: ChangeStream) {
-        var response = Response(.ok, contentType: MediaType.events, body: .stream(stream))
+extension Response {
+    /// Returns a stream of changes.
+    init(changes stream: ChangeStream) {
+        self.init(.ok, contentType: MediaType.events, body: .stream(stream))
         // Caches and proxies must not hold events back.
-        response.fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
-        respond(response)
+        fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
     }
 }
 

@@ -56,60 +56,48 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
         let project = try projects.project(named: request.sdkKey)
         let listed = page.select(Element.all(in: project.datafile), key: \.key, texts: \.searchedTexts)
-        JSONList(Element.list, listed) { Self.describe($0, project) }.respond(call, entityTag: project.entityTag)
+        return JSONList(Element.list, listed) { Self.describe($0, project) }.response(entityTag: project.entityTag)
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let project = try projects.project(named: request.sdkKey)
-        try Self.respond(.ok, with: request.key(), of: project, call)
+        return try Self.response(with: request.key(), of: project)
     }
 
     /// Creates an element, or changes what the body names; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let input = try PutRequest(request, projects)
         let moves = try request.movePolicy()
-        let author = call.author(request)
-        catalog.inBackground { [catalog] _ in
-            call.attempt {
-                let schema = catalog.snapshot().schema
-                let change = try Self.change(input, schema)
-                let note = Self.note(Element.putAction, input.key, input.sdkKey)
-                ProjectEditor(catalog).edit(input.sdkKey, note, by: author, moves: moves, change) { result in
-                    call.attempt {
-                        let (project, outcome) = try result.get()
-                        let warnings = outcome.definition?.warnings(schema, project.datafile) ?? []
-                        try Self.respond(outcome.status, with: input.key, of: project, call, warnings: warnings)
-                    }
-                }
-            }
-        }
+        let schema = projects.schema
+        let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
+        let note = Self.note(Element.putAction, input.key, input.sdkKey)
+        let (project, outcome) = try await ProjectEditor(catalog)
+            .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
+        let warnings = outcome.definition?.warnings(schema, project.datafile) ?? []
+        return try Self.response(outcome.status, with: input.key, of: project, warnings: warnings)
     }
 
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Self.note(Element.deleteAction, key, sdkKey)
-        ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request), moves: moves) {
+        _ = try await ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request), moves: moves) {
             editor, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
                 throw Self.unknown(key, in: project?.datafile)
             }
             try Element.remove(key, from: &editor)
-        } completion: { result in
-            call.attempt {
-                _ = try result.get()
-                call.respond(Response(.noContent))
-            }
         }
+        return Response(.noContent)
     }
 
     /// A request to create or change an element.
@@ -176,9 +164,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     /// - Parameter warnings: see ``ElementDefinition/warnings(_:_:)``.
-    private static func respond(
-        _ status: Status, with key: String, of project: Project, _ call: Call, warnings: [JSONFault] = []
-    ) throws(CoreError) {
+    private static func response(
+        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = []
+    ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
             throw unknown(key, in: project.datafile)
         }
@@ -187,7 +175,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             object["warnings"] = .array(warnings.map(\.warning))
             description = .object(object)
         }
-        call.respond(status, json: description.encoded(), entityTag: project.entityTag)
+        return .json(description, status, entityTag: project.entityTag)
     }
 
     static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {

@@ -11,7 +11,7 @@ struct EvaluationCountEndpoint {
     let limit: Int
 
     /// One report or an array of them.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let list = try ReportList(request, limit: limit)
         let sdkKey = request.sdkKey
         let reports = try list.parse { value, place throws(CoreError) in
@@ -20,7 +20,7 @@ struct EvaluationCountEndpoint {
         if !call.isUpToDate {
             for case .failure(let error) in reports where error.concernsDefinitions { throw error }
         }
-        list.respond(
+        return try list.response(
             reports.map { report in
                 switch report {
                 case .success(let report):
@@ -29,7 +29,7 @@ struct EvaluationCountEndpoint {
                 case .failure(let error):
                     return (nil, .failure(EventRefusal(error, isRetriable: error.kind == .notFound)))
                 }
-            }, to: call)
+            })
     }
 
     private struct Report {

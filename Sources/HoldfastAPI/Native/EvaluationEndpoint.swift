@@ -10,29 +10,21 @@ struct EvaluationEndpoint {
     let projects: ProjectView
 
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let known = request.field("if-none-match")
         let input = try request.withBody { bytes throws(CoreError) in
             try EvaluationRequest(JSONInput.parse(bytes), call)
         }
-        let flagKeys = input.flagKeys
         let sdkKey = input.sdkKey ?? request.sdkKey
-        guard
-            let project = try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey)
-        else {
-            return call.respond(json: Self.encode(nil, of: input.query.user, flagKeys), unlessKnownAs: known)
+        let project = try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey)
+        if !call.isUpToDate, let project,
+            let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil })
+        {
+            throw CoreError.undefined("no flag has the key '\(key)'")
         }
-        if !call.isUpToDate, let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil }) {
-            throw .undefined("no flag has the key '\(key)'")
-        }
-        decisions.decide(input.query, in: project) { result in
-            switch result {
-            case .success(let decisions):
-                call.respond(json: Self.encode(decisions, of: input.query.user, flagKeys), unlessKnownAs: known)
-            case .failure(let error):
-                call.fail(error)
-            }
-        }
+        var decided: Decisions?
+        if let project { decided = try await decisions.decide(input.query, in: project) }
+        return .json(Self.encode(decided, of: input.query.user, input.flagKeys), unlessKnownAs: known)
     }
 
     /// - Parameters:
@@ -142,18 +134,17 @@ private struct FlagSelection: Sendable {
 struct BucketEndpoint {
     /// Maps `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; `entity_id`
     /// is `null` if no range contains the bucket value, or none were given.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
         let result = Bucketer.bucket(
             bucketingID: Identifier(try object.text("bucketing_id")),
             parentID: Identifier(try object.text("parent_id")),
             trafficAllocation: try Self.allocation(object["traffic_allocation"]))
-        let response: JSONValue = [
+        return .json([
             "hash": .integer(Int64(result.hash)), "bucket_value": .integer(Int64(result.bucketValue)),
             "entity_id": result.entityID.map { .string($0.string) } ?? .null,
-        ]
-        call.respond(json: response.encoded())
+        ])
     }
 
     private static func allocation(_ value: JSONValue?) throws(CoreError) -> TrafficAllocation {

@@ -12,12 +12,12 @@ struct EventEndpoints {
 
     /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
     /// not affect the others.
-    func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: GoalEvent.members) { body, items, index, _ throws(EventRefusal) in
+    func postEvents(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await record(request, call, knowing: GoalEvent.members) { body, _ in
             do throws(CoreError) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
-                items.set(EventItem(id: event.senderID, event: .success(.goal(event))), at: index)
+                return .goal(event)
             } catch {
                 throw EventRefusal(error, isRetriable: error.kind == .notFound)
             }
@@ -25,135 +25,75 @@ struct EventEndpoints {
     }
 
     /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
-    func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: ExposureInput.members) { body, items, index, call throws(EventRefusal) in
+    func postExposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await record(request, call, knowing: ExposureInput.members) { body, call in
             let exposure = try ExposureInput(body, projects)
             if exposure.project.forcesVariations(on: exposure.userID) {
                 // Another process may have removed the forced variation, or erased the user.
-                do throws(CoreError) { try call.requireUpToDate() } catch { throw EventRefusal(error) }
+                try call.requireUpToDate()
             }
-            guard exposure.needsProfile else {
-                return items.set(EventItem(event: .success(.exposure(try exposure.exposure(nil)))), at: index)
-            }
-            store.profile(of: exposure.userID) { result in
-                items.set(EventItem(event: Self.event(exposure, result)), at: index)
-            }
+            guard exposure.needsProfile else { return .exposure(try exposure.exposure(nil)) }
+            let profile = try await completed { store.profile(of: exposure.userID, $0) }
+            return .exposure(try exposure.exposure(profile))
         }
     }
 
-    private static func event(
-        _ body: ExposureInput, _ result: Result<ProfileRecord?, StorageError>
-    ) -> Result<UserEvent, EventRefusal> {
-        result.mapError { EventRefusal(CoreError($0), isRetriable: true) }.flatMap { profile in
-            do throws(EventRefusal) {
-                return .success(.exposure(try body.exposure(profile)))
-            } catch {
-                return .failure(error)
-            }
-        }
-    }
-
-    private func take(
+    /// - Parameter parse: returns the event to record, unless it is refused.
+    private func record(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
-        _ parse: @escaping Parse
-    ) throws(CoreError) {
+        _ parse: @escaping (EventInput, Call) async throws -> UserEvent
+    ) async throws -> Response {
         let list = try ReportList(request, limit: services.options.elementLimit)
         let (sdkKey, now) = (request.sdkKey, services.store.clock.now())
-        let recording = EventRecording(reporter: services.reporter, call: call, list: list)
-        let items = Join(list.elements.count, completion: recording.record)
-        call.forEach(list.elements.indices) { index in
-            do throws(CoreError) {
-                let input = try EventInput(
-                    list.elements[index], knowing: members, at: list.place(of: index), sdkKey: sdkKey, now: now)
-                take(input, items, index, call, parse)
-            } catch {
-                items.set(EventItem(event: .failure(EventRefusal(error))), at: index)
-            }
+        let events = try await list.map(call, projects) { element, place, call in
+            try await parse(EventInput(element, knowing: members, at: place, sdkKey: sdkKey, now: now), call)
         }
-    }
-
-    /// Sets an item, at once or later, unless the event is refused.
-    private typealias Parse = (EventInput, Join<EventItem>, Int, Call) throws(EventRefusal) -> Void
-
-    private func take(
-        _ input: EventInput, _ items: Join<EventItem>, _ index: Int, _ call: Call, _ parse: @escaping Parse
-    ) {
-        do throws(EventRefusal) {
-            try parse(input, items, index, call)
-        } catch {
-            guard error.error.concernsDefinitions, !call.isUpToDate else {
-                return items.set(EventItem(event: .failure(error)), at: index)
-            }
-            call.updating(projects) { result in
+        let outcomes = try await services.reporter.record(events.compactMap { try? $0.get() })
+        var next = outcomes.makeIterator()
+        return try list.response(
+            events.map { result in
                 switch result {
-                case .success(let call): take(input, items, index, call, parse)
-                case .failure(let error):
-                    let refusal = EventRefusal(CoreError(error), isRetriable: true)
-                    items.set(EventItem(event: .failure(refusal)), at: index)
+                case .success(let event): (event.senderID, .success(next.next() == .repeated ? .repeated : .stored))
+                case .failure(let error): (nil, .failure(EventRefusal(of: error)))
                 }
-            }
-        }
+            })
     }
 
     // MARK: Export
 
     /// Goal events in the order of their arrival. `?after=CURSOR` resumes after a line, `?limit=N` ends after N,
     /// `?format=json` returns a page.
-    func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try export(request, call, "events") { [store] after, limit, completion in
-            store.goalEvents(after: after, limit: limit) { result in
-                completion(result.map { EventExport.Page($0, last: $0.last?.number, EventLine.append) })
-            }
+    func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+        try export(request, call, "events") { [store] after, limit throws(StorageError) in
+            let events = try await completed { store.goalEvents(after: after, limit: limit, $0) }
+            return EventExport.Page(events, last: events.last?.number, EventLine.append)
         }
     }
 
     /// Exposures in the order in which they were stored or last changed.
-    func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try export(request, call, "exposures") { [store] after, limit, completion in
-            store.exposures(after: after, limit: limit) { result in
-                completion(result.map { EventExport.Page($0, last: $0.last?.number, EventLine.append) })
-            }
+    func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+        try export(request, call, "exposures") { [store] after, limit throws(StorageError) in
+            let exposures = try await completed { store.exposures(after: after, limit: limit, $0) }
+            return EventExport.Page(exposures, last: exposures.last?.number, EventLine.append)
         }
     }
 
     private func export(
         _ request: borrowing Request, _ call: Call, _ name: StaticString, from source: @escaping EventExport.Source
-    ) throws(CoreError) {
+    ) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["after", "limit", "format"])
         guard let after = Int64(query["after"] ?? "0"), after >= 0 else {
             throw CoreError(.invalid, "`after` must be the cursor of a line, a whole number of at least 0")
         }
         let form = try ExportForm(query, of: name)
-        let stream = EventExport(
-            form, after: after, pageSize: services.options.exportPage, from: source)
-        call.respond(form.contentType, stream: stream)
+        let stream = EventExport(form, after: after, pageSize: services.options.exportPage, from: source)
+        return call.response(form.contentType, stream: stream)
     }
 }
 
-/// One element of the body after parsing: an event to record, or why it is refused.
-struct EventItem: Sendable {
-    var id: Identifier?
-    let event: Result<UserEvent, EventRefusal>
-}
-
-/// Records the events of one request, and responds.
-private struct EventRecording: Sendable {
-    let reporter: EventReporter
-    let call: Call
-    let list: ReportList
-
-    func record(_ items: [EventItem]) {
-        if !list.isArray, case .failure(let refusal)? = items.first?.event { return call.fail(refusal.error) }
-        reporter.record(items.compactMap { try? $0.event.get() }) { result in
-            switch result {
-            case .success(let outcomes):
-                var outcomes = outcomes.makeIterator()
-                let results = items.map { item -> (id: Identifier?, outcome: Result<ReportList.Status, EventRefusal>) in
-                    (item.id, item.event.map { _ in outcomes.next() == .repeated ? .repeated : .stored })
-                }
-                list.respond(results, to: call)
-            case .failure(let error): call.fail(error)
-            }
-        }
+extension UserEvent {
+    /// The id that its sender gave it.
+    fileprivate var senderID: Identifier? {
+        if case .goal(let event) = self { event.senderID } else { nil }
     }
 }

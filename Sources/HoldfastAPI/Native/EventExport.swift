@@ -4,7 +4,7 @@ import JSON
 import Storage
 
 /// The lines of an export of events, read from the store page by page while they are sent.
-final class EventExport: ResponseStream {
+final class EventExport: StoredStream {
     /// One page: its lines, and where the next begins.
     struct Page {
         let lines: [UInt8]
@@ -24,7 +24,7 @@ final class EventExport: ResponseStream {
         }
     }
 
-    typealias Source = (_ after: Int64, _ limit: Int, _ completion: @escaping Completion<Page>) -> Void
+    typealias Source = (_ after: Int64, _ limit: Int) async throws(StorageError) -> Page
 
     private var form: ExportForm
     private var after: Int64
@@ -41,33 +41,23 @@ final class EventExport: ResponseStream {
         self.source = source
     }
 
-    func produce(_ writer: StreamWriter) {
+    func next() async throws -> [UInt8]? {
         let count = isAtEnd ? 0 : min(pageSize.rows, remaining)
-        guard count > 0 else { return finish(writer) }
-        source(after, count) { [self] result in
-            switch result {
-            case .success(let page):
-                isAtEnd = page.count < count
-                remaining -= page.count
-                pageSize.adjust(to: page.lines.count)
-                guard page.count > 0 else { return finish(writer) }
-                after = page.last
-                writer.write(form.piece(page.lines))
-            case .failure(let error):
-                writer.fail(Problem(error).response)
-            }
-        }
+        guard count > 0 else { return try await end() }
+        let page = try await source(after, count)
+        isAtEnd = page.count < count
+        remaining -= page.count
+        pageSize.adjust(to: page.lines.count)
+        guard page.count > 0 else { return try await end() }
+        after = page.last
+        return form.piece(page.lines)
     }
 
-    private func finish(_ writer: StreamWriter) {
-        guard form.awaitsEnd else { return writer.finish() }
-        guard !isAtEnd else { return writer.write(form.end(next: .null)) }
-        source(after, 1) { [self] result in
-            switch result {
-            case .success(let page): writer.write(form.end(next: page.count > 0 ? .integer(after) : .null))
-            case .failure(let error): writer.fail(Problem(error).response)
-            }
-        }
+    private func end() async throws(StorageError) -> [UInt8]? {
+        guard form.awaitsEnd else { return nil }
+        guard !isAtEnd else { return form.end(next: .null) }
+        let page = try await source(after, 1)
+        return form.end(next: page.count > 0 ? .integer(after) : .null)
     }
 }
 

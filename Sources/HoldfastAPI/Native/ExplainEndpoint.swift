@@ -11,7 +11,7 @@ struct ExplainEndpoint {
     let projects: ProjectView
 
     /// The query has `sdk_key`, unless the header names the project, and `at` for the datafile that was active then.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         guard let name = request.parameter(1) else {
             throw CoreError(.invalid, "the experiment in the path must be UTF-8")
@@ -26,16 +26,11 @@ struct ExplainEndpoint {
         }
         let project = try projects.project(named: query["sdk_key"] ?? request.sdkKey)
         guard call.isUpToDate || time != nil || project.datafile.experiment(keyOrID: Identifier(name)) != nil else {
-            throw .undefinedExperiment(Identifier(name), in: project.datafile)
+            throw CoreError.undefinedExperiment(Identifier(name), in: project.datafile)
         }
-        decisions.explain(
-            Identifier(name), for: userID, in: project, at: time, showingValues: call.readsAttributes
-        ) { result in
-            switch result {
-            case .success(let explanation): call.respond(json: Self.encode(explanation, of: userID))
-            case .failure(let error): call.fail(error)
-            }
-        }
+        let explanation = try await decisions.explain(
+            Identifier(name), for: userID, in: project, at: time, showingValues: call.readsAttributes)
+        return .json(Self.encode(explanation, of: userID))
     }
 
     private static func encode(_ explanation: Explanation, of userID: Identifier) -> [UInt8] {

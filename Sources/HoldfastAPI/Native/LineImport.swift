@@ -9,7 +9,7 @@ import Storage
 final class LineImport<Change>: BodyReceiver {
     private let call: Call
     private let parse: (UnsafeRawBufferPointer) throws(CoreError) -> Change
-    private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
+    private let submit: ([Change]) async -> [LineOutcome]
     /// Changes that were parsed but not submitted, the line number of each, and the bytes of their lines.
     private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
     private let window: Int
@@ -44,11 +44,11 @@ final class LineImport<Change>: BodyReceiver {
 
     /// - Parameters:
     ///   - parse: returns the change that a line requests.
-    ///   - submit: submits changes, and calls `finished` once, on any thread, with the outcome of each.
+    ///   - submit: stores changes, and returns the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
         parse: @escaping (UnsafeRawBufferPointer) throws(CoreError) -> Change,
-        submit: @escaping (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
+        submit: @escaping ([Change]) async -> [LineOutcome]
     ) {
         self.call = call
         self.parse = parse
@@ -72,7 +72,7 @@ final class LineImport<Change>: BodyReceiver {
         splitter.end { take($0, $1) }
         submitGroup()
         hasEnded = true
-        respondIfDone()
+        if let response = response() { call.respond(response) }
     }
 
     /// The client disconnected. Changes that were submitted are stored all the same, and nothing is sent.
@@ -105,14 +105,11 @@ final class LineImport<Change>: BodyReceiver {
         group = ([], [], 0)
         waiting += lines.count
         waitingBytes += bytes
-        let handover = Handover(import: self)
-        let responder = call.responder
-        submit(changes) { outcomes in
-            responder.onEventLoop { handover.import.finished(lines, bytes, outcomes) }
-        }
+        call.responder.send { [self] in finished(lines, bytes, await submit(changes)) }
     }
 
-    private func finished(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) {
+    /// - Returns: the response, after the last line.
+    private func finished(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) -> Response? {
         waiting -= lines.count
         waitingBytes -= bytes
         for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
@@ -120,7 +117,7 @@ final class LineImport<Change>: BodyReceiver {
             isPaused = false
             call.responder.resumeReading()
         }
-        respondIfDone()
+        return response()
     }
 
     private func count(_ outcome: LineOutcome, of line: Int) {
@@ -152,8 +149,9 @@ final class LineImport<Change>: BodyReceiver {
         return .object(refusal)
     }
 
-    private func respondIfDone() {
-        guard hasEnded, waiting == 0, !hasResponded else { return }
+    /// - Returns: `nil` unless the import is complete.
+    private func response() -> Response? {
+        guard hasEnded, waiting == 0, !hasResponded else { return nil }
         hasResponded = true
         if let failure {
             var problem = Problem(failure.error)
@@ -162,14 +160,12 @@ final class LineImport<Change>: BodyReceiver {
                 ("imported", .integer(Int64(imported))), ("refused", .integer(Int64(refused))),
                 ("line", .integer(Int64(failure.line))),
             ]
-            call.fail(problem)
-        } else if refused > 0, imported == 0 {
-            call.fail(nothingImported())
-        } else {
-            var response = JSONObject()
-            for member in summary() { response[member.key] = member.value }
-            call.respond(json: JSONValue.object(response).encoded())
+            return problem.response
         }
+        if refused > 0, imported == 0 { return nothingImported().response }
+        var response = JSONObject()
+        for member in summary() { response[member.key] = member.value }
+        return .json(.object(response))
     }
 
     private func nothingImported() -> Problem {
@@ -194,11 +190,6 @@ final class LineImport<Change>: BodyReceiver {
         if leftOut > 0 { members.append(("errors_left_out", .integer(Int64(leftOut)))) }
         return members
     }
-}
-
-/// Lets the store's completions hold an import. Safe: they use it only on its event loop.
-private struct Handover<Change>: @unchecked Sendable {
-    let `import`: LineImport<Change>
 }
 
 /// The outcome of one line of an import.

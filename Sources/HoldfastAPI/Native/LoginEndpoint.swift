@@ -14,21 +14,20 @@ struct LoginEndpoint {
     let limit: Int
 
     /// One login or an array of them. Responds when all are durable; in an array each has its own result.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let list = try ReportList(request, limit: limit)
         let logins = try list.parse(Self.merge)
         let author = call.author(request)
-        merger.afterQueuedEvents(call) { merger in
-            let outcomes = Join<Result<ProfileMergeResult, CoreError>>(logins.count) { merged in
-                merger.refresh(after: merged, call) { list.respond(merged.map(Self.outcome), to: call) }
-            }
-            call.forEach(logins.indices) { index in
-                switch logins[index] {
-                case .success(let merge): merger.merge(merge, by: author) { outcomes.set($0, at: index) }
-                case .failure(let error): outcomes.set(.failure(error), at: index)
-                }
+        try await merger.waitForQueuedEvents()
+        let merged = try await call.map(logins.indices) { index async -> Result<ProfileMergeResult, CoreError> in
+            do throws(CoreError) {
+                return .success(try await merger.merge(logins[index].get(), by: author))
+            } catch {
+                return .failure(error)
             }
         }
+        if merged.contains(where: { (try? $0.get())?.changed == true }) { try await merger.refresh() }
+        return try list.response(merged.map(Self.outcome))
     }
 
     /// A wrong login must not be sent again; one that the store cannot take now may be.

@@ -11,9 +11,9 @@ struct LookupEndpoint {
     let limit: Int
 
     /// Responds with the profiles in the order of the ids, with `null` for a user without a profile.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let userIDs: [Identifier] = try request.withBody { bytes throws(CoreError) in try self.userIDs(bytes) }
-        ProfileLookup(userIDs, reader).respond(call)
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let userIDs = try request.withBody { bytes throws(CoreError) in try self.userIDs(bytes) }
+        return try await ProfileLookup(userIDs, reader).response()
     }
 
     private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
@@ -41,7 +41,7 @@ struct LookupEndpoint {
 
 /// The response to one lookup: `{"profiles":[…]}` in the order of the ids. A short response is sent in one piece. A
 /// long one is read from the store while it is sent, so that only one piece is in memory. Belongs to one event loop.
-final class ProfileLookup: ResponseStream {
+final class ProfileLookup: StoredStream {
     private let userIDs: [Identifier]
     private let reader: any ProfileStore
     private var json = JSONWriter()
@@ -61,44 +61,31 @@ final class ProfileLookup: ResponseStream {
         json.beginArray()
     }
 
-    func respond(_ call: Call) {
-        readPiece { [self] failure in
-            if let failure {
-                call.fail(failure)
-            } else if position == userIDs.count {
-                call.respond(json: json.take())
-            } else {
-                call.respond(Response(.ok, contentType: MediaType.json, body: .stream(self)))
-            }
-        }
+    func response() async throws(StorageError) -> Response {
+        try await readPiece()
+        return position == userIDs.count
+            ? .json(json.take()) : Response(.ok, contentType: MediaType.json, body: .stream(self))
     }
 
-    func produce(_ writer: StreamWriter) {
-        guard json.count == 0 else { return writer.write(json.take()) }
-        guard position < userIDs.count else { return writer.finish() }
-        readPiece { [self] failure in
-            if let failure { return writer.fail(Problem(failure).response) }
+    func next() async throws -> [UInt8]? {
+        if json.count == 0 {
+            guard position < userIDs.count else { return nil }
+            try await readPiece()
             if position == userIDs.count { json.endLine() }
-            writer.write(json.take())
         }
+        return json.take()
     }
 
-    /// Continues to read until a piece is long enough or all is read.
-    private func readPiece(_ completion: @escaping (StorageError?) -> Void) {
-        let users = userIDs[position...].prefix(window.rows)
-        let window = ProfileWindow(count: users.count) { [self] result in
-            switch result {
-            case .failure(let error):
-                completion(error)
-            case .success(let profiles):
-                let former = json.count
-                append(users, profiles)
-                self.window.adjust(to: json.count - former)
-                let isEnough = position == userIDs.count || json.count >= Self.pieceLength
-                isEnough ? completion(nil) : readPiece(completion)
-            }
-        }
-        for (index, userID) in users.enumerated() { reader.profile(of: userID) { window.add($0, at: index) } }
+    /// Reads until a piece is long enough or all is read.
+    private func readPiece() async throws(StorageError) {
+        repeat {
+            let users = userIDs[position...].prefix(window.rows)
+            let results = await settled(each: users) { reader.profile(of: $0, $1) }
+            let profiles = try results.map { result throws(StorageError) in try result.get() }
+            let former = json.count
+            append(users, profiles)
+            window.adjust(to: json.count - former)
+        } while position < userIDs.count && json.count < Self.pieceLength
     }
 
     private func append(_ users: ArraySlice<Identifier>, _ profiles: [ProfileRecord?]) {
@@ -109,30 +96,5 @@ final class ProfileLookup: ResponseStream {
         guard position == userIDs.count else { return }
         json.endArray()
         json.endObject()
-    }
-}
-
-/// Collects the profiles of some users, which the store returns in any order. A ``Join`` without its lock, because all
-/// results arrive on the event loop.
-private final class ProfileWindow {
-    private var profiles: [ProfileRecord?]
-    private var missing: Int
-    private var failure: StorageError?
-    private let completion: (Result<[ProfileRecord?], StorageError>) -> Void
-
-    init(count: Int, _ completion: @escaping (Result<[ProfileRecord?], StorageError>) -> Void) {
-        profiles = Array(repeating: nil, count: count)
-        missing = count
-        self.completion = completion
-        if count == 0 { completion(.success([])) }
-    }
-
-    func add(_ result: Result<ProfileRecord?, StorageError>, at index: Int) {
-        switch result {
-        case .success(let profile): profiles[index] = profile
-        case .failure(let error): failure = error
-        }
-        missing -= 1
-        if missing == 0 { completion(failure.map { .failure($0) } ?? .success(profiles)) }
     }
 }

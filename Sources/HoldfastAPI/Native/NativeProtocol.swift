@@ -28,7 +28,7 @@ struct NativeProtocol: WireProtocol {
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)
-        let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
+        let datafile = DatafileEndpoints(catalog: services.projects, store: session, projects: projects)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
@@ -46,11 +46,11 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
             APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
-            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, profile.get),
-            APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, profile.put),
+            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get),
+            APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, callback: profile.put),
             APIRoute(
                 .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
-                profile.patch),
+                callback: profile.patch),
             APIRoute(
                 .delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 profile.delete),
@@ -100,7 +100,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
 
             APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
-            APIRoute(.post, "/v1/assign", scope: .token(.client), assign.post),
+            APIRoute(.post, "/v1/assign", scope: .token(.client), callback: assign.post),
             APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get),
             APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
             APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post),

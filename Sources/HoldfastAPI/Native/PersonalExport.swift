@@ -11,19 +11,12 @@ struct PersonalExportEndpoint {
     let page: Int
 
     /// Responds with the document; 404 if nothing is stored.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
-        // Safe: used on the event loop only.
-        nonisolated(unsafe) let endpoint = self
-        store.records(of: userID) { result in
-            call.attempt {
-                let records = try result.get()
-                guard !ErasedRecords(records).isEmpty else { throw ProfileEndpoints.unknown }
-                let head = try endpoint.head(records)
-                let export = PersonalExport(head: head, endpoint.lists(records), pageSize: endpoint.page)
-                call.respond(MediaType.json, stream: export)
-            }
-        }
+        let records = try await completed { store.records(of: userID, $0) }
+        guard !ErasedRecords(records).isEmpty else { throw ProfileEndpoints.unknown }
+        let export = PersonalExport(head: try head(records), lists(records), pageSize: page)
+        return call.response(MediaType.json, stream: export)
     }
 
     /// Encodes what the records have, without the end of the object.
@@ -75,19 +68,17 @@ struct PersonalExportEndpoint {
         let userID = records.userID
         return [
             PersonalExport.List(name: "goal_events", records.otherRecords.goalEvents) {
-                [store] before, limit, completion in
-                store.goalEvents(of: userID, before: before, limit: limit) { result in
-                    completion(result.map { .init($0, last: $0.last?.number, EventLine.append) })
-                }
+                [store] before, limit throws(StorageError) in
+                let events = try await completed { store.goalEvents(of: userID, before: before, limit: limit, $0) }
+                return EventExport.Page(events, last: events.last?.number, EventLine.append)
             },
             PersonalExport.List(name: "audit_entries", records.otherRecords.auditEntries) {
-                [store] before, limit, completion in
+                [store] before, limit throws(StorageError) in
                 var query = AuditQuery(limit: limit)
                 query.userID = userID
                 query.after = before
-                store.auditEntries(query) { result in
-                    completion(result.map { .init($0, last: $0.last?.id, AuditEndpoint.append) })
-                }
+                let entries = try await completed { [query] in store.auditEntries(query, $0) }
+                return EventExport.Page(entries, last: entries.last?.id, AuditEndpoint.append)
             },
         ]
     }
@@ -95,21 +86,18 @@ struct PersonalExportEndpoint {
 
 /// An object whose last members are lists that are read from the store page by page while they are sent. It has what was
 /// stored at one moment, or is cut off if some of that is deleted meanwhile.
-final class PersonalExport: ResponseStream {
+final class PersonalExport: StoredStream {
     struct List {
         let name: StaticString
         /// Reads elements before a number, the last first.
-        let source: (_ before: Int64, _ limit: Int, _ completion: @escaping Completion<EventExport.Page>) -> Void
+        let source: EventExport.Source
         /// The elements that are not read yet.
         var remaining: Int
         /// Where the next page begins.
         var before: Int64
         var hasBegun = false
 
-        init(
-            name: StaticString, _ elements: UserRecords.Several,
-            source: @escaping (Int64, Int, @escaping Completion<EventExport.Page>) -> Void
-        ) {
+        init(name: StaticString, _ elements: UserRecords.Several, source: @escaping EventExport.Source) {
             self.name = name
             self.source = source
             remaining = elements.count
@@ -130,21 +118,17 @@ final class PersonalExport: ResponseStream {
         self.pageSize = PageSize(atMost: pageSize)
     }
 
-    func produce(_ writer: StreamWriter) {
+    func next() async throws -> [UInt8]? {
         while let list = lists.first, list.remaining == 0 { endList() }
         guard let list = lists.first else {
-            guard !hasEnded else { return writer.finish() }
+            guard !hasEnded else { return nil }
             hasEnded = true
-            return writer.write(pending + Array("}\n".utf8))
+            return pending + Array("}\n".utf8)
         }
         let limit = min(pageSize.rows, list.remaining)
-        list.source(list.before, limit) { [self] result in
-            switch result {
-            case .success(let page) where page.count == limit: writer.write(append(page))
-            case .success: writer.fail(Self.change.response)
-            case .failure(let error): writer.fail(Problem(error).response)
-            }
-        }
+        let page = try await list.source(list.before, limit)
+        guard page.count == limit else { throw Self.change }
+        return append(page)
     }
 
     private static let change = Problem(

@@ -8,33 +8,18 @@ struct PreviewEndpoint {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
-        catalog.inBackground { [catalog] _ in
-            call.attempt {
-                let schema = catalog.snapshot().schema
-                let change = try DefinitionEndpoints<Experiment>.change(input, schema)
-                ProjectEditor(catalog).preview(input.sdkKey, change) { result in
-                    call.attempt {
-                        let draft = try result.get()
-                        guard
-                            let preview = ExperimentPreview(
-                                Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
-                        else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
-                        PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile) { result in
-                            call.attempt {
-                                let description = preview.edited.description(
-                                    in: draft.datafile, sdkKey: input.sdkKey)
-                                let conditions = draft.outcome.definition?.warnings(schema, draft.datafile) ?? []
-                                call.respond(
-                                    json: preview.json(try result.get(), conditions, after: description).encoded())
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        let schema = projects.schema
+        let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Experiment>.change(input, schema) }
+        let draft = try await ProjectEditor(catalog).preview(input.sdkKey, change)
+        guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
+        else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
+        let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile)
+        let description = preview.edited.description(in: draft.datafile, sdkKey: input.sdkKey)
+        let conditions = draft.outcome.definition?.warnings(schema, draft.datafile) ?? []
+        return .json(preview.json(counts, conditions, after: description))
     }
 }
 

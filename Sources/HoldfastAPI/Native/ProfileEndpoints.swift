@@ -17,17 +17,14 @@ struct ProfileEndpoints {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
         store.profile(of: userID) { result in
-            switch result {
-            case .success(let profile?): Self.send(userID, profile, detail: detail, to: call)
-            case .success(nil): call.fail(CoreError(.notFound, "the user has no profile"))
-            case .failure(let error): call.fail(error)
+            call.respond(result) { profile in
+                guard let profile else {
+                    return Problem(CoreError(.notFound, "the user has no profile")).response
+                }
+                let json = ProfileJSON.encode(userID, profile, detail: detail)
+                return .json(json, entityTag: EntityTag(of: json))
             }
         }
-    }
-
-    private static func send(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool, to call: Call) {
-        let json = ProfileJSON.encode(userID, profile, detail: detail)
-        call.respond(json: json, entityTag: EntityTag(of: json))
     }
 
     /// `If-Match` and `If-None-Match` of a change; they may name the profile with or without detail.
@@ -55,19 +52,15 @@ struct ProfileEndpoints {
     }
 
     /// Merges an anonymous user into this one, after the queued events of both are stored. Responds with the profile.
-    func merge(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func merge(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let merge = try request.withBody { bytes throws(CoreError) in
             try Self.merge(into: userID, JSONInput.parse(bytes))
         }
-        let author = call.author(request)
-        merger.afterQueuedEvents(call) { merger in
-            merger.merge(merge, by: author) { result in
-                merger.refresh(after: [result], call) {
-                    call.attempt { call.respond(json: ProfileJSON.encode(userID, try result.get().profile)) }
-                }
-            }
-        }
+        try await merger.waitForQueuedEvents()
+        let result = try await merger.merge(merge, by: call.author(request))
+        if result.changed { try await merger.refresh() }
+        return .json(ProfileJSON.encode(userID, result.profile))
     }
 
     /// `{"from","on_conflict"?}`
@@ -89,31 +82,20 @@ struct ProfileEndpoints {
 
     /// Erases everything that is stored about the user, after the user's queued events are stored. Responds with how much
     /// it was; 404 if it was nothing. With `?keep_totals=true`, the totals of results stay as they are.
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))
         let change = ProfileChange(
             userID: userID, operation: keepsTotals ? .eraseKeepingTotals : .erase,
             condition: Self.condition(request, of: userID))
         let author = call.author(request)
-        // Safe: used on the event loop only.
-        nonisolated(unsafe) let store = store
-        events.afterWaiting { [knownExposures, catalog] in
-            call.onEventLoop {
-                store.submit(change, by: author) { result in
-                    knownExposures.forget([ErasureRules.hash(userID)])
-                    switch result {
-                    case .failure(let error): call.fail(error)
-                    case .success(let result):
-                        guard let erased = result.erased, !erased.isEmpty else { return call.fail(Self.unknown) }
-                        // This process must not use a forced variation of the user any more, either.
-                        catalog.respond(call, .ok, Self.describe(erased, of: userID))
-                    }
-                }
-            }
-        } ifOverloaded: {
-            call.fail($0)
-        }
+        try await completed { events.afterWaiting($0) }
+        let result = await settled { store.submit(change, by: author, $0) }
+        knownExposures.forget([ErasureRules.hash(userID)])
+        guard let erased = try result.get().erased, !erased.isEmpty else { throw Self.unknown }
+        // This process must not use a forced variation of the user any more, either.
+        try await catalog.refresh()
+        return .json(Self.describe(erased, of: userID))
     }
 
     static let unknown = CoreError(.notFound, "nothing is stored about the user")
@@ -136,12 +118,7 @@ struct ProfileEndpoints {
         _ change: ProfileChange, _ call: Call, status: @escaping @Sendable (ProfileChangeResult) -> Status
     ) {
         store.submit(change) { result in
-            switch result {
-            case .success(let result):
-                call.respond(status(result), json: ProfileJSON.encode(change.userID, result.profile))
-            case .failure(let error):
-                call.fail(error)
-            }
+            call.respond(result) { .json(ProfileJSON.encode(change.userID, $0.profile), status($0)) }
         }
     }
 }

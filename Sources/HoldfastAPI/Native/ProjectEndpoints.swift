@@ -12,19 +12,18 @@ struct ProjectEndpoints {
     /// Projects that may be made.
     private static let limit = 1_000
 
-    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
         let listed = page.select(projects.records, key: { Identifier($0.sdkKey) }, texts: { [$0.name] })
-        JSONList("projects", listed) { [projects] in Self.describe($0, projects) }.respond(call)
+        return JSONList("projects", listed) { [projects] in Self.describe($0, projects) }.response()
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let record = try record(request)
-        call.respond(json: Self.describe(record, projects).encoded())
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+        .json(Self.describe(try record(request), projects))
     }
 
     /// Makes a project, or changes its name or which one is the default; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let sdkKey = try SDKKey.check(Self.key(request))
         let value = try request.withBody { bytes throws(CoreError) in
@@ -35,18 +34,13 @@ struct ProjectEndpoints {
             throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
         }
         let change = try ProjectDefinition(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
-        catalog.putProject(change, by: call.author(request)) { [catalog] result in
-            switch result {
-            case .success(let made):
-                let status: Status = if case .created = made { .created } else { .ok }
-                call.respond(status, json: Self.describe(made.record, catalog.snapshot().projects[sdkKey]).encoded())
-            case .failure(let error): call.fail(error)
-            }
-        }
+        let made = try await catalog.putProject(change, by: call.author(request))
+        let status: Status = if case .created = made { .created } else { .ok }
+        return .json(Self.describe(made.record, projects), status)
     }
 
     /// Deletes a project that has nothing in it.
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let record = try record(request)
         guard let project = projects.project(record.sdkKey) else {
@@ -65,20 +59,16 @@ struct ProjectEndpoints {
             refusal.members = [("contents", .object(counts))]
             throw refusal
         }
-        catalog.removeProject(project, by: call.author(request)) { result in
-            switch result {
-            case .success(.removed): call.respond(Response(.noContent))
-            case .success(.absent): call.fail(CoreError(.notFound, "no project has the SDK key '\(record.sdkKey)'"))
-            case .success(.isDefault):
-                call.fail(
-                    CoreError(
-                        .conflict,
-                        #"the project '\#(record.sdkKey)' is the default; first make another one the default by PUT {"default":true}"#
-                    ))
-            case .success(.changed):
-                call.fail(CoreError(.conflict, "the project was changed during the request; it stays; try again"))
-            case .failure(let error): call.fail(error)
-            }
+        switch try await catalog.removeProject(project, by: call.author(request)) {
+        case .removed: return Response(.noContent)
+        case .absent: throw CoreError(.notFound, "no project has the SDK key '\(record.sdkKey)'")
+        case .isDefault:
+            throw CoreError(
+                .conflict,
+                #"the project '\#(record.sdkKey)' is the default; first make another one the default by PUT {"default":true}"#
+            )
+        case .changed:
+            throw CoreError(.conflict, "the project was changed during the request; it stays; try again")
         }
     }
 

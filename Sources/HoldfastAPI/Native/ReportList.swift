@@ -42,11 +42,26 @@ struct ReportList: Sendable {
         }
     }
 
-    /// Responds with the results in order, or with the error of a report that is not in an array.
-    func respond(_ items: [(id: Identifier?, outcome: Result<Status, EventRefusal>)], to call: Call) {
-        if !isArray, let item = items.first, case .failure(let refusal) = item.outcome {
-            return call.fail(refusal.error)
+    /// Works on each element as ``Call/results(of:_:_:)`` does.
+    ///
+    /// - Throws: the error of a report that is not in an array.
+    func map<Value: Sendable>(
+        _ call: Call, _ projects: ProjectView,
+        _ work: @escaping (JSONValue, JSONPointer, Call) async throws -> Value
+    ) async throws -> [Result<Value, any Error>] {
+        guard isArray else { return [.success(try await work(elements[0], [], call))] }
+        return try await call.results(of: elements.indices, projects) { index, call in
+            try await work(elements[index], place(of: index), call)
         }
+    }
+
+    /// Returns the results in order.
+    ///
+    /// - Throws: the error of a report that is not in an array.
+    func response(
+        _ items: [(id: Identifier?, outcome: Result<Status, EventRefusal>)]
+    ) throws(CoreError) -> Response {
+        if !isArray, let item = items.first, case .failure(let refusal) = item.outcome { throw refusal.error }
         var writer = JSONWriter()
         if isArray {
             writer.beginObject()
@@ -72,6 +87,6 @@ struct ReportList: Sendable {
             writer.endArray()
             writer.endObject()
         }
-        call.respond(json: writer.finish())
+        return .json(writer.finish())
     }
 }

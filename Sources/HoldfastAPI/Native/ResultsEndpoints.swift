@@ -1,5 +1,4 @@
 import Bucketing
-import Dispatch
 import HTTPServer
 import HoldfastCore
 import JSON
@@ -12,41 +11,43 @@ struct ResultsEndpoints {
     let projects: ProjectView
 
     /// As JSON, or with `?format=csv` for a spreadsheet.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try respond(request, knowing: ResultsQuery.parameters, call) { results in
-            switch results.query.format {
-            case .json: call.respond(json: results.json)
-            case .csv:
-                call.respond(
-                    Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(Array(results.csv.utf8))))
-            }
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let query = try ResultsQuery(request.query(knowing: ResultsQuery.parameters))
+        switch query.format {
+        case .json: return .json(try await compute(request, query) { $0.json })
+        case .csv:
+            let bytes = try await compute(request, query) { Array($0.csv.utf8) }
+            return Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes))
         }
     }
 
     /// A plot of the lifts with their intervals.
-    func getChart(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try respond(request, knowing: ResultsQuery.parameters.filter { !["format", "by"].contains($0) }, call) {
-            results in
-            let chart = ResultsChart(results).svg
-            call.respond(Response(.ok, contentType: "image/svg+xml", body: .bytes(Array(chart.utf8))))
+    func getChart(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let parameters = ResultsQuery.parameters.filter { !["format", "by"].contains($0) }
+        let bytes = try await compute(request, ResultsQuery(request.query(knowing: parameters))) {
+            Array(ResultsChart($0).svg.utf8)
         }
+        return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
     }
 
-    private func respond(
-        _ request: borrowing Request, knowing parameters: [String], _ call: Call,
-        _ send: @escaping @Sendable (ExperimentResults) -> Void
-    ) throws(CoreError) {
-        let query = try ResultsQuery(try request.query(knowing: parameters))
+    /// Computes the results and renders them, off the event loop.
+    private func compute(
+        _ request: borrowing Request, _ query: ResultsQuery,
+        _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
+    ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request)
-        read(experiment, query, call) { [services] tally, others in
-            services.computations.async {
-                call.attempt {
-                    send(
-                        try ExperimentResults(
-                            experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
-                            formerKeys: project.retiredVariations(of: experiment), now: services.store.clock.now()))
-                }
-            }
+        let tally = try await completed { store.tally(experimentID: experiment.id, goal: query.goal, $0) }
+        // If nobody has reached the goal, a warning names others.
+        let isReached = tally.variations.contains { $0.goal.events != 0 }
+        let others =
+            isReached
+            ? [] : try await completed { store.goals(experimentID: experiment.id, limit: Self.namedGoals, $0) }
+        let now = services.store.clock.now()
+        return try await services.compute {
+            render(
+                try ExperimentResults(
+                    experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
+                    formerKeys: project.retiredVariations(of: experiment), now: now))
         }
     }
 
@@ -63,38 +64,13 @@ struct ResultsEndpoints {
     }
 
     /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
-    func goals(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
-        store.goals(experimentID: try experiment(request).1.id, limit: limit) { result in
-            switch result {
-            case .success(let goals):
-                let response: JSONValue = ["goals": .array(goals.map { .string($0.string) })]
-                call.respond(json: response.encoded())
-            case .failure(let error): call.fail(error)
-            }
-        }
+        let id = try experiment(request).1.id
+        let goals = try await completed { store.goals(experimentID: id, limit: limit, $0) }
+        return .json(["goals": .array(goals.map { .string($0.string) })])
     }
 
     /// Goals that a warning names.
     private static let namedGoals = 20
-
-    /// Reads the tallies and, if nobody has reached the goal, which other goals there are.
-    private func read(
-        _ experiment: Experiment, _ query: ResultsQuery, _ call: Call,
-        _ compute: @escaping (_ tally: ExperimentTally, _ otherGoals: [Identifier]) -> Void
-    ) {
-        store.tally(experimentID: experiment.id, goal: query.goal) { [store] result in
-            switch result {
-            case .success(let tally) where tally.variations.allSatisfy({ $0.goal.events == 0 }):
-                store.goals(experimentID: experiment.id, limit: Self.namedGoals) { result in
-                    switch result {
-                    case .success(let others): compute(tally, others)
-                    case .failure(let error): call.fail(error)
-                    }
-                }
-            case .success(let tally): compute(tally, [])
-            case .failure(let error): call.fail(error)
-            }
-        }
-    }
 }

@@ -10,91 +10,62 @@ struct SegmentEndpoints {
     let services: Services
     let store: any AttributeStore
     let projects: ProjectView
+    private var catalog: ProjectCatalog { services.projects }
 
     /// The members that only `?size=true` shows.
     private static let counts = ["size", "examined"]
     /// Segments that may be defined.
     private static let limit = 1_000
 
-    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request, limit: Self.limit)
-        JSONList("segments", page.select(projects.schema.segments.values) { $0.name }) { .object($0.json) }
-            .respond(call)
+        return JSONList("segments", page.select(projects.schema.segments.values) { $0.name }) { .object($0.json) }
+            .response()
     }
 
     /// The definition; `?size=true` counts the users, which scans all users who have attributes.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let segment = try segment(request)
-        guard try Request.flag("size", try request.query(knowing: ["size"])) else {
-            return call.respond(json: JSONValue.object(segment.json).encoded())
+        var response = segment.json
+        if try Request.flag("size", try request.query(knowing: ["size"])) {
+            let page = try await completed { store.scan(SegmentMatcher(segment, schema: projects.schema), .size, $0) }
+            services.attributeMetrics.countScan(of: page.examined)
+            response["size"] = .integer(Int64(page.matches))
+            response["examined"] = .integer(Int64(page.examined))
         }
-        let services = services
-        store.scan(SegmentMatcher(segment, schema: projects.schema), .size) { result in
-            switch result {
-            case .success(let page):
-                services.attributeMetrics.countScan(of: page.examined)
-                var response = segment.json
-                response["size"] = .integer(Int64(page.matches))
-                response["examined"] = .integer(Int64(page.examined))
-                call.respond(json: JSONValue.object(response).encoded())
-            case .failure(let error):
-                call.fail(error)
-            }
-        }
+        return .json(.object(response))
     }
 
     /// Defines a segment, or gives it other conditions; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
         let moves = try request.movePolicy()
         let author = call.author(request)
-        services.projects.inBackground { [catalog = services.projects] _ in
-            call.attempt {
-                let snapshot = catalog.snapshot()
-                let schema = snapshot.schema
-                let body = try JSONInput.parse(content)
-                if let stored = schema.segments[name]?.json,
-                    let changes = DefinitionChanges(of: .object(stored)).members(of: body).object,
-                    changes.allSatisfy({ Self.counts.contains($0.key) }), body.object?["conditions"] != nil
-                {
-                    return call.respond(json: JSONValue.object(stored).encoded())
-                }
-                let segment = try Self.segment(name, body, schema)
-                guard schema.segments.count < Self.limit || schema.segments[name] != nil else {
-                    throw CoreError(.conflict, "at most \(Self.limit) segments may be defined")
-                }
-                Self.check(segment, Array(snapshot.projects.values)[...], moves, catalog, call) {
-                    Self.put(segment, author, catalog, call)
-                }
+        let snapshot = catalog.snapshot()
+        let stored = snapshot.schema.segments[name]
+        let segment = try await catalog.inBackground { _ in
+            let body = try JSONInput.parse(content)
+            if let stored, let changes = DefinitionChanges(of: .object(stored.json)).members(of: body).object,
+                changes.allSatisfy({ Self.counts.contains($0.key) }), body.object?["conditions"] != nil
+            {
+                return Segment?.none
             }
+            return try Self.segment(name, body, snapshot.schema)
         }
-    }
-
-    /// Refuses other conditions that can move users of a project, one project after the other.
-    private static func check(
-        _ segment: Segment, _ projects: ArraySlice<Project>, _ moves: ProjectEditor.MovePolicy,
-        _ catalog: ProjectCatalog, _ call: Call, _ completion: @escaping @Sendable () -> Void
-    ) {
-        guard let project = projects.first else { return completion() }
-        PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves) { result in
-            call.attempt {
-                try result.get()
-                check(segment, projects.dropFirst(), moves, catalog, call, completion)
-            }
+        guard let segment else { return .json(.object(stored?.json ?? JSONObject())) }
+        guard snapshot.schema.segments.count < Self.limit || stored != nil else {
+            throw CoreError(.conflict, "at most \(Self.limit) segments may be defined")
         }
-    }
-
-    private static func put(_ segment: Segment, _ author: Author, _ catalog: ProjectCatalog, _ call: Call) {
-        catalog.inBackground { session in
-            session.putSegment(segment, by: author) { result in
-                switch result {
-                case .success(let isNew): catalog.respond(call, isNew ? .created : .ok, .object(segment.json))
-                case .failure(let error): call.fail(error)
-                }
-            }
+        for project in snapshot.projects.values {
+            try await PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves)
         }
+        let isNew = try await catalog.inBackground { session in
+            try await completed { session.putSegment(segment, by: author, $0) }
+        }
+        try await catalog.refresh()
+        return .json(.object(segment.json), isNew ? .created : .ok)
     }
 
     /// `{"conditions":[…]}`
@@ -113,20 +84,22 @@ struct SegmentEndpoints {
         return Segment(name: name, conditions: conditions)
     }
 
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let name = try request.definedName()
         let author = call.author(request)
-        services.projects.inBackground { [services] session in
-            call.attempt { try Self.delete(name, author, services, session, call) }
+        let catalog = catalog
+        let existed = try await catalog.inBackground { session in
+            try Self.requireUnused(name, catalog.snapshot())
+            return try await completed { session.removeSegment(name, by: author, $0) }
         }
+        guard existed else { throw CoreError.undefined(catalog.snapshot().schema.unknownSegment(name)) }
+        try await catalog.refresh()
+        return Response(.noContent)
     }
 
-    private static func delete(
-        _ name: Identifier, _ author: Author, _ services: Services, _ session: any StoreSession, _ call: Call
-    ) throws(CoreError) {
-        let catalog = services.projects
-        for project in catalog.snapshot().projects.values {
+    private static func requireUnused(_ name: Identifier, _ snapshot: ProjectCatalog.Snapshot) throws(CoreError) {
+        for project in snapshot.projects.values {
             let users = project.datafile.keys(usingSegment: name)
             guard users.isEmpty else {
                 let list = users.map { "'\($0)'" }.joined(separator: ", ")
@@ -136,18 +109,11 @@ struct SegmentEndpoints {
                 )
             }
         }
-        session.removeSegment(name, by: author) { result in
-            switch result {
-            case .success(true): catalog.respond(call, .noContent, nil)
-            case .success(false): call.fail(CoreError.undefined(catalog.snapshot().schema.unknownSegment(name)))
-            case .failure(let error): call.fail(error)
-            }
-        }
     }
 
     /// The users in the byte order of their ids, one per line. `?after=USER_ID` resumes after a user, `?limit=N` ends
     /// after N.
-    func users(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func users(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let segment = try segment(request)
         let query = try request.query(knowing: ["after", "limit"])
         var after: Identifier?
@@ -155,7 +121,7 @@ struct SegmentEndpoints {
         let stream = SegmentUsers(
             services: services, store: store, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
             limit: try Request.limit(query))
-        call.respond(MediaType.lines, stream: stream)
+        return call.response(MediaType.lines, stream: stream)
     }
 
     private func segment(_ request: borrowing Request) throws(CoreError) -> Segment {
@@ -167,7 +133,7 @@ struct SegmentEndpoints {
 }
 
 /// The users of a segment as lines, found while they are sent. Only one piece is in memory.
-final class SegmentUsers: ResponseStream {
+final class SegmentUsers: StoredStream {
     private let services: Services
     private let store: any AttributeStore
     private let matcher: SegmentMatcher
@@ -183,23 +149,15 @@ final class SegmentUsers: ResponseStream {
         remaining = limit
     }
 
-    func produce(_ writer: StreamWriter) {
-        guard remaining > 0, !hasEnded else { return writer.finish() }
-        store.scan(matcher, .users(after: after)) { [self] result in
-            switch result {
-            case .success(let page): send(page, to: writer)
-            case .failure(let error): writer.fail(Problem(error).response)
-            }
-        }
-    }
-
-    private func send(_ page: SegmentPage, to writer: StreamWriter) {
+    func next() async throws -> [UInt8]? {
+        guard remaining > 0, !hasEnded else { return nil }
+        let page = try await completed { store.scan(matcher, .users(after: after), $0) }
         services.attributeMetrics.countScan(of: page.examined)
         let users = page.userIDs.prefix(remaining)
         remaining -= users.count
         after = page.last
         hasEnded = page.last == nil
-        guard !users.isEmpty else { return writer.finish() }
+        guard !users.isEmpty else { return nil }
         var lines = JSONWriter(capacity: users.count * 64)
         for userID in users {
             lines.beginObject()
@@ -207,6 +165,6 @@ final class SegmentUsers: ResponseStream {
             lines.endObject()
             lines.endLine()
         }
-        writer.write(lines.finish())
+        return lines.finish()
     }
 }

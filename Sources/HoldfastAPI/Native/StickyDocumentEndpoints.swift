@@ -8,71 +8,54 @@ import Storage
 struct StickyDocumentEndpoints {
     let store: any StickyDocumentStore
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
-        store.stickyDocuments([key]) { result in
-            switch result.map(\.first) {
-            case .success(.some(let document?)):
-                let json = Self.encode(document)
-                call.respond(json: json, entityTag: EntityTag(of: json))
-            case .success: call.fail(Self.notFound)
-            case .failure(let error): call.fail(error)
-            }
+        guard let document = try await completed({ store.stickyDocuments([key], $0) }).first ?? nil else {
+            throw Self.notFound
         }
+        let json = Self.encode(document)
+        return .json(json, entityTag: EntityTag(of: json))
     }
 
     /// Merges assignments into the document; with `?on_conflict=keep` stored ones win. Responds with the document after
     /// the change.
-    func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func patch(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let assignments = try request.withBody { bytes throws(CoreError) in
             try StickyDocumentInput.assignments(JSONInput.parse(bytes), of: key)
         }
-        store.submit(StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)) { result in
-            switch result {
-            case .success(let document): call.respond(json: Self.encode(document))
-            case .failure(.tooManyAssignments(let limit)):
-                call.fail(
-                    CoreError(
-                        .unprocessable,
-                        "a sticky document must have at most \(limit) assignments; the change adds too many",
-                        at: ["assignments"]))
-            case .failure(let error): call.fail(error)
-            }
+        let change = StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)
+        do throws(StorageError) {
+            return .json(Self.encode(try await completed { store.submit(change, $0) }))
+        } catch .tooManyAssignments(let limit) {
+            throw CoreError(
+                .unprocessable, "a sticky document must have at most \(limit) assignments; the change adds too many",
+                at: ["assignments"])
         }
     }
 
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        store.removeStickyDocument(try request.stickyKey(), by: call.author(request)) { result in
-            switch result {
-            case .success(true): call.respond(Response(.noContent))
-            case .success(false): call.fail(Self.notFound)
-            case .failure(let error): call.fail(error)
-            }
-        }
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let key = try request.stickyKey()
+        let author = call.author(request)
+        guard try await completed({ store.removeStickyDocument(key, by: author, $0) }) else { throw Self.notFound }
+        return Response(.noContent)
     }
 
     /// Responds with the documents that exist, in the order of the attributes.
-    func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func postLookup(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let keys = try request.withBody { bytes throws(CoreError) in
             try StickyDocumentInput.lookup(JSONInput.parse(bytes))
         }
-        store.stickyDocuments(keys) { result in
-            switch result {
-            case .success(let documents):
-                var writer = JSONWriter()
-                writer.beginObject()
-                writer.key("documents")
-                writer.beginArray()
-                for document in documents { document.map { Self.append($0, to: &writer) } }
-                writer.endArray()
-                writer.endObject()
-                call.respond(json: writer.finish())
-            case .failure(let error):
-                call.fail(error)
-            }
-        }
+        let documents = try await completed { store.stickyDocuments(keys, $0) }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("documents")
+        writer.beginArray()
+        for document in documents { document.map { Self.append($0, to: &writer) } }
+        writer.endArray()
+        writer.endObject()
+        return .json(writer.finish())
     }
 
     private static let notFound = CoreError(.notFound, "the attribute's value has no sticky document")

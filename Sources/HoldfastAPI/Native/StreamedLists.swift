@@ -3,6 +3,24 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
+/// A body that is read from the store while it is sent. Belongs to one event loop.
+protocol StoredStream: ResponseStream {
+    /// Returns the next piece; `nil` at the end.
+    func next() async throws -> [UInt8]?
+}
+
+extension StoredStream {
+    func produce(_ writer: StreamWriter) {
+        writer.start {
+            do {
+                if let piece = try await self.next() { writer.write(piece) } else { writer.finish() }
+            } catch {
+                writer.fail(Problem(error).response)
+            }
+        }
+    }
+}
+
 /// The format of an export: NDJSON lines, or a page `{"profiles":[…],"next":…}`. `next` is the `after` of the page that
 /// follows, as in `GET /v1/audit`.
 struct ExportForm {
@@ -101,13 +119,11 @@ final class JSONList: ResponseStream {
         json.beginArray()
     }
 
-    func respond(_ call: Call, entityTag: EntityTag? = nil) {
+    func response(entityTag: EntityTag? = nil) -> Response {
         appendPiece()
-        if rest.isEmpty {
-            call.respond(json: json.take(), entityTag: entityTag)
-        } else {
-            call.respond(Response(.ok, contentType: MediaType.json, entityTag: entityTag, body: .stream(self)))
-        }
+        return rest.isEmpty
+            ? .json(json.take(), entityTag: entityTag)
+            : Response(.ok, contentType: MediaType.json, entityTag: entityTag, body: .stream(self))
     }
 
     func produce(_ writer: StreamWriter) {

@@ -11,7 +11,7 @@ struct TransferEndpoints {
 
     /// All profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends after
     /// N, `?detail=true` adds the origin of each assignment, `?format=json` returns a page.
-    func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["after", "limit", "detail", "format"])
         var after: Identifier?
         if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
@@ -19,7 +19,7 @@ struct TransferEndpoints {
         let stream = ProfileExport(
             form, reader: store, after: after, page: services.options.exportPage,
             detail: try Request.flag("detail", query))
-        call.respond(form.contentType, stream: stream)
+        return call.response(form.contentType, stream: stream)
     }
 
     /// Saves a profile from each line, as `PATCH` would; what an export with detail wrote is restored. The response has
@@ -35,8 +35,8 @@ struct TransferEndpoints {
                     .unprocessable, "an override must be imported with a token of the scope admin", at: place)
             }
             return profile.change(onConflict: rule)
-        } submit: { [store] changes, finished in
-            store.submit(changes, by: author) { finished($0.map(Self.outcome)) }
+        } submit: { changes in
+            await settled { store.submit(changes, by: author, $0) }.map(Self.outcome)
         }
     }
 
@@ -50,7 +50,7 @@ struct TransferEndpoints {
 
 /// The lines of an export, read from the store page by page while they are sent. Each page is a separate read, so that
 /// a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
-final class ProfileExport: ResponseStream {
+final class ProfileExport: StoredStream {
     private var form: ExportForm
     private let reader: any ProfileStore
     private var pageSize: PageSize
@@ -68,35 +68,25 @@ final class ProfileExport: ResponseStream {
         remaining = form.limit
     }
 
-    func produce(_ writer: StreamWriter) {
-        guard remaining > 0, !isAtEnd else { return finish(writer) }
-        reader.profiles(after: after, limit: min(pageSize.rows, remaining)) { [self] result in
-            switch result {
-            case .success(let page):
-                after = page.end
-                isAtEnd = page.end == nil
-                remaining -= page.profiles.count
-                let lines = lines(page.profiles)
-                pageSize.adjust(to: lines.count)
-                writer.write(lines.isEmpty ? [] : form.piece(lines))
-            case .failure(let error):
-                writer.fail(Problem(error).response)
-            }
+    func next() async throws -> [UInt8]? {
+        guard remaining > 0, !isAtEnd else { return try await end() }
+        let page = try await completed {
+            reader.profiles(after: after, limit: min(pageSize.rows, remaining), $0)
         }
+        after = page.end
+        isAtEnd = page.end == nil
+        remaining -= page.profiles.count
+        let lines = lines(page.profiles)
+        pageSize.adjust(to: lines.count)
+        return lines.isEmpty ? [] : form.piece(lines)
     }
 
-    private func finish(_ writer: StreamWriter) {
-        guard form.awaitsEnd else { return writer.finish() }
-        guard let after, !isAtEnd else { return writer.write(form.end(next: .null)) }
-        reader.profiles(after: after, limit: 1) { [self] result in
-            switch result {
-            case .success(let page):
-                let hasMore = !page.profiles.isEmpty || page.end != nil
-                writer.write(form.end(next: hasMore ? .string(after.string) : .null))
-            case .failure(let error):
-                writer.fail(Problem(error).response)
-            }
-        }
+    private func end() async throws(StorageError) -> [UInt8]? {
+        guard form.awaitsEnd else { return nil }
+        guard let after, !isAtEnd else { return form.end(next: .null) }
+        let page = try await completed { reader.profiles(after: after, limit: 1, $0) }
+        let hasMore = !page.profiles.isEmpty || page.end != nil
+        return form.end(next: hasMore ? .string(after.string) : .null)
     }
 
     private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {

@@ -11,53 +11,45 @@ struct UserAttributeEndpoints {
     let store: any AttributeStore
     let projects: ProjectView
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
-        let schema = projects.schema
-        store.attributes(of: userID) { result in
-            switch result {
-            case .success(let record):
-                let record = record ?? .empty
-                var writer = JSONWriter(capacity: 512 + record.bytes.count + record.bytes.count / 8)
-                writer.beginObject()
-                writer.member("user_id", userID.string)
-                writer.key("attributes")
-                record.append(to: &writer, schema)
-                writer.endObject()
-                call.respond(json: writer.finish())
-            case .failure(let error):
-                call.fail(error)
-            }
-        }
+        let record = try await completed { store.attributes(of: userID, $0) } ?? .empty
+        var writer = JSONWriter(capacity: 512 + record.bytes.count + record.bytes.count / 8)
+        writer.beginObject()
+        writer.member("user_id", userID.string)
+        writer.key("attributes")
+        record.append(to: &writer, projects.schema)
+        writer.endObject()
+        return .json(writer.finish())
     }
 
     /// Sets the attributes that the body names, all or none, and leaves the others.
-    func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func patch(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let schema = projects.schema
-        let body = try request.withBody { bytes throws(CoreError) in
+        let updates = try request.withBody { bytes throws(CoreError) in
             try AttributeInput(values: JSONInput.parse(bytes), schema: schema)
-        }
-        submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
-            services.attributeMetrics.count(changed: changed.count, of: body.updates.count)
-            return [
+        }.updates
+        let changed = try await submit(AttributeChange(userID: userID, operation: .update(updates)))
+        services.attributeMetrics.count(changed: changed.count, of: updates.count)
+        return Self.response(
+            userID, call,
+            [
                 ("changed", schema.names(changed)),
-                ("unchanged", schema.names(Set(body.updates.keys).subtracting(changed))),
-            ]
-        }
+                ("unchanged", schema.names(Set(updates.keys).subtracting(changed))),
+            ])
     }
 
     /// Removes the attributes that the query names, or all.
-    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let schema = projects.schema
         let names = try Self.names(request)
         let operation: AttributeChange.Operation =
             names.isEmpty ? .removeAll : .update(try AttributeInput(removing: names, schema: schema).updates)
-        submit(AttributeChange(userID: userID, operation: operation), call) { [services] changed in
-            services.attributeMetrics.count(changed: changed.count, of: changed.count)
-            return [("removed", schema.names(changed))]
-        }
+        let changed = try await submit(AttributeChange(userID: userID, operation: operation))
+        services.attributeMetrics.count(changed: changed.count, of: changed.count)
+        return Self.response(userID, call, [("removed", schema.names(changed))])
     }
 
     private static func names(_ request: borrowing Request) throws(CoreError) -> [String] {
@@ -70,22 +62,22 @@ struct UserAttributeEndpoints {
         return items.map(\.value)
     }
 
-    /// - Parameter outcome: counts the change, and returns the members of the response for callers who may read.
-    private func submit(
-        _ change: AttributeChange, _ call: Call,
-        outcome: @escaping @Sendable (_ changed: [UInt32]) -> [(key: String, value: JSONValue)]
-    ) {
-        store.submit(change) { result in
-            switch result {
-            case .success(.applied(let changed)):
-                var response = JSONObject()
-                response["user_id"] = .string(change.userID.string)
-                for member in outcome(changed) where call.readsAttributes { response[member.key] = member.value }
-                call.respond(json: JSONValue.object(response).encoded())
-            case .success(.schemaHasChanged): call.fail(CoreError.deletedAttribute)
-            case .failure(let error): call.fail(error)
-            }
+    /// - Returns: the attributes that changed.
+    private func submit(_ change: AttributeChange) async throws -> [UInt32] {
+        switch try await completed({ store.submit(change, $0) }) {
+        case .applied(let changed): return changed
+        case .schemaHasChanged: throw CoreError.deletedAttribute
         }
+    }
+
+    /// - Parameter members: for callers who may read.
+    private static func response(
+        _ userID: Identifier, _ call: Call, _ members: [(key: String, value: JSONValue)]
+    ) -> Response {
+        var response = JSONObject()
+        response["user_id"] = .string(userID.string)
+        for member in members where call.readsAttributes { response[member.key] = member.value }
+        return .json(.object(response))
     }
 
     /// Sets and removes attributes of a user with each line. The response has the numbers of imported lines and of
@@ -95,8 +87,8 @@ struct UserAttributeEndpoints {
         return LineImport(call: call, options: services.options, tellsUnchanged: call.readsAttributes) {
             line throws(CoreError) in
             try Self.change(from: line, projects.schema)
-        } submit: { [store] changes, finished in
-            store.submit(changes) { finished($0.map(Self.outcome)) }
+        } submit: { changes in
+            await settled { store.submit(changes, $0) }.map(Self.outcome)
         }
     }
 

@@ -8,20 +8,22 @@ struct UserEventEndpoints {
     let store: any EventStore
 
     /// The first exposure to each experiment.
-    func exposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func exposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
-        store.exposures(of: userID, before: page.before, limit: page.limit + 1) { result in
-            page.respond("exposures", result, \.number, EventLine.append, call)
+        let found = try await completed {
+            store.exposures(of: userID, before: page.before, limit: page.limit + 1, $0)
         }
+        return page.response("exposures", found, \.number, EventLine.append)
     }
 
-    func events(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func events(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
-        store.goalEvents(of: userID, before: page.before, limit: page.limit + 1) { result in
-            page.respond("events", result, \.number, EventLine.append, call)
+        let found = try await completed {
+            store.goalEvents(of: userID, before: page.before, limit: page.limit + 1, $0)
         }
+        return page.response("events", found, \.number, EventLine.append)
     }
 
     /// `?after=` the `next` of an earlier response, `&limit=N`.
@@ -39,26 +41,22 @@ struct UserEventEndpoints {
             self.before = before
         }
 
-        /// - Parameter result: one event more than the page has shows that there are older ones.
-        func respond<Event>(
-            _ name: StaticString, _ result: Result<[Event], StorageError>, _ number: (Event) -> Int64,
-            _ append: (Event, inout JSONWriter) -> Void, _ call: Call
-        ) {
-            switch result {
-            case .success(let found):
-                let events = found.prefix(limit)
-                var writer = JSONWriter()
-                writer.beginObject()
-                writer.key(name)
-                writer.beginArray()
-                for event in events { append(event, &writer) }
-                writer.endArray()
-                writer.key("next")
-                if let last = events.last, found.count > limit { writer.integer(number(last)) } else { writer.null() }
-                writer.endObject()
-                call.respond(json: writer.finish())
-            case .failure(let error): call.fail(error)
-            }
+        /// - Parameter found: one event more than the page has shows that there are older ones.
+        func response<Event>(
+            _ name: StaticString, _ found: [Event], _ number: (Event) -> Int64,
+            _ append: (Event, inout JSONWriter) -> Void
+        ) -> Response {
+            let events = found.prefix(limit)
+            var writer = JSONWriter()
+            writer.beginObject()
+            writer.key(name)
+            writer.beginArray()
+            for event in events { append(event, &writer) }
+            writer.endArray()
+            writer.key("next")
+            if let last = events.last, found.count > limit { writer.integer(number(last)) } else { writer.null() }
+            writer.endObject()
+            return .json(writer.finish())
         }
     }
 }

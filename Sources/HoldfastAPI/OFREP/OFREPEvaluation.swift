@@ -18,11 +18,11 @@ struct OFREPEvaluation {
         request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
     }
 
-    func evaluateOne(_ request: borrowing Request, _ call: Call) throws(OFREPError) {
+    func evaluateOne(_ request: borrowing Request, _ call: Call) async throws -> Response {
         guard let key = request.parameter(0) else {
             throw OFREPError(.general, "the key in the path must be UTF-8")
         }
-        do throws(OFREPError) {
+        do {
             let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
             let project = try project(request)
             let flagKey = Identifier(key)
@@ -30,18 +30,15 @@ struct OFREPEvaluation {
                 throw OFREPError.notFound(flagKey, in: project.datafile)
             }
             let query = DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request))
-            evaluate(query, in: project, call, key: key) { decisions in
-                guard let decision = decisions.flags.first else {
-                    return call.respond(OFREPError.notFound(flagKey, in: decisions.project.datafile).response)
-                }
-                let evaluation = FlagEvaluation(decision, decisions.project.datafile)
-                guard evaluation.reason != .error else {
-                    return call.respond(Self.failure(evaluation).response)
-                }
-                var writer = JSONWriter()
-                Self.append(evaluation, to: &writer)
-                call.respond(json: writer.finish())
+            let decided = try await decisions.decide(query, in: project)
+            guard let decision = decided.flags.first else {
+                throw OFREPError.notFound(flagKey, in: decided.project.datafile)
             }
+            let evaluation = FlagEvaluation(decision, decided.project.datafile)
+            guard evaluation.reason != .error else { throw Self.failure(evaluation) }
+            var writer = JSONWriter()
+            Self.append(evaluation, to: &writer)
+            return .json(writer.finish())
         } catch {
             throw OFREPError(error, key: key)
         }
@@ -50,24 +47,18 @@ struct OFREPEvaluation {
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: what a
     /// user gets can change without a new revision of the datafile, and stays the same when it is found in another way,
     /// such as stored instead of drawn.
-    func evaluateAll(_ request: borrowing Request, _ call: Call) throws {
+    func evaluateAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
         let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
         let project = try project(request)
+        if let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version {
+            // Another server has announced a change that this one has not seen yet.
+            try call.requireUpToDate()
+        }
         let query = DecisionQuery(for: user, .allFlags, options: Self.options(request))
-        let known = request.field("if-none-match")
-        let respond = { @Sendable [changesPath] (decisions: Decisions) in
-            let (json, tag) = Self.encode(decisions, changesPath, for: call.admission.token)
-            call.respond(json: json, entityTag: tag, unlessKnownAs: known)
-        }
-        guard let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version else {
-            return evaluate(query, in: project, call, respond)
-        }
-        // Another server has announced a change that this one has not seen yet.
-        call.updating(projects) { result in
-            if case .failure(let error) = result { return call.respond(OFREPError(error).response) }
-            evaluate(query, in: projects.project(project.sdkKey) ?? project, call, respond)
-        }
+        let decided = try await decisions.decide(query, in: project)
+        let (json, tag) = Self.encode(decided, changesPath, for: call.admission.token)
+        return .json(json, entityTag: tag, unlessKnownAs: request.field("if-none-match"))
     }
 
     /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.
@@ -76,19 +67,6 @@ struct OFREPEvaluation {
             return try projects.project(named: request.sdkKey)
         } catch {
             throw OFREPError(error.kind == .notFound ? .flagNotFound : .general, error.detail)
-        }
-    }
-
-    /// - Parameter key: of the flag that an error is about; `nil` for all flags.
-    private func evaluate(
-        _ query: DecisionQuery, in project: Project, _ call: Call, key: String? = nil,
-        _ respond: @escaping @Sendable (Decisions) -> Void
-    ) {
-        decisions.decide(query, in: project) { result in
-            switch result {
-            case .success(let decisions): respond(decisions)
-            case .failure(let error): call.respond(OFREPError(error, key: key).response)
-            }
         }
     }
 

@@ -54,11 +54,11 @@ struct OFREPChanges {
 
     /// Sends nothing before the datafile differs from the one that the provider knows: from its last event, if it
     /// reconnects, or else from its evaluation.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["sdk_key", Self.versionParameter, Self.ticketParameter])
         let project = try projects.project(named: query["sdk_key"])
         let known = (request.field("last-event-id") ?? query[Self.versionParameter]).flatMap { Int64($0) }
-        call.respond(
+        return Response(
             changes: try feed.open(sdkKey: project.sdkKey, knownVersion: known) {
                 ChangeStream($0, .refetchEvaluation, call.admission)
             })

@@ -9,13 +9,9 @@ internal import Synchronization
 struct MetricsEndpoint {
     let services: Services
 
-    func get(_ request: borrowing Request, _ call: Call) {
-        let services = services
-        services.collector.collect { snapshots in
-            let text = MetricsEndpoint.text(snapshots, services)
-            call.respond(
-                Response(.ok, contentType: "text/plain; version=0.0.4; charset=utf-8", body: .bytes(Array(text.utf8))))
-        }
+    func get(_ request: borrowing Request, _ call: Call) async -> Response {
+        let text = Self.text(await services.collector.collect(), services)
+        return Response(.ok, contentType: "text/plain; version=0.0.4; charset=utf-8", body: .bytes(Array(text.utf8)))
     }
 
     private static func text(_ snapshots: [LoopSnapshot], _ services: Services) -> String {

@@ -3,6 +3,7 @@ import Bucketing
 import HTTPServer
 import HoldfastCore
 import JSON
+import Storage
 
 /// The routes for orchestrators and monitoring.
 struct OperationsProtocol: WireProtocol {
@@ -28,57 +29,52 @@ struct OperationsEndpoints {
     let services: Services
 
     /// `GET /livez`: the process runs.
-    func live(_ request: borrowing Request, _ call: Call) {
-        call.respond(json: Array(#"{"status":"ok"}"#.utf8))
+    func live(_ request: borrowing Request, _ call: Call) -> Response {
+        .json(Array(#"{"status":"ok"}"#.utf8))
     }
 
     /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
     /// reason. The detail says what somebody should mend although the server is ready.
-    func ready(_ request: borrowing Request, _ call: Call) {
-        ready(for: .readsAndWrites, call)
+    func ready(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await ready(for: .readsAndWrites)
     }
 
     /// `GET /readyz/reads`: like ``ready(_:_:)``, but whether the store can be written does not matter.
-    func readyForReads(_ request: borrowing Request, _ call: Call) {
-        ready(for: .reads, call)
+    func readyForReads(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await ready(for: .reads)
     }
 
-    private func ready(for operations: Readiness.Operations, _ call: Call) {
-        services.readiness.check(operations) { [services] reason in
-            if let reason { return call.fail(Self.notReady(reason)) }
-            var writer = JSONWriter()
-            writer.beginObject()
-            writer.member("status", "ready")
-            if let failure = services.access.reloadFailure { writer.member("detail", failure) }
-            writer.endObject()
-            call.respond(json: writer.finish())
-        }
+    private func ready(for operations: Readiness.Operations) async throws -> Response {
+        if let reason = await settled({ services.readiness.check(operations, $0) }) { throw Self.notReady(reason) }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("status", "ready")
+        if let failure = services.access.reloadFailure { writer.member("detail", failure) }
+        writer.endObject()
+        return .json(writer.finish())
     }
 
     /// `GET /health`: like ``ready(_:_:)``, with the body that health checks commonly expect.
-    func health(_ request: borrowing Request, _ call: Call) {
-        services.readiness.check { reason in
-            guard let reason else { return call.respond(json: Array(#"{"status":"ok"}"#.utf8)) }
-            call.fail(Self.notReady(reason))
-        }
+    func health(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        if let reason = await settled({ services.readiness.check(.readsAndWrites, $0) }) { throw Self.notReady(reason) }
+        return .json(Array(#"{"status":"ok"}"#.utf8))
     }
 
     private static func notReady(_ reason: String) -> CoreError {
         CoreError(.unavailable, "not ready: \(reason)")
     }
 
-    func info(_ request: borrowing Request, _ call: Call) {
+    func info(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("name", services.build.name)
         writer.member("version", services.build.version)
         writer.endObject()
-        call.respond(json: writer.finish())
+        return .json(writer.finish())
     }
 
-    func openAPI(_ request: borrowing Request, _ call: Call) {
-        call.respond(
-            Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText)))
+    func openAPI(_ request: borrowing Request, _ call: Call) -> Response {
+        Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText))
     }
 
     /// Shared by all responses.

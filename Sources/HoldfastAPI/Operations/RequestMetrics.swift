@@ -87,14 +87,12 @@ final class MetricsCollector: Sendable {
         self.server.withLock { $0 = server }
     }
 
-    /// - Parameter completion: called on the thread of one of the loops.
-    func collect(_ completion: @escaping @Sendable ([LoopSnapshot]) -> Void) {
-        guard let server = server.withLock({ $0 }) else { return completion([]) }
-        server.collect { application, connections in
+    func collect() async -> [LoopSnapshot] {
+        guard let server = server.withLock({ $0 }) else { return [] }
+        let snapshots = await server.collect { application, connections in
             (application as? HoldfastApplication)?.snapshot(connections)
-        } completion: { snapshots in
-            completion(snapshots.compactMap(\.self))
         }
+        return snapshots.compactMap(\.self)
     }
 }
 

@@ -9,15 +9,11 @@ import Storage
 struct ActivateEndpoint {
     let decisions: StickyDecisionService
 
-    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+    func post(_ request: AgentRequest) async throws -> AgentResponse {
         let input = try ActivateRequest(request)
-        if !request.isUpToDate, input.namesUnknown(request.project.datafile) { throw .undefined }
-        decisions.decide(input.query, in: request.project) { result in
-            switch result {
-            case .success(let decisions): receiver(Self.response(Self.activations(decisions, of: input), to: input))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
-        }
+        if !request.isUpToDate, input.namesUnknown(request.project.datafile) { throw AgentError.undefined }
+        let decided = try await decisions.decide(input.query, in: request.project)
+        return Self.response(Self.activations(decided, of: input), to: input)
     }
 
     /// Returns an entry for each subject of the request, in their order.

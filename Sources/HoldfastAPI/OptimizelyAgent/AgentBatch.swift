@@ -3,7 +3,6 @@ import HTTPServer
 import HoldfastCore
 import JSON
 import Storage
-internal import Synchronization
 
 /// `POST /v1/batch`: many operations in one request. They start in their order, except those that wait for a definition,
 /// and the responses are in the same order.
@@ -14,15 +13,21 @@ struct BatchEndpoint {
     /// The maximum number of operations in a batch.
     var limit = 500
 
-    func post(_ request: borrowing Request, _ call: Call) throws(AgentError) {
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
         let origin = RequestOrigin(request)
         let own = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
-        let response = BatchResponse(batch, requestID: origin.id.description) { call.respond($0.httpResponse) }
-        call.forEach(batch.indices) { index in
-            guard !response.isFull else { return response.add(BatchResponse.notDone, at: index) }
-            perform(batch[index], own, origin, call) { response.add($0, at: index) }
+        let startedAt = systemWallClock()
+        // The size of all responses so far.
+        var bytes = 0
+        let responses = try await call.map(batch.indices) { index async -> BatchResponse in
+            guard bytes <= BatchResponse.byteLimit else { return BatchResponse(.notDone) }
+            let response = await perform(batch[index], own, origin, call)
+            bytes += response.json.count
+            return BatchResponse(bytes <= BatchResponse.byteLimit ? response : .tooLongTogether)
         }
+        return BatchResponse.encode(batch, responses, requestID: origin.id.description, startedAt: startedAt)
+            .httpResponse
     }
 
     private func batch(_ bytes: UnsafeRawBufferPointer) throws(AgentError) -> [BatchOperation] {
@@ -54,32 +59,27 @@ struct BatchEndpoint {
     ///   - own: the secret of the batch, for an operation without one.
     ///   - origin: the origin of the batch.
     private func perform(
-        _ requested: BatchOperation, _ own: Substring?, _ origin: RequestOrigin, _ call: Call,
-        _ receiver: @escaping AgentResponse.Receiver
-    ) {
-        guard let target = TargetText(requested.url) else { return receiver(AgentResponse(.badRequest)) }
+        _ requested: BatchOperation, _ own: Substring?, _ origin: RequestOrigin, _ call: Call
+    ) async -> AgentResponse {
+        guard let target = TargetText(requested.url) else { return AgentResponse(.badRequest) }
         let candidates = operations.filter { $0.path.utf8.elementsEqual(target.path.utf8) }
-        guard !candidates.isEmpty else { return receiver(AgentResponse(.notFound)) }
+        guard !candidates.isEmpty else { return AgentResponse(.notFound) }
         guard let operation = candidates.first(where: { $0.method.name.description == requested.method }) else {
-            return receiver(AgentResponse(.methodNotAllowed))
+            return AgentResponse(.methodNotAllowed)
         }
-        do throws(AgentError) {
+        do {
             let (authorization, apiKey) = (requested.header("authorization"), requested.header("x-api-key"))
             let isOwn = authorization == nil && apiKey == nil
             let secret = isOwn ? own : tokenSecret(authorization: authorization, apiKey: apiKey)
             let admission = try admit(secret, to: operation, of: origin)
             let caller = Caller(token: admission.token, requestID: origin.id)
-            let request = try requested.request(
-                target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate)
-            try operation.perform(request, receiver)
-        } catch {
-            guard error.concernsDefinitions, !call.isUpToDate else { return receiver(error.response) }
-            call.updating(projects) { result in
-                switch result {
-                case .success(let call): perform(requested, own, origin, call, receiver)
-                case .failure(let error): receiver(AgentError(error).response)
-                }
+            return try await call.retrying(projects) { call in
+                try await operation.perform(
+                    requested.request(
+                        target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate))
             }
+        } catch {
+            return AgentError(error).response
         }
     }
 
@@ -140,87 +140,62 @@ struct BatchOperation {
     }
 }
 
-/// Collects the responses to a batch from any thread, and completes the batch when the last one is there.
-final class BatchResponse: Sendable {
-    private struct Entry {
-        let response: AgentResponse
-        let endedAt: Timestamp
-    }
-
+/// The response to one operation of a batch.
+private struct BatchResponse: Sendable {
     /// The maximum size of all responses together, in bytes; responses beyond it are dropped.
-    private static let byteLimit = 16 << 20
-    private static let tooLong = AgentError(
-        .unprocessableContent, "the responses of a batch must be at most \(byteLimit) bytes together"
-    ).response
-    /// The response to an operation that is not performed because the limit was exceeded before.
-    static let notDone = AgentError(
-        .unprocessableContent,
-        "the responses of a batch must be at most \(byteLimit) bytes together; this operation was not performed"
-    ).response
+    static let byteLimit = 16 << 20
 
-    /// The members of an operation that its response repeats.
-    private struct OperationHead {
-        let id: String
-        let method: String
-        let url: String
-        let requestID: String
+    private let response: AgentResponse
+    private let endedAt = systemWallClock()
+
+    init(_ response: AgentResponse) {
+        self.response = response
     }
-
-    private let entries: Join<Entry>
-    /// The size of all responses so far.
-    private let bytes = Atomic<Int>(0)
 
     /// - Parameter requestID: the batch's request id, for operations without one.
-    init(_ operations: [BatchOperation], requestID: String, _ receiver: @escaping AgentResponse.Receiver) {
-        let startedAt = systemWallClock()
-        let heads = operations.map { operation in
-            OperationHead(
-                id: operation.id, method: operation.method, url: operation.url,
-                requestID: operation.header("x-request-id") ?? requestID)
-        }
-        entries = Join(operations.count) { receiver(Self.encode(heads, $0, startedAt: startedAt)) }
-    }
-
-    /// Whether the limit is exceeded, so that further operations must not be performed.
-    var isFull: Bool { bytes.load(ordering: .relaxed) > Self.byteLimit }
-
-    func add(_ response: AgentResponse, at index: Int) {
-        let total = bytes.add(response.json.count, ordering: .relaxed).newValue
-        entries.set(
-            Entry(response: total > Self.byteLimit ? Self.tooLong : response, endedAt: systemWallClock()), at: index)
-    }
-
-    private static func encode(_ operations: [OperationHead], _ entries: [Entry], startedAt: Timestamp) -> AgentResponse
-    {
+    static func encode(
+        _ operations: [BatchOperation], _ responses: [BatchResponse], requestID: String, startedAt: Timestamp
+    ) -> AgentResponse {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("startedAt", startedAt.rfc3339)
         writer.member("endedAt", systemWallClock().rfc3339)
-        writer.member("errorCount", entries.count { $0.response.status != .ok })
+        writer.member("errorCount", responses.count { $0.response.status != .ok })
         writer.key("response")
         writer.beginArray()
-        for (operation, entry) in zip(operations, entries) {
-            append(operation, entry, startedAt: startedAt, to: &writer)
+        for (operation, response) in zip(operations, responses) {
+            response.append(to: &writer, operation, requestID: requestID, startedAt: startedAt)
         }
         writer.endArray()
         writer.endObject()
         return AgentResponse(.ok, writer)
     }
 
-    private static func append(
-        _ operation: OperationHead, _ entry: Entry, startedAt: Timestamp, to writer: inout JSONWriter
+    private func append(
+        to writer: inout JSONWriter, _ operation: BatchOperation, requestID: String, startedAt: Timestamp
     ) {
-        let hasBody = !entry.response.json.isEmpty
+        let hasBody = !response.json.isEmpty
         writer.beginObject()
-        writer.member("status", entry.response.status.code)
-        writer.member("requestID", hasBody ? operation.requestID : "")
+        writer.member("status", response.status.code)
+        writer.member("requestID", hasBody ? operation.header("x-request-id") ?? requestID : "")
         writer.member("operationID", operation.id)
         writer.member("method", operation.method)
         writer.member("url", operation.url)
         writer.key("body")
-        if hasBody { writer.raw(entry.response.json.dropLast()) } else { writer.null() }
+        if hasBody { writer.raw(response.json.dropLast()) } else { writer.null() }
         writer.member("startedAt", startedAt.rfc3339)
-        writer.member("endedAt", entry.endedAt.rfc3339)
+        writer.member("endedAt", endedAt.rfc3339)
         writer.endObject()
     }
+}
+
+extension AgentResponse {
+    fileprivate static let tooLongTogether = AgentError(
+        .unprocessableContent, "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together"
+    ).response
+    /// The response to an operation that is not performed because the limit was exceeded before.
+    fileprivate static let notDone = AgentError(
+        .unprocessableContent,
+        "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together; this operation was not performed"
+    ).response
 }

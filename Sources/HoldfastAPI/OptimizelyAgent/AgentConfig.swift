@@ -160,21 +160,21 @@ final class ConfigEndpoint {
     /// The last response for each SDK key, with the version of its datafile.
     private var responses: [String: (version: Int64, response: AgentResponse)] = [:]
 
-    func get(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
+    func get(_ request: AgentRequest) -> AgentResponse {
         let project = request.project
-        if let known = responses[project.sdkKey], known.version == project.version { return receiver(known.response) }
+        if let known = responses[project.sdkKey], known.version == project.version { return known.response }
         var encoder = ConfigEncoder(project.datafile)
         encoder.appendConfig()
         let response = AgentResponse(.ok, encoder.writer)
         responses[project.sdkKey] = (project.version, response)
-        receiver(response)
+        return response
     }
 }
 
 /// `GET /v1/datafile`: the active datafile, byte for byte as it was uploaded, with an ETag.
 struct AgentDatafileEndpoint {
-    func get(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
-        receiver(AgentResponse(unchanged: request.project.content, entityTag: request.project.entityTag))
+    func get(_ request: AgentRequest) -> AgentResponse {
+        AgentResponse(unchanged: request.project.content, entityTag: request.project.entityTag)
     }
 }
 

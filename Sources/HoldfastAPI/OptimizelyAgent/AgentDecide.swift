@@ -9,17 +9,27 @@ import Storage
 struct DecideEndpoint {
     let decisions: StickyDecisionService
 
-    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+    func post(_ request: AgentRequest) async throws -> AgentResponse {
+        let input = try Self.input(request)
+        return Self.response(try await decisions.decide(input.query, in: request.project), to: input)
+    }
+
+    /// Responds to a request that is not part of a batch.
+    func respond(_ request: AgentRequest, _ call: Call) throws(AgentError) {
+        let input = try Self.input(request)
+        decisions.decide(input.query, in: request.project, call) {
+            Self.response($0, to: input).httpResponse
+        } error: {
+            AgentError($0).response.httpResponse
+        }
+    }
+
+    private static func input(_ request: AgentRequest) throws(AgentError) -> DecideRequest {
         let input = try DecideRequest(request)
         if !request.isUpToDate, input.flagKeys.contains(where: { request.project.datafile.flag(key: $0) == nil }) {
             throw .undefined
         }
-        decisions.decide(input.query, in: request.project) { result in
-            switch result {
-            case .success(let decisions): receiver(Self.response(decisions, to: input))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
-        }
+        return input
     }
 
     private static func response(_ decisions: Decisions, to input: DecideRequest) -> AgentResponse {

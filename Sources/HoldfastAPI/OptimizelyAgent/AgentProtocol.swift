@@ -26,7 +26,7 @@ struct AgentProtocol: WireProtocol {
         let datafile = AgentDatafileEndpoint()
 
         return [
-            AgentOperation(.post, "/v1/decide", scope: .client, decide.post),
+            AgentOperation(.post, "/v1/decide", scope: .client, decide.post, callback: decide.respond),
             AgentOperation(.post, "/v1/activate", scope: .client, activate.post),
             AgentOperation(.post, "/v1/track", scope: .client, track.post),
             AgentOperation(.post, "/v1/override", scope: .admin, override.post),

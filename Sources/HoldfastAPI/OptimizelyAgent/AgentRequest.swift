@@ -67,28 +67,34 @@ extension ProjectView {
 
 /// One operation of the Agent's API: a line of the route table, which a batch can call, too.
 struct AgentOperation {
-    typealias Handler = (AgentRequest, @escaping AgentResponse.Receiver) throws(AgentError) -> Void
+    typealias Handler = (AgentRequest) async throws -> AgentResponse
 
     let method: Method
     let path: String
     let scope: Token.Scope
-    private let handler: Handler
+    let perform: Handler
+    private let callback: ((AgentRequest, Call) throws -> Void)?
 
-    init(_ method: Method, _ path: String, scope: Token.Scope, _ handler: @escaping Handler) {
+    /// - Parameter callback: responds as `perform` does, but without the cost of a task.
+    init(
+        _ method: Method, _ path: String, scope: Token.Scope, _ perform: @escaping Handler,
+        callback: ((AgentRequest, Call) throws -> Void)? = nil
+    ) {
         self.method = method
         self.path = path
         self.scope = scope
-        self.handler = handler
-    }
-
-    /// - Parameter receiver: called once, on any thread, unless the operation throws.
-    func perform(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
-        try handler(request, receiver)
+        self.perform = perform
+        self.callback = callback
     }
 
     func route(_ projects: ProjectView) -> APIRoute {
-        APIRoute(method, path, scope: .token(scope), readsQuery: true) { request, call in
-            try perform(AgentRequest(request, call, projects)) { call.respond($0.httpResponse) }
+        guard let callback else {
+            return APIRoute(method, path, scope: .token(scope), readsQuery: true) { request, call async throws in
+                try await perform(AgentRequest(request, call, projects)).httpResponse
+            }
         }
+        return APIRoute(
+            method, path, scope: .token(scope), readsQuery: true,
+            callback: { request, call in try callback(AgentRequest(request, call, projects), call) })
     }
 }

@@ -47,8 +47,6 @@ struct AgentError: DefinitionError {
 
 /// The response of an Agent operation, sent alone or in a batch.
 struct AgentResponse: Sendable {
-    typealias Receiver = @Sendable (AgentResponse) -> Void
-
     let status: Status
     /// One JSON text and a line feed; empty for a response without a body.
     let json: [UInt8]

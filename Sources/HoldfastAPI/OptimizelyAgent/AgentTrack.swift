@@ -12,7 +12,7 @@ struct TrackEndpoint {
     let events: EventQueue
     let clock: StoreClock
 
-    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+    func post(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try Self.userID(request.body)
         let attributes = try request.body.userAttributes()
         let tags = try request.body.object("eventTags") ?? JSONObject()
@@ -23,18 +23,14 @@ struct TrackEndpoint {
         let event = datafile.event(key: Identifier(key))
         let notFound = event == nil ? "event with key \(JSONWriter.quoted(key)) not found" : nil
         guard event != nil || EventInput.isName(key, limit: EventInput.goalLimit) else {
-            return receiver(Self.response(userID, key, error: notFound))
+            return Self.response(userID, key, error: notFound)
         }
         let now = clock.now()
         let goal = GoalEvent(
             userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
-        events.record([.goal(goal)]) { result in
-            switch result {
-            case .success: receiver(Self.response(userID, key, error: datafile.events.isEmpty ? nil : notFound))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
-        }
+        _ = try await completed { events.record([.goal(goal)], $0) }
+        return Self.response(userID, key, error: datafile.events.isEmpty ? nil : notFound)
     }
 
     /// Returns the user id, which may be empty: the Agent accepts events without a user.

@@ -9,14 +9,9 @@ import Storage
 struct AgentProfileEndpoints {
     let store: any ProfileStore
 
-    func lookUp(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+    func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
-        store.profile(of: userID) { result in
-            switch result {
-            case .success(let profile): receiver(Self.response(userID, profile))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
-        }
+        return Self.response(userID, try await completed { store.profile(of: userID, $0) })
     }
 
     private static func response(_ userID: Identifier, _ profile: ProfileRecord?) -> AgentResponse {
@@ -38,17 +33,13 @@ struct AgentProfileEndpoints {
         return AgentResponse(.ok, writer)
     }
 
-    func save(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+    func save(_ request: AgentRequest) async throws -> AgentResponse {
         let map = try request.body.object("experimentBucketMap")
         let userID = try request.body.userID()
         guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
         let change = ProfileChange(userID: userID, operation: .save(try Self.assignments(map), onConflict: .replace))
-        store.submit(change) { result in
-            switch result {
-            case .success: receiver(AgentResponse(.ok))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
-        }
+        _ = try await completed { store.submit(change, $0) }
+        return AgentResponse(.ok)
     }
 
     private static func assignments(_ map: JSONObject) throws(AgentError) -> ExperimentBucketMap {
@@ -67,36 +58,18 @@ struct OverrideEndpoint {
     let store: any ProjectStore
     let catalog: ProjectCatalog
 
-    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
-        let asked = try OverrideRequest(request.body)
-        let catalog = catalog
-        let warning = asked.warning(in: request.project.datafile)
-        guard request.isUpToDate || warning == nil else { throw .undefined }
-        store.setForcedVariation(
-            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
-            sdkKey: request.project.sdkKey,
-            by: request.caller.author
-        ) { result in
-            switch result {
-            case .success(let former):
-                Self.response(asked, former, warning, after: catalog, receiver)
-            case .failure(let error):
-                receiver(AgentError(error).response)
-            }
-        }
-    }
-
     /// Responds once this process uses the override.
-    private static func response(
-        _ asked: OverrideRequest, _ former: Identifier?, _ warning: String?, after catalog: ProjectCatalog,
-        _ receiver: @escaping AgentResponse.Receiver
-    ) {
-        catalog.refresh { result in
-            switch result {
-            case .success: receiver(asked.response(former, warning))
-            case .failure(let error): receiver(AgentError(error).response)
-            }
+    func post(_ request: AgentRequest) async throws -> AgentResponse {
+        let asked = try OverrideRequest(request.body)
+        let warning = asked.warning(in: request.project.datafile)
+        guard request.isUpToDate || warning == nil else { throw AgentError.undefined }
+        let former = try await completed {
+            store.setForcedVariation(
+                asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
+                sdkKey: request.project.sdkKey, by: request.caller.author, $0)
         }
+        try await catalog.refresh()
+        return asked.response(former, warning)
     }
 }
 

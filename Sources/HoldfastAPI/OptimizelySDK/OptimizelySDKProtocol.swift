@@ -33,7 +33,7 @@ struct SDKDatafileEndpoint {
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
     /// sends only the latter.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         guard let sdkKey = request.parameter(0) else {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
@@ -54,6 +54,6 @@ struct SDKDatafileEndpoint {
             : Response(
                 .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.content))
         response.fields = fields
-        call.respond(response)
+        return response
     }
 }

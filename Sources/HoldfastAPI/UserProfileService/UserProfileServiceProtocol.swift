@@ -13,12 +13,15 @@ struct UserProfileServiceProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let userProfileService = UserProfileServiceEndpoints(store: loop.session)
         routes = [
-            APIRoute(.post, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.postLookup),
-            APIRoute(.get, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.getLookup),
-            APIRoute(.post, "/ups/save", scope: .token(.write), readsQuery: true, userProfileService.postSave),
+            APIRoute(
+                .post, "/ups/lookup", scope: .token(.read), readsQuery: true, callback: userProfileService.postLookup),
+            APIRoute(
+                .get, "/ups/lookup", scope: .token(.read), readsQuery: true, callback: userProfileService.getLookup),
+            APIRoute(
+                .post, "/ups/save", scope: .token(.write), readsQuery: true, callback: userProfileService.postSave),
             APIRoute(
                 .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true,
-                userProfileService.getSave),
+                callback: userProfileService.getSave),
         ]
     }
 }
@@ -57,12 +60,7 @@ private struct UserProfileServiceEndpoints {
 
     /// Responds with the profile; for a user without one, with an empty map.
     private func lookUp(_ userID: Identifier, _ call: Call) {
-        store.profile(of: userID) { result in
-            switch result {
-            case .success(let profile): call.respond(json: ProfileJSON.encode(userID, profile))
-            case .failure(let error): call.fail(error)
-            }
-        }
+        store.profile(of: userID) { result in call.respond(result) { .json(ProfileJSON.encode(userID, $0)) } }
     }
 
     func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -83,10 +81,7 @@ private struct UserProfileServiceEndpoints {
 
     private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
         store.submit(body.change(onConflict: rule)) { result in
-            switch result {
-            case .success(let result): call.respond(json: ProfileJSON.encode(body.userID, result.profile))
-            case .failure(let error): call.fail(error)
-            }
+            call.respond(result) { .json(ProfileJSON.encode(body.userID, $0.profile)) }
         }
     }
 }

@@ -11,161 +11,159 @@ public import Storage
 ///
 /// Belongs to one event loop.
 public final class StickyDecisionService {
-    public typealias Completion = @Sendable (Result<Decisions, StorageError>) -> Void
-
-    /// A query with its completion. A class, because each step of a decision passes it on.
-    private final class Request: Sendable {
-        let query: DecisionQuery
-        /// The experiments that the user's profile has turned out to have no room for.
-        let refused: Set<Identifier>
-        let completion: Completion
-
-        init(_ query: DecisionQuery, refused: Set<Identifier> = [], _ completion: @escaping Completion) {
-            self.query = query
-            self.refused = refused
-            self.completion = completion
-        }
-
-        func refusing(_ experimentIDs: [Identifier]) -> Request {
-            Request(query, refused: refused.union(experimentIDs), completion)
-        }
-    }
-
     let session: any ProfileStore & AttributeStore
     let projects: ProjectView
-    let executor: any StoreExecutor
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
 
     /// The number of attempts before the request fails with 503.
     private static let attempts = 5
 
-    /// - Parameters:
-    ///   - session: the store as the event loop uses it.
-    ///   - executor: the event loop.
+    /// - Parameter session: the store as the event loop uses it.
     public init(
-        session: any ProfileStore & AttributeStore, projects: ProjectView, executor: any StoreExecutor,
-        exposures: ExposureRecorder, metrics: DecisionMetrics
+        session: any ProfileStore & AttributeStore, projects: ProjectView, exposures: ExposureRecorder,
+        metrics: DecisionMetrics
     ) {
         self.session = session
         self.projects = projects
-        self.executor = executor
         self.exposures = exposures
         self.metrics = metrics
     }
 
-    /// - Parameter completion: called with the decisions, on the event loop.
-    public func decide(_ query: DecisionQuery, in project: Project, completion: @escaping Completion) {
-        let request = Request(query, completion)
-        guard project.forcesVariations(on: query.user.id) else {
-            return readAttributes(request, project, attempts: Self.attempts)
-        }
-        // Another process may have erased the user, and with the user the forced variation.
-        decideWithNewestDatafile(request, project, attempts: Self.attempts)
-    }
-
-    private func readAttributes(_ request: Request, _ project: Project, attempts: Int) {
-        guard project.askedAttributes.contains(where: { request.query.user.attributes[$0] == nil }) else {
-            let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
-            return readProfile(request, project, known, attempts: attempts)
-        }
-        session.attributes(of: request.query.user.id) { read in
-            switch read {
-            case .success(let record):
-                let known = StoredAttributes(schema: project.schema, record: record)
-                self.readProfile(request, project, known, attempts: attempts)
-            case .failure(let error):
-                request.completion(.failure(error))
-            }
-        }
-    }
-
-    private func readProfile(
-        _ request: Request, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
+    /// Decides in one attempt, by callbacks: a task would cost a decision a tenth of its instructions more.
+    ///
+    /// - Parameter completion: called on the event loop; with `nil` if only ``decide(_:in:)`` can tell.
+    public func decideAtOnce(
+        _ query: DecisionQuery, in project: Project,
+        _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
     ) {
-        // Also for a query that ignores profiles: overrides count nevertheless.
-        session.profile(of: request.query.user.id) { read in
-            switch read {
-            case .success(let profile):
-                guard let anonymousID = request.query.anonymousID else {
-                    return self.decide(request, project, attributes, profile, attempts: attempts)
-                }
-                self.readAnonymous(anonymousID, request, project, attributes, profile, attempts: attempts)
-            case .failure(let error): request.completion(.failure(error))
-            }
-        }
-    }
-
-    private func readAnonymous(
-        _ anonymousID: Identifier, _ request: Request, _ project: Project, _ attributes: StoredAttributes?,
-        _ profile: ProfileRecord?, attempts: Int
-    ) {
-        session.profile(of: anonymousID) { read in
-            switch read {
-            case .success(let anonymous):
-                self.decide(request, project, attributes, profile, beside: anonymous, attempts: attempts)
-            case .failure(let error): request.completion(.failure(error))
+        guard query.anonymousID == nil, !Self.asksAttributes(query, project),
+            !project.forcesVariations(on: query.user.id)
+        else { return completion(nil) }
+        session.profile(of: query.user.id) { [self] read in
+            do throws(StorageError) {
+                decide(query, in: project, try read.get(), completion)
+            } catch {
+                completion(.failure(error))
             }
         }
     }
 
     private func decide(
-        _ request: Request, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
-        beside anonymous: ProfileRecord? = nil, attempts: Int
+        _ query: DecisionQuery, in project: Project, _ profile: ProfileRecord?,
+        _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
     ) {
-        let stored = StickyAssignments(
-            profile, beside: anonymous, request.query.user.id, project, attributes: attributes,
-            refused: request.refused)
-        let result = request.query.decide(in: project, stored)
-        if result.hasStaleAssignment, attempts == Self.attempts {
-            return decideWithNewestDatafile(request, project, attempts: attempts - 1)
-        }
-        let proposals = proposals(for: result.newAssignments, in: project)
-        guard !proposals.isEmpty else { return finish(request, result) }
-        guard request.query.storesAssignments else {
-            let refused = projects.catalog.rules.refused(proposals, in: profile)
-            guard !refused.isEmpty else { return finish(request, result) }
-            return decide(
-                request.refusing(refused), project, attributes, profile, beside: anonymous, attempts: attempts)
-        }
-        guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
-        let change = ProfileChange(
-            userID: request.query.user.id,
-            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: request.query.anonymousID))
-        session.submit(change) { [self] stored in
+        let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
+        var refused: Set<Identifier> = []
+        let (result, proposals) = decide(
+            query, project, Stored(attributes: known, profile: profile), refusing: &refused)
+        guard !result.hasStaleAssignment, proposals.isEmpty || !project.isSuperseded else { return completion(nil) }
+        guard !proposals.isEmpty else { return completion(.success(finish(query, result))) }
+        session.submit(Self.change(query, proposals, in: project)) { [self] stored in
             switch stored {
             case .success(let now) where Self.holds(now.profile, proposals):
-                finish(request, result, storing: proposals)
-            case .success(let now) where !now.refused.isEmpty:
-                readProfile(request.refusing(now.refused), project, attributes, attempts: attempts - 1)
-            case .success where request.query.anonymousID != nil:
-                // The anonymous profile may have changed, too.
-                readProfile(request, project, attributes, attempts: attempts - 1)
-            case .success(let now):
-                decide(request, project, attributes, now.profile, attempts: attempts - 1)
-            case .failure(.readOnly) where !request.query.requiresStorage:
-                finish(request, result)
-            case .failure(.staleDatafile):
-                decideWithNewestDatafile(request, project, attempts: attempts - 1)
-            case .failure(let error):
-                request.completion(.failure(error))
+                completion(.success(finish(query, result, storing: proposals)))
+            case .success, .failure(.staleDatafile), .failure(.readOnly): completion(nil)
+            case .failure(let error): completion(.failure(error))
             }
         }
     }
 
-    /// Counts the final decisions, records the user's exposures, and calls the completion.
+    /// Decides, and stores new assignments.
+    public func decide(_ query: DecisionQuery, in project: Project) async throws(StorageError) -> Decisions {
+        var project = project
+        // Another process may have erased the user, and with the user the forced variation.
+        if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
+        // The experiments that the user's profile has turned out to have no room for.
+        var refused: Set<Identifier> = []
+        var attempt = 0
+        while true {
+            attempt += 1
+            let stored = try await readStored(for: query, project)
+            let (result, proposals) = decide(query, project, stored, refusing: &refused)
+            if result.hasStaleAssignment, attempt == 1 {
+                project = try await newest(project)
+                continue
+            }
+            guard !proposals.isEmpty else { return finish(query, result) }
+            guard attempt <= Self.attempts, !project.isSuperseded else { throw .staleDatafile }
+            do throws(StorageError) {
+                let now = try await completed { session.submit(Self.change(query, proposals, in: project), $0) }
+                if Self.holds(now.profile, proposals) { return finish(query, result, storing: proposals) }
+                refused.formUnion(now.refused)
+            } catch .readOnly where !query.requiresStorage {
+                return finish(query, result)
+            } catch .staleDatafile {
+                project = try await newest(project)
+            }
+        }
+    }
+
+    /// What is stored of a user.
+    private struct Stored {
+        var attributes: StoredAttributes?
+        var profile: ProfileRecord?
+        /// Of the user before login.
+        var anonymous: ProfileRecord?
+    }
+
+    private func readStored(for query: DecisionQuery, _ project: Project) async throws(StorageError) -> Stored {
+        var stored = Stored()
+        if Self.asksAttributes(query, project) {
+            let record = try await completed { session.attributes(of: query.user.id, $0) }
+            stored.attributes = StoredAttributes(schema: project.schema, record: record)
+        } else if !project.schema.isEmpty {
+            stored.attributes = StoredAttributes(schema: project.schema, record: nil)
+        }
+        // Also for a query that ignores profiles: overrides count nevertheless.
+        stored.profile = try await completed { session.profile(of: query.user.id, $0) }
+        if let id = query.anonymousID { stored.anonymous = try await completed { session.profile(of: id, $0) } }
+        return stored
+    }
+
+    /// Whether an audience uses an attribute that the request lacks.
+    private static func asksAttributes(_ query: DecisionQuery, _ project: Project) -> Bool {
+        project.askedAttributes.contains { query.user.attributes[$0] == nil }
+    }
+
+    private static func change(
+        _ query: DecisionQuery, _ proposals: [ProfileChange.Proposal], in project: Project
+    ) -> ProfileChange {
+        ProfileChange(
+            userID: query.user.id,
+            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: query.anonymousID))
+    }
+
+    /// - Parameter refused: the experiments that the profile has no room for. A query that stores nothing finds more.
+    /// - Returns: the decisions, and the assignments to store.
+    private func decide(
+        _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: inout Set<Identifier>
+    ) -> (DecisionResult<Decisions>, [ProfileChange.Proposal]) {
+        while true {
+            let assignments = StickyAssignments(
+                stored.profile, beside: stored.anonymous, query.user.id, project, attributes: stored.attributes,
+                refused: refused)
+            let result = query.decide(in: project, assignments)
+            let proposals = proposals(for: result.newAssignments, in: project)
+            if query.storesAssignments || proposals.isEmpty { return (result, proposals) }
+            let others = projects.catalog.rules.refused(proposals, in: stored.profile)
+            if others.isEmpty { return (result, []) }
+            refused.formUnion(others)
+        }
+    }
+
+    /// Counts the final decisions, and records the user's exposures.
     ///
     /// - Parameter stored: the assignments that this request has stored.
     private func finish(
-        _ request: Request, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = []
-    ) {
+        _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = []
+    ) -> Decisions {
         let decisions = result.value
         for decision in decisions.flags { metrics.count(decision.source) }
         for decision in decisions.experiments { metrics.count(decision.source) }
         exposures.record(
-            result.impressions, of: request.query.user, enrolledIn: stored.lazy.map(\.experimentID),
-            in: decisions.project)
-        request.completion(.success(decisions))
+            result.impressions, of: query.user, enrolledIn: stored.lazy.map(\.experimentID), in: decisions.project)
+        return decisions
     }
 
     /// Returns the assignments to store. If the datafile of another project has the variation that this one lacks, the
@@ -188,21 +186,9 @@ public final class StickyDecisionService {
         proposals.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
     }
 
-    /// Decides again, with everything that other processes have stored until now.
-    private func decideWithNewestDatafile(_ request: Request, _ former: Project, attempts: Int) {
-        // Safe: used on the loop's thread only.
-        nonisolated(unsafe) let service = self
-        let executor = executor
-        projects.update { result in
-            executor.submit {
-                switch result {
-                case .success:
-                    let project = service.projects.project(former.sdkKey) ?? former
-                    service.readAttributes(request, project, attempts: attempts)
-                case .failure(let error):
-                    request.completion(.failure(error))
-                }
-            }
-        }
+    /// Returns the project with everything that other processes have stored until now.
+    private func newest(_ former: Project) async throws(StorageError) -> Project {
+        try await projects.update()
+        return projects.project(former.sdkKey) ?? former
     }
 }

@@ -113,14 +113,13 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Runs work once everything that was added before is stored or has failed, unless the store is overloaded.
-    public func afterWaiting(
-        _ work: @escaping @Sendable () -> Void, ifOverloaded refused: @escaping @Sendable (StorageError) -> Void
-    ) {
+    /// Calls back once everything that was added before is stored or has failed, unless the store is overloaded.
+    public func afterWaiting(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let submission = Submission(events: [], isAwaited: true) { result in
-            if case .failure(.overloaded) = result { refused(.overloaded) } else { work() }
+            if case .failure(.overloaded) = result { return completion(.failure(.overloaded)) }
+            completion(.success(()))
         }
-        if !submit(submission) { refused(.overloaded) }
+        if !submit(submission) { completion(.failure(.overloaded)) }
     }
 
     /// - Returns: whether there was room.

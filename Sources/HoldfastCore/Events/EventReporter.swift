@@ -16,28 +16,22 @@ public struct EventReporter: Sendable {
 
     /// Stores events; see ``EventQueue/record(_:_:)``. After a failure some may be stored: a repeat does not count them
     /// again.
-    public func record(_ events: [UserEvent], _ completion: @escaping EventQueue.Completion) {
-        record(events, attempts: Self.attempts, completion)
-    }
-
-    private func record(_ events: [UserEvent], attempts: Int, _ completion: @escaping EventQueue.Completion) {
-        self.events.record(events) { result in
-            guard case .success(let outcomes) = result, outcomes.contains(.outdated) else { return completion(result) }
-            guard attempts > 1 else { return completion(.failure(.staleDatafile)) }
-            catalog.refresh { refreshed in
-                if case .failure(let error) = refreshed { return completion(.failure(error)) }
-                let projects = catalog.snapshot().projects
-                let outdated = outcomes.indices.filter { outcomes[$0] == .outdated }
-                record(outdated.map { events[$0].renewed(in: projects) }, attempts: attempts - 1) { result in
-                    completion(
-                        result.map { renewed in
-                            var outcomes = outcomes
-                            for (index, outcome) in zip(outdated, renewed) { outcomes[index] = outcome }
-                            return outcomes
-                        })
-                }
+    public func record(_ events: [UserEvent]) async throws(StorageError) -> [EventOutcome] {
+        var events = events
+        var outcomes = try await completed { self.events.record(events, $0) }
+        var outdated = outcomes.indices.filter { outcomes[$0] == .outdated }
+        for _ in 1..<Self.attempts where !outdated.isEmpty {
+            try await catalog.refresh()
+            let projects = catalog.snapshot().projects
+            for index in outdated { events[index] = events[index].renewed(in: projects) }
+            let renewed = outdated.map { events[$0] }
+            for (index, outcome) in zip(outdated, try await completed { self.events.record(renewed, $0) }) {
+                outcomes[index] = outcome
             }
+            outdated.removeAll { outcomes[$0] != .outdated }
         }
+        guard outdated.isEmpty else { throw .staleDatafile }
+        return outcomes
     }
 }
 

@@ -16,8 +16,6 @@ public struct PreviewCounter: Sendable {
         public var moves = MoveCounts()
     }
 
-    public typealias Completion = @Sendable (Result<Counts, CoreError>) -> Void
-
     private let catalog: ProjectCatalog
 
     /// The number of profiles in a page.
@@ -34,25 +32,14 @@ public struct PreviewCounter: Sendable {
     /// - Parameters:
     ///   - project: the project before the change; `nil` if it has no datafile yet.
     ///   - edited: its datafile after the change.
-    ///   - completion: called on a queue of the catalog; with 503 if too many counts are in progress.
+    /// - Throws: 503 if too many counts are in progress.
     public func count(
-        _ preview: ExperimentPreview, from project: Project?, to edited: Datafile, _ completion: @escaping Completion
-    ) {
+        _ preview: ExperimentPreview, from project: Project?, to edited: Datafile
+    ) async throws -> Counts {
         let count = Count(preview: preview, moves: project.map { DefinitionMoves(from: $0, to: edited) })
-        begin(completion) { completion in
-            catalog.inBackground { session in
-                session.tally(experimentID: preview.edited.id, goal: "") { result in
-                    switch result {
-                    case .success(let tally):
-                        var counts = Counts()
-                        counts.exposed = tally.users.reduce(0) {
-                            $0 + $1.counts.counted + $1.counts.crossed + $1.counts.forced
-                        }
-                        resume(count, counts, after: nil, completion)
-                    case .failure(let error): completion(.failure(CoreError(error)))
-                    }
-                }
-            }
+        return try await self.count(count) { session throws(StorageError) in
+            let tally = try await completed { session.tally(experimentID: preview.edited.id, goal: "", $0) }
+            return tally.users.reduce(0) { $0 + $1.counts.counted + $1.counts.crossed + $1.counts.forced }
         }
     }
 
@@ -61,33 +48,42 @@ public struct PreviewCounter: Sendable {
     /// - Parameters:
     ///   - edited: the datafile of a project as the change leaves it.
     ///   - segment: the segment that changes, if it is that which does.
-    ///   - completion: called on a queue of the catalog; with 409 and the number of users if there are any.
+    /// - Throws: 409 with the number of users if there are any.
     public func check(
-        _ project: Project, to edited: Datafile, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy,
-        _ completion: @escaping @Sendable (Result<Void, CoreError>) -> Void
-    ) {
+        _ project: Project, to edited: Datafile, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy
+    ) async throws {
         let moves = DefinitionMoves(from: project, to: edited, changing: segment)
-        guard policy == .refuse, !moves.isEmpty else { return catalog.inBackground { _ in completion(.success(())) } }
-        count(moves) { result in
-            completion(result.flatMap { $0.moves.isEmpty ? .success(()) : .failure($0.moves.refusal) })
-        }
+        if policy == .refuse, !moves.isEmpty { try await refuse(moves) }
     }
 
-    /// Counts the users whom a change would move.
+    /// Refuses a change that would move users.
     ///
-    /// - Parameter completion: called on a queue of the catalog; with 503 if too many counts are in progress.
-    func count(_ moves: DefinitionMoves, _ completion: @escaping Completion) {
-        begin(completion) { resume(Count(preview: nil, moves: moves), Counts(), after: nil, $0) }
+    /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
+    func refuse(_ moves: DefinitionMoves) async throws {
+        let counts = try await count(Count(preview: nil, moves: moves)).moves
+        if !counts.isEmpty { throw counts.refusal }
     }
 
-    private func begin(_ completion: @escaping Completion, _ count: (@escaping Completion) -> Void) {
+    /// - Parameter exposed: returns the number of users who were exposed.
+    private func count(
+        _ count: Count,
+        exposed: @escaping @Sendable (any StoreSession) async throws(StorageError) -> Int = { _ in 0 }
+    ) async throws -> Counts {
+        defer { catalog.counting.subtract(1, ordering: .relaxed) }
         guard catalog.counting.add(1, ordering: .relaxed).newValue <= Self.limit else {
-            catalog.counting.subtract(1, ordering: .relaxed)
-            return completion(.failure(CoreError(.unavailable, "too many previews are in progress; try again later")))
+            throw CoreError(.unavailable, "too many previews are in progress; try again later")
         }
-        count { [catalog] result in
-            catalog.counting.subtract(1, ordering: .relaxed)
-            completion(result)
+        return try await catalog.inBackground { session in
+            var counts = Counts()
+            counts.exposed = try await exposed(session)
+            var after: Identifier?
+            repeat {
+                let page = try await completed { session.profiles(after: after, limit: Self.page, $0) }
+                try await add(page, of: count, to: &counts, session)
+                after = page.end
+                await Task.yield()
+            } while after != nil
+            return counts
         }
     }
 
@@ -112,76 +108,23 @@ public struct PreviewCounter: Sendable {
         }
     }
 
-    private func resume(_ count: Count, _ former: Counts, after: Identifier?, _ completion: @escaping Completion) {
-        catalog.inBackground { session in
-            session.profiles(after: after, limit: Self.page) { result in
-                switch result {
-                case .success(let page):
-                    add(page, of: count, to: former, session) { result in
-                        switch result {
-                        case .success(let counts):
-                            guard let end = page.end else { return completion(.success(counts)) }
-                            resume(count, counts, after: end, completion)
-                        case .failure(let error): completion(.failure(CoreError(error)))
-                        }
-                    }
-                case .failure(let error): completion(.failure(CoreError(error)))
-                }
-            }
-        }
-    }
-
     /// Counts the users of a page, those whose attributes must be read last.
     private func add(
-        _ page: ProfilePage, of count: Count, to former: Counts, _ session: any StoreSession,
-        _ completion: @escaping (Result<Counts, StorageError>) -> Void
-    ) {
-        var counts = former
-        var others: [(userID: Identifier, profile: ProfileRecord)] = []
-        for (userID, profile) in page.profiles {
-            if count.needsAttributes(profile) {
-                others.append((userID, profile))
-            } else {
-                count.count(userID, profile, nil, in: &counts)
+        _ page: ProfilePage, of count: Count, to counts: inout Counts, _ session: any StoreSession
+    ) async throws(StorageError) {
+        let others = page.profiles.filter { count.needsAttributes($0.profile) }
+        for (userID, profile) in page.profiles where !count.needsAttributes(profile) {
+            count.count(userID, profile, nil, in: &counts)
+        }
+        let attributes = await settled(each: others) { session.attributes(of: $0.userID, $1) }
+        for (user, result) in zip(others, attributes) {
+            do throws(StorageError) {
+                count.count(user.userID, user.profile, try result.get(), in: &counts)
+            } catch {
+                // Damaged attributes count as unknown.
+                guard error.concernsOneUser else { throw error }
+                count.count(user.userID, user.profile, nil, in: &counts)
             }
         }
-        let pending = PendingCounts(counts, of: others.count, completion)
-        for (userID, profile) in others {
-            session.attributes(of: userID) { result in
-                pending.add(result) { count.count(userID, profile, $0, in: &$1) }
-            }
-        }
-    }
-}
-
-/// The counts of a page while attributes are read. Confined to the executor of the session.
-private final class PendingCounts {
-    private var counts: PreviewCounter.Counts
-    private var missing: Int
-    private var failure: StorageError?
-    private let completion: (Result<PreviewCounter.Counts, StorageError>) -> Void
-
-    init(
-        _ counts: PreviewCounter.Counts, of missing: Int,
-        _ completion: @escaping (Result<PreviewCounter.Counts, StorageError>) -> Void
-    ) {
-        self.counts = counts
-        self.missing = missing
-        self.completion = completion
-        if missing == 0 { completion(.success(counts)) }
-    }
-
-    /// - Parameter count: gets the attributes; `nil` if they are damaged, so that they count as unknown.
-    func add(
-        _ result: Result<AttributeRecord?, StorageError>,
-        _ count: (AttributeRecord?, inout PreviewCounter.Counts) -> Void
-    ) {
-        switch result {
-        case .success(let record): count(record, &counts)
-        case .failure(let error) where error.concernsOneUser: count(nil, &counts)
-        case .failure(let error): failure = error
-        }
-        missing -= 1
-        if missing == 0 { completion(failure.map { .failure($0) } ?? .success(counts)) }
     }
 }

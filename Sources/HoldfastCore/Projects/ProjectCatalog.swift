@@ -117,6 +117,10 @@ public final class ProjectCatalog: Sendable {
         if isFirst { updates.run { [self] session in update(session) } }
     }
 
+    public func refresh() async throws(StorageError) {
+        try await completed { refresh($0) }
+    }
+
     /// Reads what has been stored. Blocks; only for the start of the server.
     func updateAndWait() throws(StorageError) {
         let isDone = DispatchSemaphore(value: 0)
@@ -130,21 +134,35 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Runs work that checks, compiles and stores definitions of admins: one piece at a time, off the event loops.
-    public func inBackground(_ work: @escaping @Sendable (any StoreSession) -> Void) {
-        definitions.run(work)
+    public func inBackground<Value: Sendable>(
+        _ work: @escaping @Sendable (any StoreSession) async throws -> Value
+    ) async throws -> Value {
+        try await definitions.run(work)
     }
 
-    /// Begins an edit of a datafile after those that were begun before have ended: edits of one process that run at once
-    /// would only make each other start again.
-    ///
-    /// - Parameter edit: called on any thread; whatever becomes of the edit, ``endEdit()`` must follow.
-    func beginEdit(_ edit: @escaping @Sendable () -> Void) {
-        let isFirst = edits.withLock { edits in
-            defer { edits.isEditing = true }
-            if edits.isEditing { edits.waiting.append(edit) }
-            return !edits.isEditing
+    /// Waits until the edits of datafiles that were begun before have ended: edits of one process that run at once would
+    /// only make each other start again. Whatever becomes of the edit, ``endEdit()`` must follow.
+    func beginEdit() async {
+        await settled { begin in
+            let isFirst = edits.withLock { edits in
+                defer { edits.isEditing = true }
+                if edits.isEditing { edits.waiting.append { begin(()) } }
+                return !edits.isEditing
+            }
+            if isFirst { begin(()) }
         }
-        if isFirst { edit() }
+    }
+
+    /// Ends the edit in progress during some work, and begins it again.
+    func lettingOthersEdit(during work: () async throws -> Void) async throws {
+        endEdit()
+        do {
+            try await work()
+        } catch {
+            await beginEdit()
+            throw error
+        }
+        await beginEdit()
     }
 
     func endEdit() {
@@ -245,35 +263,30 @@ public final class ProjectCatalog: Sendable {
         return archived.subtracting(others)
     }
 
-    /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``.
+    /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``. Returns once this process uses what
+    /// has been stored.
     public func putProject(
-        _ change: ProjectDefinition, by author: Author,
-        _ completion: @escaping @Sendable (Result<ProjectDefinitionResult, StorageError>) -> Void
-    ) {
+        _ change: ProjectDefinition, by author: Author
+    ) async throws(StorageError) -> ProjectDefinitionResult {
         let empty = DatafileEditor(projectID: change.sdkKey, sdkKey: change.sdkKey).value.encoded()
-        definitions.run { [self] session in
-            session.putProject(change, datafile: empty, by: author) { result in self.finish(result, completion) }
+        let result = try await definitions.run { session throws(StorageError) in
+            try await completed { session.putProject(change, datafile: empty, by: author, $0) }
         }
+        try await refresh()
+        return result
     }
 
-    /// Deletes a project whose datafile has nothing that would be lost.
+    /// Deletes a project whose datafile has nothing that would be lost. Returns once this process knows.
     public func removeProject(
-        _ project: Project, by author: Author,
-        _ completion: @escaping @Sendable (Result<ProjectRemovalResult, StorageError>) -> Void
-    ) {
-        definitions.run { [self] session in
-            session.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author) { result in
-                self.finish(result, completion)
+        _ project: Project, by author: Author
+    ) async throws(StorageError) -> ProjectRemovalResult {
+        let result = try await definitions.run { session throws(StorageError) in
+            try await completed {
+                session.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author, $0)
             }
         }
-    }
-
-    /// Reports a result once this process uses what has been stored.
-    private func finish<Value: Sendable>(
-        _ result: Result<Value, StorageError>, _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
-    ) {
-        guard case .success(let value) = result else { return completion(result) }
-        refresh { completion($0.map { value }) }
+        try await refresh()
+        return result
     }
 
     public func snapshot() -> Snapshot {
@@ -300,10 +313,9 @@ public final class ProjectView {
         return projects[sdkKey]
     }
 
-    /// Reads what any process has stored, then calls back on a thread of the catalog. However many ask, there is one read
-    /// at a time.
-    public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        catalog.refresh(completion)
+    /// Reads what any process has stored. However many ask, there is one read at a time.
+    public func update() async throws(StorageError) {
+        try await catalog.refresh()
     }
 
     /// The attributes and segments that are defined now.

@@ -47,16 +47,38 @@ public struct ProjectEditor: Sendable {
     /// A change that can move users who take part is refused with 409 unless it is allowed to. The stored users are
     /// counted before the change is stored; a user who is enrolled after the count has passed is not protected.
     ///
-    /// - Parameter completion: called on any thread with the project as this edit left it, without later edits of
-    ///   others.
+    /// - Returns: the project as this edit left it, without later edits of others.
     public func edit<Outcome: Sendable>(
-        _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>,
-        completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void
-    ) {
-        begin(
-            Edit(
-                sdkKey: sdkKey, note: note, author: author, moves: moves, change: change, catalog: catalog,
-                completion: completion))
+        _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>
+    ) async throws -> (Project, Outcome) {
+        await catalog.beginEdit()
+        defer { catalog.endEdit() }
+        let edit = Edit(sdkKey: sdkKey, note: note, author: author, moves: moves, change: change)
+        // The version of the project from which the change moves nobody.
+        var counted: Int64?
+        var retries = Self.retries
+        while true {
+            // Another process may have stored a newer datafile than this one knows.
+            try await catalog.refresh()
+            let countedVersion = counted
+            let attempt = try await catalog.inBackground { session in
+                try await apply(edit, session, countedVersion: countedVersion)
+            }
+            switch attempt {
+            case .stored(let project, let outcome): return (project, outcome)
+            case .moves(let moves, let version):
+                if counted == nil {
+                    // Others need not wait for the first count. If one of them is quicker, they wait for the second.
+                    try await catalog.lettingOthersEdit { try await PreviewCounter(catalog).refuse(moves) }
+                } else {
+                    try await PreviewCounter(catalog).refuse(moves)
+                }
+                counted = version
+            case .outdated where retries == 0:
+                throw CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")
+            case .outdated: retries -= 1
+            }
+        }
     }
 
     private struct Edit<Outcome: Sendable>: Sendable {
@@ -65,34 +87,14 @@ public struct ProjectEditor: Sendable {
         let author: Author
         let moves: MovePolicy
         let change: Change<Outcome>
-        let catalog: ProjectCatalog
-        let completion: @Sendable (Result<(Project, Outcome), CoreError>) -> Void
-        /// The version of the project from which the change moves nobody; `nil` before users were counted.
-        var countedVersion: Int64?
-
-        /// Completes the edit, and lets the next one begin.
-        func end(_ result: Result<(Project, Outcome), CoreError>) {
-            completion(result)
-            catalog.endEdit()
-        }
     }
 
-    private func begin<Outcome>(_ turn: Edit<Outcome>) {
-        catalog.beginEdit { edit(turn, retries: Self.retries) }
-    }
-
-    private func edit<Outcome>(_ edit: Edit<Outcome>, retries: Int) {
-        // Another process may have stored a newer datafile than this one knows.
-        catalog.refresh { result in
-            if case .failure(let error) = result { return edit.end(.failure(CoreError(error))) }
-            catalog.inBackground { session in
-                do throws(CoreError) {
-                    try apply(edit, to: try project(edit.sdkKey), session, retries: retries)
-                } catch {
-                    edit.end(.failure(error))
-                }
-            }
-        }
+    private enum Attempt<Outcome: Sendable>: Sendable {
+        case stored(Project, Outcome)
+        /// The change may move users, and must not before they are counted.
+        case moves(DefinitionMoves, version: Int64)
+        /// Another process has stored a newer datafile.
+        case outdated
     }
 
     /// A datafile as a change would leave it.
@@ -103,24 +105,15 @@ public struct ProjectEditor: Sendable {
         public var outcome: Outcome
     }
 
-    /// Applies a change as ``edit(_:_:by:_:completion:)`` does, but stores nothing.
-    ///
-    /// - Parameter completion: called on any thread.
+    /// Applies a change as ``edit(_:_:by:moves:_:)`` does, but stores nothing.
     public func preview<Outcome: Sendable>(
-        _ sdkKey: String, _ change: @escaping Change<Outcome>,
-        completion: @escaping @Sendable (Result<Draft<Outcome>, CoreError>) -> Void
-    ) {
-        catalog.refresh { result in
-            if case .failure(let error) = result { return completion(.failure(CoreError(error))) }
-            catalog.inBackground { _ in
-                do throws(CoreError) {
-                    let project = try project(sdkKey)
-                    let (outcome, datafile, _) = try Self.draft(sdkKey, change, of: project)
-                    completion(.success(Draft(project: project, datafile: datafile, outcome: outcome)))
-                } catch {
-                    completion(.failure(error))
-                }
-            }
+        _ sdkKey: String, _ change: @escaping Change<Outcome>
+    ) async throws -> Draft<Outcome> {
+        try await catalog.refresh()
+        return try await catalog.inBackground { _ in
+            let project = try project(sdkKey)
+            let (outcome, datafile, _) = try Self.draft(sdkKey, change, of: project)
+            return Draft(project: project, datafile: datafile, outcome: outcome)
         }
     }
 
@@ -150,62 +143,33 @@ public struct ProjectEditor: Sendable {
         return (outcome, try Project.compile(editor.value, similarTo: project?.datafile), editor.value)
     }
 
+    /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
+    ///   counted.
     private func apply<Outcome>(
-        _ edit: Edit<Outcome>, to project: Project?, _ session: any StoreSession, retries: Int
-    ) throws(CoreError) {
+        _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
+    ) async throws -> Attempt<Outcome> {
+        let project = try project(edit.sdkKey)
         let (outcome, edited, content) = try Self.draft(edit.sdkKey, edit.change, of: project)
-        guard let content else {
-            // Only a change of a stored datafile can make no difference.
-            if let project { edit.end(.success((project, outcome))) }
-            return
-        }
-        if let project, edit.moves == .refuse, edit.countedVersion != project.version {
+        // Only a change of a stored datafile can make no difference.
+        guard let content else { return project.map { .stored($0, outcome) } ?? .outdated }
+        if let project, edit.moves == .refuse, countedVersion != project.version {
             let moves = DefinitionMoves(from: project, to: edited)
-            if !moves.isEmpty { return refuseOrRepeat(edit, moves, of: project, retries: retries) }
+            if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
             after: edit.note.describe(edited))
         let bytes = content.encoded()
         catalog.expect(bytes, edited)
-        session.putDatafile(
-            bytes, sdkKey: edit.sdkKey, revision: edited.revision,
-            allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0, makesProject: false,
-            note: note, by: edit.author
-        ) { result in
-            switch result {
-            case .failure(let error): edit.end(.failure(CoreError(error)))
-            case .success(nil) where retries == 0:
-                edit.end(
-                    .failure(CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")))
-            case .success(nil): self.edit(edit, retries: retries - 1)
-            case .success(let stored?):
-                // The response must not precede the change in this process.
-                catalog.refresh { result in
-                    edit.end(
-                        result.map { (catalog.project(stored, edited), outcome) }.mapError { CoreError($0) })
-                }
-            }
+        let stored = try await completed {
+            session.putDatafile(
+                bytes, sdkKey: edit.sdkKey, revision: edited.revision,
+                allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0,
+                makesProject: false, note: note, by: edit.author, $0)
         }
-    }
-
-    /// Counts the users whom an edit would move, and makes the edit again if there are none.
-    private func refuseOrRepeat<Outcome>(
-        _ edit: Edit<Outcome>, _ moves: DefinitionMoves, of project: Project, retries: Int
-    ) {
-        // Other edits need not wait for the first count. If one of them is quicker, they wait for the second.
-        let keepsTurn = edit.countedVersion != nil
-        if !keepsTurn { catalog.endEdit() }
-        PreviewCounter(catalog).count(moves) { result in
-            do throws(CoreError) {
-                let counts = try result.get().moves
-                guard counts.isEmpty else { throw counts.refusal }
-                var counted = edit
-                counted.countedVersion = project.version
-                if keepsTurn { self.edit(counted, retries: retries) } else { begin(counted) }
-            } catch {
-                if keepsTurn { edit.end(.failure(error)) } else { edit.completion(.failure(error)) }
-            }
-        }
+        guard let stored else { return .outdated }
+        // The response must not precede the change in this process.
+        try await catalog.refresh()
+        return .stored(catalog.project(stored, edited), outcome)
     }
 }

@@ -74,9 +74,8 @@ final class ServiceNotifier: Sendable {
             return state.isWaitingForLoops
         }
         guard !isWaiting else { return }
-        server.collect { _, _ in
-            ()
-        } completion: { [self] _ in
+        Task {
+            _ = await server.collect { _, _ in }
             state.withLock { $0.isWaitingForLoops = false }
             queue.async(execute: completion)
         }
