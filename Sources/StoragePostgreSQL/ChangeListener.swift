@@ -14,6 +14,8 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
     private var handle: Handle?
+    /// That of the server which notifies.
+    private let timeline = Mutex<Cluster.Timeline?>(nil)
     private var watch: (any DescriptorWatch)?
     private var schedule = ReconnectSchedule()
 
@@ -26,7 +28,19 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         executor.submit { [weak self] in self?.listen() }
     }
 
-    var isActive: Bool { listens.load(ordering: .acquiring) }
+    var isActive: Bool {
+        guard listens.load(ordering: .acquiring) else { return false }
+        guard configuration.cluster.hasLeftBehind(timeline.withLock { $0 }) else { return true }
+        executor.submit { [weak self] in self?.leave() }
+        return false
+    }
+
+    /// Listens to the server that became the primary instead.
+    private func leave() {
+        guard configuration.cluster.hasLeftBehind(handle?.timeline) else { return }
+        hangUp()
+        listen()
+    }
 
     func cancel() {
         isCancelled.store(true, ordering: .releasing)
@@ -45,6 +59,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
             try handle.execute("LISTEN \(ProjectStateRow.channel)")
             watch = try watch(handle)
             self.handle = handle
+            timeline.withLock { $0 = handle.timeline }
             schedule.succeeded()
             listens.store(true, ordering: .releasing)
             // Something may have changed before the connection listened.

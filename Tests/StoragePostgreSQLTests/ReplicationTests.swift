@@ -1,6 +1,7 @@
 import Bucketing
 import PostgreSQLTestSupport
 import Storage
+import Synchronization
 import TestSupport
 import Testing
 
@@ -116,6 +117,10 @@ extension PostgreSQLTests {
             defer { reader.close() }
             #expect(try reader.variations(of: "ada") == ["e": "old"])
             #expect(store.configuration.cluster.newestTimeline == 1)
+            let notices = Atomic(0)
+            let watch = try #require(store.watchProjects { notices.add(1, ordering: .relaxed) })
+            defer { watch.cancel() }
+            try await eventually { watch.isActive }
 
             // Nobody of this process uses its connections meanwhile.
             try hosts.run("pause", "host0")
@@ -129,6 +134,10 @@ extension PostgreSQLTests {
 
             #expect(try reader.variations(of: "ada") == ["e": "new"])
             try await store.apply(.save(["f": "new"], onConflict: .replace), to: "ada")
+            try await eventually { watch.isActive }
+            let before = notices.load(ordering: .relaxed)
+            _ = try await store.activate("1")
+            try await eventually { notices.load(ordering: .relaxed) > before }
             // The first host accepts writes, but it is not the one to write to.
             var late = configuration
             late.url += "&application_name=late"

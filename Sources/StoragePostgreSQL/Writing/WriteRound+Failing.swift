@@ -83,9 +83,10 @@ extension WriteRound {
     /// - Returns: whether any are left.
     func failOverdue() -> Bool {
         let time = session.now
-        let overdue = changes.filter { session.deadline(since: $0.submittedAt) <= time }
-        guard !overdue.isEmpty else { return true }
-        changes.removeAll { session.deadline(since: $0.submittedAt) <= time }
+        func isOverdue(_ change: PendingChange) -> Bool { session.deadline(since: change.submittedAt) <= time }
+        guard changes.contains(where: isOverdue) else { return true }
+        let overdue = changes.filter(isOverdue)
+        changes.removeAll(where: isOverdue)
         let seconds = store.configuration.statementTimeout
         for change in overdue {
             store.failed(change.count)

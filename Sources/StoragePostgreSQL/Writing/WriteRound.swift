@@ -203,7 +203,7 @@ final class WriteRound {
     // MARK: Reading and applying
 
     /// When the first of the changes is due, in monotonic nanoseconds.
-    private var deadline: UInt64 { session.deadline(since: changes.map(\.submittedAt).min() ?? session.now) }
+    private var deadline: UInt64 { session.deadline(since: changes.lazy.map(\.submittedAt).min() ?? session.now) }
 
     func run(_ queries: [Query], _ completion: @escaping Connection.Completion) {
         connection.run(queries, by: deadline, completion)
