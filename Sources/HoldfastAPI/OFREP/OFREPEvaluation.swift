@@ -18,7 +18,8 @@ struct OFREPEvaluation {
         request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
     }
 
-    func evaluateOne(_ request: borrowing Request, _ call: Call) async throws -> Response {
+    /// Responds by callbacks, as `/v1/decide` does for one flag.
+    func evaluateOne(_ request: borrowing Request, _ call: Call) throws {
         guard let key = request.parameter(0) else {
             throw OFREPError(.general, "the key in the path must be UTF-8")
         }
@@ -30,18 +31,24 @@ struct OFREPEvaluation {
                 throw OFREPError.notFound(flagKey, in: project.datafile)
             }
             let query = DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request))
-            let decided = try await decisions.decide(query, in: project)
-            guard let decision = decided.flags.first else {
-                throw OFREPError.notFound(flagKey, in: decided.project.datafile)
+            decisions.decide(query, in: project, call) {
+                try Self.response($0, to: flagKey)
+            } error: {
+                OFREPError($0, key: key).response
             }
-            let evaluation = FlagEvaluation(decision, decided.project.datafile)
-            guard evaluation.reason != .error else { throw Self.failure(evaluation) }
-            var writer = JSONWriter()
-            Self.append(evaluation, to: &writer)
-            return .json(writer.finish())
         } catch {
             throw OFREPError(error, key: key)
         }
+    }
+
+    private static func response(_ decisions: Decisions, to flagKey: Identifier) throws(OFREPError) -> Response {
+        let datafile = decisions.project.datafile
+        guard let decision = decisions.flags.first else { throw OFREPError.notFound(flagKey, in: datafile) }
+        let evaluation = FlagEvaluation(decision, datafile)
+        guard evaluation.reason != .error else { throw failure(evaluation) }
+        var writer = JSONWriter()
+        append(evaluation, to: &writer)
+        return .json(writer.finish())
     }
 
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: what a

@@ -19,7 +19,7 @@ struct OFREPProtocol: WireProtocol {
             decisions: loop.decisions, projects: loop.projects, changesPath: Self.changesPath)
         let changes = OFREPChanges(feed: services.changes, projects: loop.projects)
         routes = [
-            APIRoute(.post, "/ofrep/v1/evaluate/flags/{key}", scope: .token(.client), evaluation.evaluateOne),
+            APIRoute(.post, "/ofrep/v1/evaluate/flags/{key}", scope: .token(.client), callback: evaluation.evaluateOne),
             APIRoute(
                 .post, "/ofrep/v1/evaluate/flags", scope: .token(.client), readsQuery: true, evaluation.evaluateAll),
             APIRoute(.get, Self.changesPath, scope: .token(.client), readsQuery: true, changes.get),
