@@ -109,12 +109,12 @@ struct Call: Sendable {
 
     /// Whether an error may be due to a definition that this server does not know yet.
     func mayLackDefinition(_ error: any Error) -> Bool {
-        !isUpToDate && (error as? any DefinitionError)?.concernsDefinitions == true
+        !isUpToDate && (error as? any DefinitionError)?.mayBeStale == true
     }
 
     /// Makes the route read the definitions of other servers first, for a change that depends on them.
     func requireUpToDate() throws(CoreError) {
-        guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", concernsDefinitions: true) }
+        guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
     }
 
     /// Responds with an error in the native format.
@@ -127,13 +127,13 @@ struct Call: Sendable {
 /// it has any effect, its route reads the definitions and calls it again.
 protocol DefinitionError: Error {
     /// Whether something is not defined, as far as this server knows.
-    var concernsDefinitions: Bool { get }
+    var mayBeStale: Bool { get }
 }
 
 extension CoreError: DefinitionError {}
 
 extension EventRefusal: DefinitionError {
-    var concernsDefinitions: Bool { error.concernsDefinitions }
+    var mayBeStale: Bool { error.mayBeStale }
 
     /// Describes why an event is not stored. An error of the store is no fault of the event.
     init(of error: any Error) {
@@ -225,7 +225,7 @@ extension Response {
     /// server compares automatically.
     ///
     /// - Parameter entityTag: by default that of the whole body.
-    static func json(_ json: [UInt8], entityTag: EntityTag? = nil, unlessKnownAs ifNoneMatch: String?) -> Response {
+    static func json(_ json: [UInt8], entityTag: EntityTag? = nil, ifNoneMatch: String?) -> Response {
         let tag = entityTag ?? EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }
         return .json(json, entityTag: tag)

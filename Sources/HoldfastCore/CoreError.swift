@@ -34,15 +34,15 @@ public struct CoreError: Error, Sendable {
     public var retryAfter: Int?
     /// Whether something is not defined here. Another server may have defined it a moment ago; see
     /// ``ProjectView/update(_:)``.
-    public var concernsDefinitions: Bool
+    public var mayBeStale: Bool
 
     public init(
-        _ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil, concernsDefinitions: Bool = false
+        _ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil, mayBeStale: Bool = false
     ) {
         self.kind = kind
         self.detail = detail
         self.pointer = pointer
-        self.concernsDefinitions = concernsDefinitions
+        self.mayBeStale = mayBeStale
         if kind == .unavailable { retryAfter = 1 }
     }
 
@@ -66,7 +66,7 @@ public struct CoreError: Error, Sendable {
 
     /// Describes a name that has no definition here.
     public static func undefined(_ detail: String, at pointer: JSONPointer? = nil) -> CoreError {
-        CoreError(.notFound, detail, at: pointer, concernsDefinitions: true)
+        CoreError(.notFound, detail, at: pointer, mayBeStale: true)
     }
 
     /// Describes an experiment that a datafile does not have, with the key that was probably meant.

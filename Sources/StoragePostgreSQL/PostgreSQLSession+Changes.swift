@@ -81,10 +81,10 @@ extension PostgreSQLSession {
                 guard !changes.isEmpty else { return }
                 writer.isBusy = true
                 if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
-                WriteRound(changes, in: self, on: writer.connection) { [self] alone in
+                OptimisticTransaction(changes, in: self, on: writer.connection) { [self] alone in
                     waiting.insert(contentsOf: alone.map { .change($0) }, at: 0)
                     (writer.isBusy, writer.users) = (false, [])
-                    gathering.begin()
+                    coalescer.begin()
                 }.start()
             }
         }
@@ -139,7 +139,7 @@ extension PostgreSQLSession {
             self.lane = lane
             lane.isBusy = true
             lane.users = Set(first.steps.map(\.userID))
-            WriteRound([first], in: self, on: lane.connection, waitsForLocks: true) { [self] alone in
+            OptimisticTransaction([first], in: self, on: lane.connection, waitsForLocks: true) { [self] alone in
                 blocked.insert(contentsOf: alone, at: 0)
                 (lane.isBusy, lane.users) = (false, [])
             }.start()

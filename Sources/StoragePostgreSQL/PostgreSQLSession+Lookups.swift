@@ -44,7 +44,7 @@ extension PostgreSQLSession {
         let since = lookupsSince
         lookUp(profiles, attributes, by: deadline(since: since)) { [self] error in
             isLookingUp = false
-            gathering.begin()
+            coalescer.begin()
             store.looked(up: profiles.count + attributes.count, nanoseconds: now &- since)
             guard let error else { return }
             if store.isDistributed, error.mayConcernOneNode, profiles.count + attributes.count > 1 {

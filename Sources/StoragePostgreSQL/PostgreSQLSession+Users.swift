@@ -86,7 +86,7 @@ extension PostgreSQLSession {
             }
             guard
                 let result = change.concernsProfileOnly
-                    ? Self.apply(change, beside: anonymous, rules.profiles, in: round)
+                    ? Self.apply(change, anonymous: anonymous, rules.profiles, in: round)
                     : round.apply(
                         to: change.userID,
                         { records, tallies throws(StorageError) in
@@ -103,12 +103,12 @@ extension PostgreSQLSession {
     }
 
     private static func apply(
-        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, in round: WriteRound
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, in round: OptimisticTransaction
     ) -> Result<ProfileChangeResult, StorageError>? {
         guard let user = round.user(change.userID) else { return nil }
         return Result { () throws(StorageError) in
             let outcome = try rules.apply(
-                change, to: try user.profile.get(), beside: anonymous, at: round.now)
+                change, to: try user.profile.get(), anonymous: anonymous, at: round.now)
             switch outcome.effect {
             case .none: break
             case .put(let record): user.set(record)

@@ -4,7 +4,7 @@ import Storage
 
 /// The session of one executor with a ``PostgreSQLStore``, with its own connections.
 ///
-/// Waiting changes become one transaction; see ``WriteRound``.
+/// Waiting changes become one transaction; see ``OptimisticTransaction``.
 final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -47,7 +47,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     var changesProject = false
     private(set) var isInBatch = false
-    var gathering = Gathering()
+    var coalescer = BatchCoalescer()
     private(set) var isClosed = false
     /// The session itself while something waits, so that it outlives an owner that closes and releases it.
     var untilDone: PostgreSQLSession?
@@ -89,7 +89,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         isInBatch = false
         let waits = profileLookups.count + attributeLookups.count + waitingChanges
         // The job keeps an event loop awake, and makes up for the next batch on executors that have none of their own.
-        if !gathering.goesOn(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
+        if !coalescer.shouldWait(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
     }
 
     /// Sends what waits, except within a batch.

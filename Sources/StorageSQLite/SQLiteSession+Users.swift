@@ -54,8 +54,8 @@ extension SQLiteSession {
         let isErasure = change.operation.isErasure
         if !isErasure { try transaction.expectNotErased(change.userID) }
         if change.concernsProfileOnly {
-            return try create(change, beside: anonymous, rules, at: now, in: transaction)
-                ?? update(change, beside: anonymous, rules, at: now, in: transaction)
+            return try create(change, anonymous: anonymous, rules, at: now, in: transaction)
+                ?? update(change, anonymous: anonymous, rules, at: now, in: transaction)
         }
         let result = try transaction.apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
             try StoreRules(profiles: rules).apply(change, by: author, to: &records, at: now, &tallies)
@@ -66,11 +66,11 @@ extension SQLiteSession {
 
     /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
     private static func create(
-        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
         in transaction: WriteTransaction
     ) throws(SQLiteError) -> ProfileChangeResult? {
         guard transaction.isUnknown(change.userID),
-            let outcome = try? rules.apply(change, to: nil, beside: anonymous, at: now),
+            let outcome = try? rules.apply(change, to: nil, anonymous: anonymous, at: now),
             case .put(let record) = outcome.effect,
             try transaction.insert(record, for: change.userID)
         else { return nil }
@@ -78,11 +78,11 @@ extension SQLiteSession {
     }
 
     private static func update(
-        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
         in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
         let stored = try transaction.profile(of: change.userID)
-        let outcome = try rules.apply(change, to: stored, beside: anonymous, at: now)
+        let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)
         switch outcome.effect {
         case .none:
             break

@@ -162,8 +162,8 @@ extension PostgreSQLTests {
 
         @Test("What waits is sent once a batch after responses brings nothing more, or after some batches")
         func gathering() {
-            var gathering = Gathering()
-            func decisions(_ waiting: [Int]) -> [Bool] { waiting.map { gathering.goesOn(waiting: $0) } }
+            var gathering = BatchCoalescer()
+            func decisions(_ waiting: [Int]) -> [Bool] { waiting.map { gathering.shouldWait(waiting: $0) } }
             #expect(decisions([1]) == [false])
             gathering.begin()
             #expect(decisions([1, 3, 3, 4]) == [true, true, false, false])

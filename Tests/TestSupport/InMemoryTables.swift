@@ -72,7 +72,7 @@ struct InMemoryTables {
         }
         if change.concernsProfileOnly {
             let stored = profiles[change.userID]
-            let outcome = try rules.apply(change, to: stored, beside: anonymous, at: now)
+            let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)
             if case .put(let record) = outcome.effect { setProfile(record, of: change.userID) }
             return outcome.result
         }

@@ -253,7 +253,7 @@ extension StoreContract {
             try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             context.clock.advance(by: .seconds(1))
             let proposals = ["e", "f"].map { ProfileChange.Proposal(experimentID: $0, variationID: "decided") }
-            let result = try await context.store.apply(.assign(proposals, beside: "anonymous"), to: "account")
+            let result = try await context.store.apply(.assign(proposals, anonymousID: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "theirs", "f": "decided"])
             #expect(result.profile?["e"]?.source == .merged && result.profile?["e"]?.assignedAt == start)
             #expect(result.profile?["f"]?.source == .bucketed)
@@ -262,16 +262,18 @@ extension StoreContract {
         StoreContract("Beside an anonymous profile, the account's own assignment wins") { context in
             try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             try await context.store.apply(.save(["e": "own"], onConflict: .replace), to: "account")
-            let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isBorrowed: true)
-            let result = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
+            let proposal = ProfileChange.Proposal(
+                experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
+            let result = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(!result.changed && result.profile?.variations == ["e": "own"])
         },
         StoreContract("A borrowed variation is stored only if the anonymous profile still has it") { context in
-            let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isBorrowed: true)
-            let none = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
+            let proposal = ProfileChange.Proposal(
+                experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
+            let none = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(!none.changed && none.profile == nil)
             try await context.store.apply(.save(["e": "another"], onConflict: .replace), to: "anonymous")
-            let another = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
+            let another = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(another.profile?.variations == ["e": "another"])
             #expect(another.profile?["e"]?.source == .merged)
         },
@@ -284,14 +286,14 @@ extension StoreContract {
                 try await store.apply(.override(experimentID: experiment, variationID: "forced"), to: "anonymous")
             }
             let proposals = ["e", "f"].map { ProfileChange.Proposal(experimentID: $0, variationID: "decided") }
-            let result = try await store.apply(.assign(proposals, beside: "anonymous"), to: "account")
+            let result = try await store.apply(.assign(proposals, anonymousID: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "beneath", "f": "decided"])
             #expect(result.profile?["e"]?.source == .merged && result.profile?["f"]?.source == .bucketed)
         },
         StoreContract("A variation of the anonymous profile that is gone is not taken over") { context in
             try await context.store.apply(.save(["e": "gone"], onConflict: .replace), to: "anonymous")
             let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "new", replacing: "gone")
-            let result = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
+            let result = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "new"])
         },
     ]

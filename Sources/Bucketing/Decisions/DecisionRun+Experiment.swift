@@ -46,8 +46,9 @@ extension DecisionRun {
         let staleVariationID: Identifier?
         switch heldVariation(of: experiment) {
         case .held(let outcome):
-            if outcome.isBorrowed, let variation = outcome.variation {
-                keep(NewAssignment(experimentID: experiment.id, variationID: variation.id, isBorrowed: true))
+            if outcome.isFromAnonymousProfile, let variation = outcome.variation {
+                keep(
+                    NewAssignment(experimentID: experiment.id, variationID: variation.id, isFromAnonymousProfile: true))
             }
             return outcome
         case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
@@ -123,7 +124,8 @@ extension DecisionRun {
         let stored = kept.flatMap { storedVariation($0, of: experiment) }
         record(.storedAssignment(.init(name: kept?.variationID, variation: stored)))
         if let kept, let variation = stored {
-            return .held(Outcome(variation: variation, source: .stored, isBorrowed: kept.isBorrowed))
+            return .held(
+                Outcome(variation: variation, source: .stored, isFromAnonymousProfile: kept.isFromAnonymousProfile))
         }
         return .none(
             storesNewVariation: !isOverridden, staleVariationID: isOverridden ? nil : kept?.variationID)

@@ -54,8 +54,8 @@ final class DecisionRun {
         var source: DecisionSource
         /// Whether no decision could be made because a contextual bandit would have to be asked.
         var hasFailed = false
-        /// Whether the variation is borrowed and to be stored for the user; see ``StoredAssignment/isBorrowed``.
-        var isBorrowed = false
+        /// Whether the variation is borrowed and to be stored for the user; see ``StoredAssignment/isFromAnonymousProfile``.
+        var isFromAnonymousProfile = false
 
         static let none = Outcome(variation: nil, source: .none)
     }
@@ -84,19 +84,19 @@ final class DecisionRun {
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
         // Later decisions of the run find a borrowed variation where this one found it.
-        guard !assignment.isBorrowed else { return }
+        guard !assignment.isFromAnonymousProfile else { return }
         if !newVariations.isEmpty {
             newVariations[assignment.experimentID] = assignment.variationID
         } else if newAssignments.count > Self.linearSearchLimit {
             newVariations = Dictionary(
-                newAssignments.lazy.filter { !$0.isBorrowed }.map { ($0.experimentID, $0.variationID) },
+                newAssignments.lazy.filter { !$0.isFromAnonymousProfile }.map { ($0.experimentID, $0.variationID) },
                 uniquingKeysWith: { $1 })
         }
     }
 
     private func newVariation(in experimentID: Identifier) -> Identifier? {
         if !newVariations.isEmpty { return newVariations[experimentID] }
-        return newAssignments.last { $0.experimentID == experimentID && !$0.isBorrowed }?.variationID
+        return newAssignments.last { $0.experimentID == experimentID && !$0.isFromAnonymousProfile }?.variationID
     }
 
     /// Records that the datafile does not have the variation that the user is assigned to.

@@ -128,12 +128,12 @@ public struct StoredAssignment: Sendable, Equatable {
     public var isOverride: Bool
     /// Whether it is stored for the user's anonymous profile: a decision that uses it stores it for the user, too. Never
     /// true of an override.
-    public var isBorrowed: Bool
+    public var isFromAnonymousProfile: Bool
 
-    public init(variationID: Identifier, isOverride: Bool = false, isBorrowed: Bool = false) {
+    public init(variationID: Identifier, isOverride: Bool = false, isFromAnonymousProfile: Bool = false) {
         self.variationID = variationID
         self.isOverride = isOverride
-        self.isBorrowed = isBorrowed
+        self.isFromAnonymousProfile = isFromAnonymousProfile
     }
 }
 
@@ -143,16 +143,16 @@ public struct NewAssignment: Sendable, Equatable {
     public var variationID: Identifier
     /// The stored variation that no longer exists and is replaced, if there is one.
     public var staleVariationID: Identifier?
-    /// See ``StoredAssignment/isBorrowed``.
-    public var isBorrowed: Bool
+    /// See ``StoredAssignment/isFromAnonymousProfile``.
+    public var isFromAnonymousProfile: Bool
 
     public init(
         experimentID: Identifier, variationID: Identifier, staleVariationID: Identifier? = nil,
-        isBorrowed: Bool = false
+        isFromAnonymousProfile: Bool = false
     ) {
         self.experimentID = experimentID
         self.variationID = variationID
         self.staleVariationID = staleVariationID
-        self.isBorrowed = isBorrowed
+        self.isFromAnonymousProfile = isFromAnonymousProfile
     }
 }

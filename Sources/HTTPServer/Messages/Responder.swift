@@ -32,7 +32,7 @@ public struct Responder: @unchecked Sendable {
     }
 
     private func sendFromOtherThread(_ response: Response) {
-        let handover = Handover(value: response)
+        let handover = UncheckedBox(value: response)
         target.loop.submit { target.respond(handover.value, to: sequence) }
     }
 
@@ -98,7 +98,7 @@ public struct StreamWriter: @unchecked Sendable {
         if target.loop.isCurrent {
             target.continueStream(event, of: sequence)
         } else {
-            let handover = Handover(value: event)
+            let handover = UncheckedBox(value: event)
             target.loop.submit { target.continueStream(handover.value, of: sequence) }
         }
     }
@@ -123,7 +123,7 @@ package protocol ResponseTarget: AnyObject {
 }
 
 /// A value on its way to the event loop. Safe: its sender no longer uses it.
-struct Handover<Value>: @unchecked Sendable {
+struct UncheckedBox<Value>: @unchecked Sendable {
     let value: Value
 }
 

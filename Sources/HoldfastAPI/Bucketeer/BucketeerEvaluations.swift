@@ -40,7 +40,7 @@ struct BucketeerEvaluationEndpoints {
         guard !input.featureID.isEmpty else { throw CoreError(.invalid, "`featureId` is required", at: ["featureId"]) }
         let key = Identifier(input.featureID)
         var notFound = BucketeerError(.notFound, "no flag has the key '\(input.featureID)' and the tag '\(input.tag)'")
-        notFound.concernsDefinitions = true
+        notFound.mayBeStale = true
         guard let project = try projects.project(ofAny: call), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }

@@ -110,7 +110,7 @@ private struct BucketeerEvent {
         let reason = event["reason"]?["type"]?.string ?? ""
         if reason == "CLIENT" || reason.hasPrefix("ERROR_") { return nil }
         guard let project, let flag = project.datafile.flag(key: key) else {
-            throw EventRefusal(CoreError(.invalid, "no flag has the key '\(key)'", concernsDefinitions: true))
+            throw EventRefusal(CoreError(.invalid, "no flag has the key '\(key)'", mayBeStale: true))
         }
         let rule = event["reason"]?["ruleId"]?.string.map { Identifier($0) }
         let experiments = flag.experiments.filter { $0.variation(id: variationID) != nil }

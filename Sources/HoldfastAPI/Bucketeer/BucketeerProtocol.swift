@@ -49,7 +49,7 @@ struct BucketeerError: DefinitionError {
     let message: String
     /// Further header fields of the response.
     var fields: [(name: StaticString, value: String)] = []
-    var concernsDefinitions = false
+    var mayBeStale = false
 
     init(_ status: Status, _ message: String) {
         self.status = status

@@ -125,7 +125,7 @@ private final class AssignRequest: Sendable {
 
     func query(enrolls: Bool) -> DecisionQuery {
         DecisionQuery(
-            for: user, beside: anonymousID, .experiment(experiment), options: .includeReasons,
+            for: user, anonymousID: anonymousID, .experiment(experiment), options: .includeReasons,
             storesAssignments: enrolls, requiresStorage: true)
     }
 

@@ -141,7 +141,7 @@ struct AssignmentEndpoints {
         let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
         var error = CoreError(
             .unprocessable, "the variation must be one of the experiment's: \(list)", at: pointer,
-            concernsDefinitions: true)
+            mayBeStale: true)
         error.members = [
             (
                 "variations",

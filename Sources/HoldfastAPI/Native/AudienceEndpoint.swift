@@ -23,7 +23,7 @@ struct AudienceEndpoint {
         let schema = projects.schema
         if let name = schema.undefinedSegments(in: audience).first {
             throw CoreError(
-                .unprocessable, "no segment has the name '\(name)'", at: ["audience"], concernsDefinitions: true)
+                .unprocessable, "no segment has the name '\(name)'", at: ["audience"], mayBeStale: true)
         }
         let page = try await completed { store.scan(SegmentMatcher(audience: audience, schema: schema), .size, $0) }
         services.attributeMetrics.countScan(of: page.examined)

@@ -18,7 +18,7 @@ struct EvaluationCountEndpoint {
             try parse(value, sdkKey: sdkKey, at: place)
         }
         if !call.isUpToDate {
-            for case .failure(let error) in reports where error.concernsDefinitions { throw error }
+            for case .failure(let error) in reports where error.mayBeStale { throw error }
         }
         return try list.response(
             reports.map { report in

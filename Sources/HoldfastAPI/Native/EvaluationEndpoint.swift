@@ -24,7 +24,7 @@ struct EvaluationEndpoint {
         }
         var decided: Decisions?
         if let project { decided = try await decisions.decide(input.query, in: project) }
-        return .json(Self.encode(decided, of: input.query.user, input.flagKeys), unlessKnownAs: known)
+        return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: known)
     }
 
     /// - Parameters:
@@ -104,7 +104,7 @@ private struct EvaluationRequest: Sendable {
             includesReasons = flag
         }
         query = DecisionQuery(
-            for: user, beside: anonymousID, selection.map { .chosenFlags($0.keys) } ?? .allFlags,
+            for: user, anonymousID: anonymousID, selection.map { .chosenFlags($0.keys) } ?? .allFlags,
             options: includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent)
     }
 }

@@ -65,7 +65,7 @@ struct OFREPEvaluation {
         let query = DecisionQuery(for: user, .allFlags, options: Self.options(request))
         let decided = try await decisions.decide(query, in: project)
         let (json, tag) = Self.encode(decided, changesPath, for: call.admission.token)
-        return .json(json, entityTag: tag, unlessKnownAs: request.field("if-none-match"))
+        return .json(json, entityTag: tag, ifNoneMatch: request.field("if-none-match"))
     }
 
     /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.

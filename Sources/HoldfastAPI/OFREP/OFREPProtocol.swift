@@ -82,10 +82,10 @@ struct OFREPError: DefinitionError {
     var key: String?
     /// Further header fields of the response.
     private let fields: [(name: StaticString, value: String)]
-    let concernsDefinitions: Bool
+    let mayBeStale: Bool
 
     init(_ code: Code, _ details: String, key: String? = nil) {
-        concernsDefinitions = code == .flagNotFound
+        mayBeStale = code == .flagNotFound
         status = code == .flagNotFound ? .notFound : .badRequest
         self.code = code
         self.details = details.shortened(to: Problem.longestDetail)
@@ -101,7 +101,7 @@ struct OFREPError: DefinitionError {
             return
         }
         let problem = Problem(error)
-        concernsDefinitions = (error as? any DefinitionError)?.concernsDefinitions ?? false
+        mayBeStale = (error as? any DefinitionError)?.mayBeStale ?? false
         status = problem.status
         code = .general
         details = problem.detail

@@ -82,7 +82,7 @@ struct DecideRequest: Sendable {
         // As in the SDKs, a request for a single flag always gets its decision.
         if form == .one { options.remove(.enabledFlagsOnly) }
         query = DecisionQuery(
-            for: user, beside: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
+            for: user, anonymousID: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
         // `fetchSegments` means the segments of an external service (ODP), which this server does not query.
         guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
     }

@@ -61,7 +61,7 @@ extension ProjectView {
         if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) { return project }
         throw AgentError(
             .forbidden, "unable to fetch fresh datafile (consider rechecking SDK key), status code: 403 Forbidden",
-            concernsDefinitions: true)
+            mayBeStale: true)
     }
 }
 

@@ -10,23 +10,23 @@ struct AgentError: DefinitionError {
     let text: String
     /// Further header fields of the response.
     let fields: [(name: StaticString, value: String)]
-    let concernsDefinitions: Bool
+    let mayBeStale: Bool
 
-    init(_ status: Status, _ text: String, concernsDefinitions: Bool = false) {
+    init(_ status: Status, _ text: String, mayBeStale: Bool = false) {
         self.status = status
         self.text = text
-        self.concernsDefinitions = concernsDefinitions
+        self.mayBeStale = mayBeStale
         fields = []
     }
 
     /// Says that something is not defined. To be thrown before a response of the Agent's format says so.
-    static let undefined = AgentError(.notFound, "a key is unknown", concernsDefinitions: true)
+    static let undefined = AgentError(.notFound, "a key is unknown", mayBeStale: true)
 
     init(_ problem: Problem) {
         status = problem.status
         text = problem.detail
         fields = problem.fields
-        concernsDefinitions = false
+        mayBeStale = false
     }
 
     init(_ error: any Error) {

@@ -42,7 +42,7 @@ struct SDKEventEndpoint {
                 switch result {
                 case .success(let event): events.append(event)
                 case .failure(let error):
-                    if error.concernsDefinitions { try call.requireUpToDate() }
+                    if error.mayBeStale { try call.requireUpToDate() }
                     refused += 1
                     if refusals.count < Self.refusalLimit { refusals.append(error) }
                 }

@@ -8,7 +8,7 @@ public struct AttributeInput: Sendable {
     public private(set) var updates: [UInt32: AttributeUpdate] = [:]
     private var faults: [JSONFault] = []
     /// Whether a name or a value is refused because it is not defined.
-    private var concernsDefinitions = false
+    private var mayBeStale = false
     private let schema: AttributeSchema
     /// Whether an error suggests names. Not those of an import, which compares each name of many lines with all.
     private let suggestsNames: Bool
@@ -45,7 +45,7 @@ public struct AttributeInput: Sendable {
         for name in names {
             guard let definition = schema.attribute(Identifier(name)) else {
                 throw CoreError(
-                    .unprocessable, schema.unknownAttribute(Identifier(name)), concernsDefinitions: true)
+                    .unprocessable, schema.unknownAttribute(Identifier(name)), mayBeStale: true)
             }
             updates[definition.number] = .remove
         }
@@ -66,7 +66,7 @@ public struct AttributeInput: Sendable {
             do throws(AttributeRefusal) {
                 updates[definition.number] = .set(try definition.value(member.value))
             } catch {
-                concernsDefinitions = true
+                mayBeStale = true
                 refuse(pointer, error.description)
             }
         }
@@ -96,7 +96,7 @@ public struct AttributeInput: Sendable {
 
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
         if let definition = schema.attribute(Identifier(name)) { return definition }
-        concernsDefinitions = true
+        mayBeStale = true
         refuse(
             pointer,
             suggestsNames ? schema.unknownAttribute(Identifier(name)) : "no attribute has the name '\(name)'")
@@ -109,7 +109,7 @@ public struct AttributeInput: Sendable {
 
     private func check() throws(CoreError) {
         guard var error = CoreError(faults: faults, "nothing was stored") else { return }
-        error.concernsDefinitions = concernsDefinitions
+        error.mayBeStale = mayBeStale
         throw error
     }
 }

@@ -35,7 +35,7 @@ public struct DecisionQuery: Sendable {
 
     /// - Parameter options: with ``DecideOptions/disableDecisionEvent``, exposures are not recorded.
     public init(
-        for user: User, beside anonymousID: Identifier? = nil, _ subject: Subject, options: DecideOptions = [],
+        for user: User, anonymousID: Identifier? = nil, _ subject: Subject, options: DecideOptions = [],
         storesAssignments: Bool = true, requiresStorage: Bool = false
     ) {
         self.user = user

@@ -18,7 +18,7 @@ public struct StickyAssignments: StoredAssignments {
     ///   - anonymous: the user's anonymous profile.
     ///   - refused: the experiments for which the profile has no room.
     init(
-        _ profile: ProfileRecord?, beside anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
+        _ profile: ProfileRecord?, anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
         attributes: StoredAttributes? = nil, refused: Set<Identifier> = []
     ) {
         self.profile = profile
@@ -53,7 +53,7 @@ public struct StickyAssignments: StoredAssignments {
         guard let borrowed, hasRoom(for: experimentID), let entry = borrowed.entry(for: experimentID),
             let taken = TakeoverRules.assignment(borrowed.profile.assignment(of: entry))
         else { return nil }
-        return StoredAssignment(variationID: taken.variationID, isBorrowed: true)
+        return StoredAssignment(variationID: taken.variationID, isFromAnonymousProfile: true)
     }
 }
 

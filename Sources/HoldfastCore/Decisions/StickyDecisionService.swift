@@ -131,7 +131,7 @@ public final class StickyDecisionService {
     ) -> ProfileChange {
         ProfileChange(
             userID: query.user.id,
-            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: query.anonymousID))
+            operation: .assign(proposals, decidedWith: project.catalogVersion, anonymousID: query.anonymousID))
     }
 
     /// - Parameter refused: the experiments that the profile has no room for. A query that stores nothing finds more.
@@ -141,7 +141,7 @@ public final class StickyDecisionService {
     ) -> (DecisionResult<Decisions>, [ProfileChange.Proposal]) {
         while true {
             let assignments = StickyAssignments(
-                stored.profile, beside: stored.anonymous, query.user.id, project, attributes: stored.attributes,
+                stored.profile, anonymous: stored.anonymous, query.user.id, project, attributes: stored.attributes,
                 refused: refused)
             let result = query.decide(in: project, assignments)
             let proposals = proposals(for: result.newAssignments, in: project)
@@ -177,7 +177,7 @@ public final class StickyDecisionService {
             }
             return ProfileChange.Proposal(
                 experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID,
-                isBorrowed: new.isBorrowed)
+                isFromAnonymousProfile: new.isFromAnonymousProfile)
         }
     }
 

@@ -67,7 +67,7 @@ public struct ExposureInput {
             let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
             throw CoreError(
                 .unprocessable, "the variation must be one of the experiment's: \(list)",
-                at: body.place.appending(id == nil ? "variation_key" : "variation_id"), concernsDefinitions: true)
+                at: body.place.appending(id == nil ? "variation_key" : "variation_id"), mayBeStale: true)
         }
         return found
     }

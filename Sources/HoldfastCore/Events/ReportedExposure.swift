@@ -41,7 +41,7 @@ public struct ReportedExposure {
         guard let variationID = variationID ?? variationKey.flatMap({ experiment?.variation(key: $0)?.id }) else {
             throw CoreError(
                 .unprocessable, "`variation_id` is required, or else the key of a variation of a known experiment",
-                at: place.appending("variation_id"), concernsDefinitions: experiment == nil)
+                at: place.appending("variation_id"), mayBeStale: experiment == nil)
         }
         for (name, id) in [("experiment_id", experimentID), ("variation_id", variationID)]
         where !EventInput.isName(id.string, limit: 255) {

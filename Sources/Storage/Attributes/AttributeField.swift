@@ -59,7 +59,7 @@ struct AttributeFields {
     }
 
     /// Whether the fields are well formed, in ascending order, and use up all bytes.
-    var areSound: Bool {
+    var areValid: Bool {
         var iterator = self
         var former: UInt32?
         while let field = iterator.next() {

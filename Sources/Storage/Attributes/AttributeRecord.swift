@@ -48,7 +48,7 @@ public struct AttributeRecord: Sendable, Hashable {
     ///
     /// - Returns: `nil` unless the bytes are a well-formed record of this version.
     public init?(checking bytes: [UInt8]) {
-        let isSound = bytes.withUnsafeBytes { AttributeFields($0)?.areSound ?? false }
+        let isSound = bytes.withUnsafeBytes { AttributeFields($0)?.areValid ?? false }
         guard isSound else { return nil }
         self.init(bytes: bytes)
     }

@@ -17,9 +17,9 @@ public struct ProfileChange: Sendable {
         /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
         ///   account. If a newer one is active at the commit, nothing is stored and the change fails with
         ///   ``StorageError/staleDatafile``: a variation missing from an older datafile may exist in the newest.
-        /// - Parameter beside: the user's anonymous profile, whose assignment counts where the user has none. The
+        /// - Parameter anonymousID: the user's anonymous profile, whose assignment counts where the user has none. The
         ///   change stores it as ``Assignment/Source/merged``, as it is at the commit; the anonymous profile stays.
-        case assign([Proposal], decidedWith: Int64 = 0, beside: Identifier? = nil)
+        case assign([Proposal], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
         /// Sets a variation on behalf of an admin, over the assignment that the user has. It stays until it expires or
         /// an admin removes it.
         case override(
@@ -48,15 +48,16 @@ public struct ProfileChange: Sendable {
         public var replacing: Identifier?
         /// Whether the variation is that of the user's anonymous profile. If that has another one at the commit, or
         /// none, it is not stored.
-        public var isBorrowed: Bool
+        public var isFromAnonymousProfile: Bool
 
         public init(
-            experimentID: Identifier, variationID: Identifier, replacing: Identifier? = nil, isBorrowed: Bool = false
+            experimentID: Identifier, variationID: Identifier, replacing: Identifier? = nil,
+            isFromAnonymousProfile: Bool = false
         ) {
             self.experimentID = experimentID
             self.variationID = variationID
             self.replacing = replacing
-            self.isBorrowed = isBorrowed
+            self.isFromAnonymousProfile = isFromAnonymousProfile
         }
     }
 

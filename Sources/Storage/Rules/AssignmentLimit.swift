@@ -47,7 +47,7 @@ extension ProfileRules {
     /// - Returns: the experiments of the others.
     func assign(
         _ proposals: [ProfileChange.Proposal], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
-        beside anonymous: ProfileRecord?, at now: Timestamp
+        anonymous: ProfileRecord?, at now: Timestamp
     ) -> [Identifier] {
         var refused: [Identifier] = []
         var room = Int.max
@@ -60,7 +60,7 @@ extension ProfileRules {
                 continue
             }
             let count = draft.count
-            assign(proposal, in: &draft, beside: anonymous, at: now)
+            assign(proposal, in: &draft, anonymous: anonymous, at: now)
             if draft.count > count, room != .max { room -= 1 }
         }
         return refused
@@ -71,10 +71,10 @@ extension ProfileRules {
         guard (profile?.count ?? 0) + proposals.count > assignmentLimit else { return [] }
         var proposals = proposals
         // Whether the anonymous user's assignment is still there does not matter to the room.
-        for index in proposals.indices { proposals[index].isBorrowed = false }
+        for index in proposals.indices { proposals[index].isFromAnonymousProfile = false }
         // Nor does the time: what is assigned here is discarded.
         var draft = ProfileDraft(profile, at: .min, room: proposals.count)
-        return assign(proposals, in: &draft, replacing: profile, beside: nil, at: .min)
+        return assign(proposals, in: &draft, replacing: profile, anonymous: nil, at: .min)
     }
 
     /// Returns a profile in which a user takes part in one more experiment, as an app server reported it.

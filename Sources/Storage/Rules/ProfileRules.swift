@@ -18,15 +18,15 @@ public struct ProfileRules: Sendable {
     /// Applies one change if its condition holds. The switches below say what becomes of each kind of change.
     ///
     /// - Parameters:
-    ///   - anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:beside:)``, if there is one.
+    ///   - anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:anonymousID:)``, if there is one.
     ///   - author: who sets an override.
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
-        _ change: ProfileChange, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil,
+        _ change: ProfileChange, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
         by author: String? = nil, at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
-        return try apply(change.operation, to: stored, beside: anonymous, by: author, at: now)
+        return try apply(change.operation, to: stored, anonymous: anonymous, by: author, at: now)
     }
 
     /// Applies one operation.
@@ -41,7 +41,7 @@ public struct ProfileRules: Sendable {
     /// - Parameter stored: the stored record, including expired entries.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
-        _ operation: ProfileChange.Operation, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil,
+        _ operation: ProfileChange.Operation, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
         by author: String? = nil, at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         let before = stored?.visible(at: now)
@@ -53,7 +53,7 @@ public struct ProfileRules: Sendable {
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
         var refused: [Identifier] = []
         if case .assign(let proposals, _, _) = operation {
-            refused = assign(proposals, in: &draft, replacing: before, beside: anonymous?.visible(at: now), at: now)
+            refused = assign(proposals, in: &draft, replacing: before, anonymous: anonymous?.visible(at: now), at: now)
         } else {
             edit(&draft, operation, by: author, at: now)
         }
@@ -126,7 +126,7 @@ public struct ProfileRules: Sendable {
     }
 
     func assign(
-        _ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, beside anonymous: ProfileRecord?,
+        _ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, anonymous: ProfileRecord?,
         at now: Timestamp
     ) {
         draft.update(proposal.experimentID) { assignment in
@@ -141,7 +141,7 @@ public struct ProfileRules: Sendable {
                 assignment = takenOver(other, at: now)
                 return
             }
-            guard !proposal.isBorrowed else { return }
+            guard !proposal.isFromAnonymousProfile else { return }
             assignment = new(proposal.variationID, .bucketed, at: now)
         }
     }

@@ -8,9 +8,9 @@ final class ChangeStep {
     /// Applies the rule to what the round has read. It is called again after each read and each attempt.
     ///
     /// - Returns: `false` if the round must read something first.
-    let apply: (WriteRound) -> Bool
+    let apply: (OptimisticTransaction) -> Bool
 
-    init(_ userID: Identifier, _ apply: @escaping (WriteRound) -> Bool) {
+    init(_ userID: Identifier, _ apply: @escaping (OptimisticTransaction) -> Bool) {
         self.userID = userID
         self.apply = apply
     }

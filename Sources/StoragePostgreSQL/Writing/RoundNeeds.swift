@@ -52,7 +52,7 @@ struct RoundNeeds {
     }
 
     /// A query, and what to do with its rows.
-    typealias Reading = (query: Query, take: (Rows, WriteRound) -> Void)
+    typealias Reading = (query: Query, take: (Rows, OptimisticTransaction) -> Void)
 
     /// Returns the queries. Those of users' rows come first: if anything changes after a version was read, the write
     /// fails.
@@ -115,7 +115,9 @@ struct RoundNeeds {
 
     private func readingsOfParts(_ store: PostgreSQLStore) -> [Reading] {
         var readings: [Reading] = []
-        func read(_ users: Set<Identifier>, _ statement: Statement, _ take: @escaping (Rows, WriteRound) -> Void) {
+        func read(
+            _ users: Set<Identifier>, _ statement: Statement, _ take: @escaping (Rows, OptimisticTransaction) -> Void
+        ) {
             guard !users.isEmpty else { return }
             readings.append((statement(.texts(users.sorted().map(\.string))), take))
         }
@@ -213,7 +215,7 @@ struct RoundNeeds {
         return readings
     }
 
-    private static func takeTotals(_ rows: Rows, _ round: WriteRound) {
+    private static func takeTotals(_ rows: Rows, _ round: OptimisticTransaction) {
         for row in rows.indices {
             let (key, total) = UserGoalRows.decode(rows, row)
             round.users[rows.identifier(row, 0)]?.readTotals.found[key] = total

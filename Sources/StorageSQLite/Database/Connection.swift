@@ -26,7 +26,7 @@ final class Connection {
     private let busyHandler: BusyHandler
     private var logIndex: UnsafeMutableRawPointer?
     /// Whether a new connection should replace this one.
-    var isWorn = false
+    var needsReopening = false
 
     /// - Parameter lockTimeout: how long a statement waits for a lock of another connection, in seconds.
     init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {

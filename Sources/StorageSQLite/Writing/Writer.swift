@@ -335,7 +335,7 @@ final class Writer: Sendable {
         guard let connection = connection.value else { return 0 }
         let pages = connection.takeWrittenPages()
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-        if connection.isInTransaction || error.asksForReopening { connection.isWorn = true }
+        if connection.isInTransaction || error.asksForReopening { connection.needsReopening = true }
         if error.code == SQLiteError.fileHasMoved { checkpointer.copyDeletedLog(on: connection) }
         return min(pages, Self.probePages)
     }
@@ -344,7 +344,7 @@ final class Writer: Sendable {
         // What was submitted during the last commit needs no further check: the check after that commit came later.
         let seen = filesSeen.value
         if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
-        if let open = connection.value, !open.isWorn { return open }
+        if let open = connection.value, !open.needsReopening { return open }
         // Open the new connection before closing the old one: SQLite deletes the log with the last connection.
         let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
         connection.value = fresh

@@ -36,7 +36,8 @@ final class HistoryRun {
         }
 
         static let all = [
-            Setting(description: "two servers, assignments that expire", servers: 2, timeToLive: 80),
+            // With more clients what may have expired in each order of their operations is too much to check.
+            Setting(description: "two servers, assignments that expire", servers: 2, clients: 3, timeToLive: 80),
             Setting(description: "one server"),
             Setting(description: "two servers on one file", servers: 2),
             Setting(description: "two servers, variations that come and go", servers: 2, changesVariations: true),
@@ -66,7 +67,8 @@ final class HistoryRun {
                 Setting(
                     description: "PostgreSQL, one of the servers killed", servers: 2, kills: true, database: plain),
                 Setting(
-                    description: "PostgreSQL, assignments that expire", servers: 2, timeToLive: 80, database: plain),
+                    description: "PostgreSQL, assignments that expire", servers: 2, clients: 3, timeToLive: 80,
+                    database: plain),
             ]
             let merged = Setting(
                 description: "Citus, users who are merged", servers: 2, clients: 4, merges: true,

@@ -2,7 +2,7 @@ import Bucketing
 import Dispatch
 import Storage
 
-extension WriteRound {
+extension OptimisticTransaction {
     func failed(_ error: PostgreSQLError) {
         connection.isInTransaction = false
         switch error.remedy {

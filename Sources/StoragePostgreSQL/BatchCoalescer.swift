@@ -3,7 +3,7 @@
 /// Clients that were just answered are about to send their next requests. Without a pause those that came while the last
 /// exchange was away would always go out without them, and exchanges would be half as large as they can be. A pause is
 /// an iteration of the event loop that does not sleep: a few microseconds if nothing comes.
-struct Gathering {
+struct BatchCoalescer {
     /// The maximum number of pauses in a row.
     static let mostPauses = 4
 
@@ -18,7 +18,7 @@ struct Gathering {
     }
 
     /// Whether to wait for another batch: after the one that answered, and as long as each brings more.
-    mutating func goesOn(waiting: Int) -> Bool {
+    mutating func shouldWait(waiting: Int) -> Bool {
         let isMore = waiting > lastWaiting
         lastWaiting = waiting
         guard isUnderWay, pauses < Self.mostPauses, pauses == 0 || isMore else {

@@ -9,7 +9,7 @@ import Storage
 ///
 /// If the changes concern only the contents of users' rows, a conflict concerns only its user. Otherwise the whole
 /// transaction is repeated.
-final class WriteRound {
+final class OptimisticTransaction {
     let session: PostgreSQLSession
     let store: PostgreSQLStore
     let connection: Connection
