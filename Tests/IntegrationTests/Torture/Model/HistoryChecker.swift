@@ -13,6 +13,8 @@ struct HistoryChecker: Sendable {
         let before: [[String: ModelProfile]]
         /// What else was under way.
         let concurrent: [HistoryEvent]
+        /// What had been answered last.
+        let recent: [HistoryEvent]
 
         var description: String {
             let profiles = before.map { profiles in
@@ -23,6 +25,7 @@ struct HistoryChecker: Sendable {
             }.joined(separator: "\n    or ")
             return "\(event)\n  cannot be explained: the profile was \(profiles)"
                 + concurrent.map { "\n  under way: \($0)" }.joined()
+                + recent.map { "\n  before: \($0)" }.joined()
         }
     }
 
@@ -159,7 +162,9 @@ struct HistoryChecker: Sendable {
         guard !all.isEmpty else {
             throw Violation(
                 event: events[index], before: Array(Set(configurations.map(\.profiles))),
-                concurrent: open.filter { $0 != index }.map { events[$0] })
+                concurrent: open.filter { $0 != index }.map { events[$0] },
+                recent: events.filter { $0.returnedAt < events[index].returnedAt }
+                    .sorted { $0.returnedAt < $1.returnedAt }.suffix(20))
         }
         configurations = Self.united(Self.withoutNeedless(all, events), at: now)
     }
