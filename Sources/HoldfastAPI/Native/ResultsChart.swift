@@ -14,6 +14,7 @@ struct ResultsChart {
     }
 
     private let results: ExperimentResults
+    private let verdict: Verdict
     private var drawing = SVGDrawing(width: 960)
     private var top = 0.0
 
@@ -27,6 +28,7 @@ struct ResultsChart {
 
     init(_ results: ExperimentResults) {
         self.results = results
+        verdict = results.verdict
         addHeading()
         addVerdict()
         addPanel("Conversion rate", baseline: results.baseline?.conversion.mean, rows { $0.conversion })
@@ -72,7 +74,6 @@ struct ResultsChart {
     }
 
     private mutating func addVerdict() {
-        let verdict = results.verdict
         drawing.text("Verdict: \(verdict.decision.rawValue)", x: 24, y: top + 12, size: 14, Self.ink, weight: "600")
         top += 16
         for reason in verdict.reasons { addLines("", reason, Self.ink) }
@@ -80,8 +81,7 @@ struct ResultsChart {
     }
 
     private mutating func addWarnings() {
-        let told = results.verdict.reasons
-        let warnings = results.warnings.map(\.message).filter { !told.contains($0) }
+        let warnings = results.warnings.map(\.message).filter { !verdict.reasons.contains($0) }
         for warning in warnings { addLines("⚠ ", warning, Self.worse) }
         if !warnings.isEmpty { top += 8 }
     }

@@ -133,13 +133,13 @@ public struct ProjectEditor: Sendable {
     private static func draft<Outcome>(
         _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
     ) throws(CoreError) -> (outcome: Outcome, datafile: Datafile, content: JSONValue?) {
-        var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
-        let former = editor.value
+        let former = project.map { DatafileEditor($0.datafile) }
+        var editor = former ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
         let outcome = try change(&editor, project)
         ServedExperiments.serve(in: &editor)
-        if let project, editor.value == former { return (outcome, project.datafile, nil) }
+        if let project, editor.value == former?.value { return (outcome, project.datafile, nil) }
         editor.incrementRevision()
-        FlagVersions.stamp(&editor, former: project.map { DatafileEditor($0.datafile) })
+        FlagVersions.stamp(&editor, former: former)
         return (outcome, try Project.compile(editor.value, similarTo: project?.datafile), editor.value)
     }
 

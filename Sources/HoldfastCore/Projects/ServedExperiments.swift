@@ -195,10 +195,6 @@ enum ServedExperiments {
     }
 }
 
-extension JSONObject {
-    fileprivate var value: JSONValue { .object(self) }
-}
-
 /// The revision of the datafile in which each flag of the API last changed.
 enum FlagVersions {
     /// Sets the version of each flag that differs from the former datafile, or whose rules do, to the new revision.

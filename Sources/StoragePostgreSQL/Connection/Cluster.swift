@@ -64,11 +64,9 @@ final class Cluster: Sendable {
     func didSee(_ timeline: Timeline?, isSynchronous: Bool) {
         if let timeline {
             let isCurrent = state.withLock { state in
-                if state.systemID != timeline.systemID {
-                    // Another cluster took its place, after an upgrade with pg_upgrade for example.
+                // Another cluster may have taken its place, after an upgrade with pg_upgrade for example.
+                if state.systemID != timeline.systemID || timeline.number > newest.load(ordering: .relaxed) {
                     state.systemID = timeline.systemID
-                    newest.store(timeline.number, ordering: .relaxed)
-                } else if timeline.number > newest.load(ordering: .relaxed) {
                     newest.store(timeline.number, ordering: .relaxed)
                 }
                 return timeline.number >= newest.load(ordering: .relaxed)

@@ -103,9 +103,6 @@ final class Connection {
     /// Whether a transaction is open; SQLite itself rolls back after some errors.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-    /// Rows that were inserted, updated or deleted since the connection was opened.
-    var totalChanges: Int64 { sqlite3_total_changes64(handle) }
-
     /// Sets whether closing the last connection copies the write-ahead log into the database.
     func setCheckpointOnClose(_ isOn: Bool) {
         _ = csqlite_set_checkpoint_on_close(handle, isOn ? 1 : 0)
