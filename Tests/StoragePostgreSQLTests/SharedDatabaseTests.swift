@@ -281,6 +281,32 @@ extension PostgreSQLTests {
             #expect(!watch.isActive)
         }
 
+        @Test("Beside an anonymous user who is being enrolled elsewhere, an account gets that user's variation")
+        func concurrentEnrollment() async throws {
+            let database = try TestDatabase(.postgreSQL)
+            let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 60 }
+            defer { store.close() }
+            try await SessionPool.with {
+                try await store.apply(.save(["e": "theirs"], onConflict: .replace), to: "template")
+                let other = try SQLConnection(database.server.url(database.name))
+                try other.execute(
+                    """
+                    BEGIN;
+                    INSERT INTO users SELECT 'anonymous', version, profile, assignments, expires_at, attributes
+                    FROM users WHERE user_id = 'template'
+                    """)
+                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "decided")
+                async let result = store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
+                let waiting = """
+                    SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock'
+                    """
+                try await eventually { try database.execute(waiting) == [["1"]] }
+                try other.execute("COMMIT")
+                #expect(try await result.profile?.variations == ["e": "theirs"])
+            }
+        }
+
         @Test("A pooler that nobody configured is noticed, and the store works behind it")
         func unknownPooler() async throws {
             let database = try TestDatabase(.pooled)

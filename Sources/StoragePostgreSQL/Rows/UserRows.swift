@@ -64,9 +64,42 @@ enum UserRows {
         RETURNING user_id
         """)
 
-    /// Protects a row that was only read from changes until the commit. Fails with ``PostgreSQLError/versionConflict``
-    /// if it has changed already.
-    static let keepRow = Statement(
+    /// Returns the statements that protect rows that were only read from changes until the commit. They fail with
+    /// ``PostgreSQLError/versionConflict`` if one has changed already.
+    ///
+    /// - Parameter versions: by user; `nil`: there is no row, and must be none.
+    static func keep(_ versions: [Identifier: Int64?]) -> [Query] {
+        var queries: [Query] = []
+        var absent: [Identifier] = []
+        for (userID, version) in versions.sorted(by: { $0.key < $1.key }) {
+            guard let version else {
+                absent.append(userID)
+                continue
+            }
+            queries.append(keepRow(.text(userID.string), .integer(version)))
+        }
+        guard !absent.isEmpty else { return queries }
+        // A row that does not exist cannot be locked. But until the commit nobody can insert one that was inserted and
+        // deleted here.
+        let rows: (ids: Parameter, versions: Parameter) = (
+            .texts(absent.map(\.string)), .integers(absent.map { _ in newVersion() })
+        )
+        let none = [Int64?](repeating: nil, count: absent.count)
+        let noBytes = [[UInt8]?](repeating: nil, count: absent.count)
+        queries.append(
+            insertRows.guarded(
+                rows.ids, rows.versions, .blobs(noBytes), .integers(absent.map { _ in 0 }), .integers(none),
+                .blobs(noBytes)))
+        queries.append(deleteRows.guarded(rows.ids, rows.versions))
+        return queries
+    }
+
+    /// Random, so that a row that was deleted and created again never has a version that was read before.
+    static func newVersion() -> Int64 {
+        .random(in: .min ... .max)
+    }
+
+    private static let keepRow = Statement(
         "keep_row",
         """
         SELECT 1 / (count(*) = 1)::integer

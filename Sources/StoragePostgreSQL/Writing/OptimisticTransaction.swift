@@ -191,9 +191,9 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Makes the commit fail if the row of a user who was only read has changed.
+    /// Makes the commit fail if the row of a user who was only read has changed, or if there was none and is one now.
     func keep(_ user: UserState) {
-        effects.keptVersions[user.userID] = user.version
+        effects.keptVersions.updateValue(user.version, forKey: user.userID)
     }
 
     func refused() {
@@ -286,8 +286,7 @@ final class OptimisticTransaction {
         var queries = isLocking ? [] : begin
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
         let written = Set(changed.map(\.userID))
-        let kept = effects.keptVersions.filter { !written.contains($0.key) }.sorted { $0.key < $1.key }
-        queries += kept.map { UserRows.keepRow(.text($0.key.string), .integer($0.value)) }
+        queries += UserRows.keep(effects.keptVersions.filter { !written.contains($0.key) })
         let first = queries.count
         queries += rows.queries
         queries += effects.queries(changed, server: store.server)

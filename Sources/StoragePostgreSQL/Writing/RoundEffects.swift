@@ -18,8 +18,8 @@ struct RoundEffects {
     private var takenOver: [(from: Identifier, to: Identifier)] = []
     /// Users whose sticky documents are deleted.
     private var stickyErasures: [Identifier] = []
-    /// The versions of rows that were only read, and must not have changed at the commit.
-    var keptVersions: [Identifier: Int64] = [:]
+    /// The versions of rows that were only read, and must not have changed at the commit; `nil`: there was no row.
+    var keptVersions: [Identifier: Int64?] = [:]
     /// The number of changes that a rule refused.
     var refusals = 0
 
@@ -131,7 +131,7 @@ struct UserRowWrites {
         for user in kept { versions[user.userID] = user.version }
         func expected(_ some: [UserState]) -> Parameter { .integers(some.map { versions[$0.userID] }) }
         func renewed(_ some: [UserState]) -> Parameter {
-            for user in some { versions[user.userID] = Self.newVersion() }
+            for user in some { versions[user.userID] = UserRows.newVersion() }
             return .integers(some.map { versions[$0.userID] })
         }
         let (formerProfiles, newProfiles) = (expected(profiles), renewed(profiles))
@@ -159,15 +159,10 @@ struct UserRowWrites {
         add(
             inserted, UserRows.insertRows,
             [
-                .integers(inserted.map { _ in Self.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
+                .integers(inserted.map { _ in UserRows.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
                 .integers(inserted.map { Int64($0.record?.count ?? 0) }),
                 .integers(inserted.map { $0.record?.sweptAt(from: now) }), .blobs(inserted.map(\.attributes)),
             ])
-    }
-
-    /// Random, so that a row that was deleted and created again never has a version that was read before.
-    private static func newVersion() -> Int64 {
-        .random(in: .min ... .max)
     }
 
     /// Returns the users whose rows have changed since they were read, so that nothing was written.

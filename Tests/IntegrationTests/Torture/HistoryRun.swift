@@ -87,8 +87,9 @@ final class HistoryRun {
             return all + others + (hasCitus ? [merged] : []) + crashes
         }()
 
-        /// All, or those on the kind of database that `HOLDFAST_TEST_DATABASE` names.
+        /// All, or those that `HOLDFAST_TORTURE_ONLY` and `HOLDFAST_TEST_DATABASE` name.
         static let chosen = (all + postgreSQL).filter { setting in
+            guard TortureSettings.only.map(setting.description.contains) ?? true else { return false }
             guard let chosen = TestDatabase.Kind.chosen else { return true }
             guard case .postgreSQL(chosen, _) = setting.database else { return false }
             return true

@@ -13,6 +13,9 @@ enum TortureSettings {
     /// The short form takes the same one each time, a long run another.
     static let seed = number("HOLDFAST_TORTURE_SEED") ?? (!isLong ? 1 : UInt64.random(in: 0..<1_000_000))
 
+    /// A part of the descriptions of the runs to make; `nil`: all.
+    static let only = ProcessInfo.processInfo.environment["HOLDFAST_TORTURE_ONLY"]
+
     /// The numbers of the rounds to go through.
     static func rounds(short: Int) -> some Sequence<Int> {
         let deadline = ContinuousClock.now + .seconds(Int(seconds ?? 0))
