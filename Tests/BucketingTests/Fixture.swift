@@ -11,7 +11,7 @@ enum Fixture {
         var experiment = try object(experiment("experiment", id: "10"))
         experiment["audienceConditions"] = try JSONParser().parse(audienceConditions)
         experiment["audienceIds"] = .array(audienceIDs.map { .string($0) })
-        var root = try #require(DatafileEditor(projectID: "1").value.object)
+        var root = try #require(Datafile.empty(projectID: "1").object)
         root["experiments"] = [.object(experiment)]
         root["typedAudiences"] = .array(
             try audiences.map { audience in
@@ -23,7 +23,7 @@ enum Fixture {
 
     /// Makes an empty datafile with some members replaced.
     static func service(_ members: KeyValuePairs<String, JSONValue>) throws -> DecisionService {
-        var root = try #require(DatafileEditor(projectID: "1").value.object)
+        var root = try #require(Datafile.empty(projectID: "1").object)
         for (key, value) in members {
             root[key] = value
         }

@@ -41,12 +41,13 @@ import Testing
         var generator = SeededGenerator(seed: 5)
         for _ in 0..<60 {
             let audience = Self.conditions(&generator)
-            var editor = DatafileEditor(projectID: "1")
+            var definitions = ProjectDefinitions(projectID: "1")
             for (key, conditions) in [("in", audience), ("out", AudienceExclusion.outside(audience))] {
                 let body: JSONValue = ["id": .string(key), "variations": ["a"], "audience": conditions]
-                try ExperimentDefinition(body, key: key).apply(to: &editor, nil)
+                try ExperimentChange(body, key: key).apply(to: &definitions)
             }
-            let service = DecisionService(datafile: try Datafile(editor.value))
+            definitions.generate(since: nil)
+            let service = DecisionService(datafile: try Datafile(definitions.datafile))
             for attributes in Self.users {
                 let user = User(id: "ada", attributes: attributes)
                 let parts = try ["in", "out"].map { key in
@@ -63,17 +64,21 @@ import Testing
             "type": "integer", "variations": [["key": "a", "value": 1], ["key": "b", "value": 2]],
             "rules": [["experiment": ["traffic": 30]]], "tags": ["web"],
         ]
-        var editor = DatafileEditor(projectID: "1")
-        #expect(try FlagDefinition(definition, key: "flag").apply(to: &editor, nil))
-        let on = try Datafile(editor.value)
-        _ = try FlagDefinition(["enabled": false], key: "flag").apply(to: &editor, on)
-        let off = try Datafile(editor.value)
-        let flag = try #require(off.flag(key: "flag"))
+        var on = ProjectDefinitions(projectID: "1")
+        #expect(try FlagChange(definition, key: "flag").apply(to: &on))
+        on.generate(since: nil)
+        var off = on
+        try FlagChange(["enabled": false], key: "flag").apply(to: &off)
+        off.generate(since: on)
+        let datafile = try Datafile(off.datafile)
+        let flag = try #require(datafile.flag(key: "flag"))
         #expect(flag.isOff && flag.rollout == nil && flag.experiments.map(\.status) == ["Paused"])
-        let decision = try #require(DecisionService(datafile: off).decide("flag", for: User(id: "ada"))?.value)
-        let evaluation = FlagEvaluation(decision, off)
+        let decision = try #require(DecisionService(datafile: datafile).decide("flag", for: User(id: "ada"))?.value)
+        let evaluation = FlagEvaluation(decision, datafile)
         #expect(evaluation.reason == .disabled && evaluation.value == 1 && !evaluation.isEnabled)
-        _ = try FlagDefinition(["enabled": true], key: "flag").apply(to: &editor, off)
-        #expect(editor.value == on.source)
+        var again = off
+        try FlagChange(["enabled": true], key: "flag").apply(to: &again)
+        again.generate(since: off)
+        #expect(again.datafile == on.datafile)
     }
 }

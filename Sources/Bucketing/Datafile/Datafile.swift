@@ -98,6 +98,25 @@ public final class Datafile: Sendable {
 }
 
 extension Datafile {
+    /// Returns a datafile that defines nothing.
+    ///
+    /// - Parameter projectID: also used as the account id.
+    public static func empty(projectID: String, sdkKey: String? = nil) -> JSONValue {
+        var root = JSONObject()
+        root["version"] = "4"
+        root["accountId"] = .string(projectID)
+        root["projectId"] = .string(projectID)
+        root["revision"] = "0"
+        root["sdkKey"] = sdkKey.map { .string($0) }
+        for list in [
+            "groups", "experiments", "events", "attributes", "audiences", "typedAudiences", "featureFlags", "rollouts",
+            "holdouts", "localHoldouts",
+        ] {
+            root[list] = []
+        }
+        return .object(root)
+    }
+
     public func flag(key: Identifier) -> Flag? {
         flagsByKey[key]
     }

@@ -103,19 +103,18 @@ public struct ExperimentAnnotations: Sendable {
     /// Whether enrollment is closed. Then the experiment has no traffic in the datafile, so that no SDK enrolls anybody.
     public let isClosed: Bool
     /// The traffic for the time after enrollment was closed.
-    let allocation: TrafficAllocation?
+    public let allocation: TrafficAllocation?
     /// The percentage of all users who take part, in an experiment of a group that the API made.
     public let traffic: Double?
-    /// The audience as it was given, if the datafile has it in another form; see ``ConditionDialect``. Valid only while
-    /// the datafile has that form of it.
-    public let audience: JSONValue?
+    /// Whether the API serves the experiment as a flag of its key; `nil` if nothing was said.
+    public let isServed: Bool?
 
-    init(_ object: JSONObject?) {
+    public init(_ object: JSONObject?) {
         flagKey = object?["flag"]?.string.map { Identifier($0) }
         isClosed = object?["enrollment"] == "closed"
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
         traffic = object?["traffic"]?.double
-        audience = object?["audience"]
+        isServed = object?["served"]?.bool
     }
 }
 

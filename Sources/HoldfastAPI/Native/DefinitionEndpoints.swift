@@ -4,9 +4,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// What admins define in a project's datafile over the API: an experiment or a flag.
+/// What admins define in a project over the API: an experiment or a flag.
 protocol DefinedElement: Sendable {
-    associatedtype Definition: ElementDefinition
+    associatedtype Change: ElementChange
 
     /// The name in responses and errors, such as `flag`.
     static var noun: String { get }
@@ -23,19 +23,21 @@ protocol DefinedElement: Sendable {
     /// Returns the elements of a list.
     static func all(in datafile: Datafile) -> [Self]
 
-    /// Removes the element from the datafile, or archives it.
+    /// Removes the element from the project, or archives it.
     ///
     /// - Throws: 404 if there is none.
-    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError)
+    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError)
 
     /// The element as `GET` presents it.
     ///
-    /// - Parameter datafile: the one that has the element.
-    func description(in datafile: Datafile, sdkKey: String) -> JSONValue
+    /// - Parameters:
+    ///   - datafile: the one that has the element.
+    ///   - definitions: what the datafile defines.
+    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue
 }
 
-/// The body of a `PUT`: an element as an admin defines it.
-protocol ElementDefinition: Sendable {
+/// The body of a `PUT`: what an admin defines of an element.
+protocol ElementChange: Sendable {
     init(_ value: JSONValue, key: String) throws(CoreError)
 
     /// - Throws: 422 with every segment that is not defined.
@@ -44,12 +46,11 @@ protocol ElementDefinition: Sendable {
     /// The conditions that no user can meet whose attributes are as they are defined.
     func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault]
 
-    /// - Parameter datafile: the compiled datafile before the edit.
     /// - Returns: whether the element is new.
-    func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool
+    func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
 }
 
-/// `/v1/experiments` and `/v1/flags`. Each change edits the stored datafile and raises its revision, so that all
+/// `/v1/experiments` and `/v1/flags`. Each change edits the project and raises its revision, so that all
 /// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
 /// element of all makes its project.
 struct DefinitionEndpoints<Element: DefinedElement> {
@@ -78,7 +79,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let note = Self.note(Element.putAction, input.key, input.sdkKey)
         let (project, outcome) = try await ProjectEditor(catalog)
             .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
-        let warnings = outcome.definition?.warnings(schema, project.datafile) ?? []
+        let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
         return try Self.response(outcome.status, with: input.key, of: project, warnings: warnings)
     }
 
@@ -90,12 +91,12 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let moves = try request.movePolicy()
         let note = Self.note(Element.deleteAction, key, sdkKey)
         _ = try await ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request), moves: moves) {
-            editor, project throws(CoreError) in
+            definitions, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
                 throw Self.unknown(key, in: project?.datafile)
             }
-            try Element.remove(key, from: &editor)
+            try Element.remove(Identifier(key), from: &definitions)
         }
         return Response(.noContent)
     }
@@ -118,33 +119,33 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     struct PutOutcome: Sendable {
         let status: Status
         /// `nil` if the request asks for nothing new.
-        let definition: Element.Definition?
+        let change: Element.Change?
     }
 
     /// Returns the change that a request asks for. Its outcome is what the response tells.
     ///
     /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is wrong, 412 if a
-    ///   condition does not hold, and what ``ElementDefinition/apply(to:_:)`` throws.
+    ///   condition does not hold, and what ``ElementChange/apply(to:)`` throws.
     static func change(
         _ input: PutRequest, _ schema: AttributeSchema
     ) throws(CoreError) -> ProjectEditor.Change<PutOutcome> {
         let body = try JSONInput.parse(input.content)
-        return { editor, project throws(CoreError) in
+        return { definitions, project throws(CoreError) in
             let shown = project.flatMap { project in
                 Element.find(Identifier(input.key), in: project.datafile)
-                    .map { DefinitionChanges(of: $0.description(in: project.datafile, sdkKey: project.sdkKey)) }
+                    .map { DefinitionChanges(of: describe($0, project)) }
             }
             if let shown { try shown.checkProject(of: body) }
             let changes = shown?.members(of: body) ?? body
-            let definition = try Element.Definition(changes, key: input.key)
-            try definition.checkSegments(schema)
+            let change = try Element.Change(changes, key: input.key)
+            try change.checkSegments(schema)
             try input.preconditions.check(entityTag(of: input.key, project))
             // A body of what `GET` shows asks for nothing, not even of an archived experiment.
             if changes.object?.isEmpty == true, body.object?.isEmpty == false {
-                return PutOutcome(status: .ok, definition: nil)
+                return PutOutcome(status: .ok, change: nil)
             }
-            let isNew = try definition.apply(to: &editor, project?.datafile)
-            return PutOutcome(status: isNew ? .created : .ok, definition: definition)
+            let isNew = try change.apply(to: &definitions)
+            return PutOutcome(status: isNew ? .created : .ok, change: change)
         }
     }
 
@@ -155,15 +156,15 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     private static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
-        ProjectEditor.Note(action, of: key) { datafile in
-            guard let datafile, let element = Element.find(Identifier(key), in: datafile) else { return .null }
+        ProjectEditor.Note(action, of: key) { datafile, definitions in
+            guard let element = Element.find(Identifier(key), in: datafile) else { return .null }
             var object = JSONObject()
-            object[Element.noun] = element.description(in: datafile, sdkKey: sdkKey)
+            object[Element.noun] = element.description(in: datafile, definitions, sdkKey: sdkKey)
             return .object(object)
         }
     }
 
-    /// - Parameter warnings: see ``ElementDefinition/warnings(_:_:)``.
+    /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
     private static func response(
         _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = []
     ) throws(CoreError) -> Response {
@@ -185,7 +186,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {
-        element.description(in: project.datafile, sdkKey: project.sdkKey)
+        element.description(in: project.datafile, project.definitions, sdkKey: project.sdkKey)
     }
 }
 
@@ -199,11 +200,11 @@ extension JSONFault {
     }
 }
 
-extension ExperimentDefinition: ElementDefinition {}
-extension FlagDefinition: ElementDefinition {}
+extension ExperimentChange: ElementChange {}
+extension FlagChange: ElementChange {}
 
 extension Experiment: DefinedElement {
-    typealias Definition = ExperimentDefinition
+    typealias Change = ExperimentChange
 
     static var noun: String { "experiment" }
     static var list: StaticString { "experiments" }
@@ -215,16 +216,15 @@ extension Experiment: DefinedElement {
     static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
 
     /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
-    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError) {
-        guard editor.experiment(key: Identifier(key)) != nil else {
-            throw DefinitionEndpoints<Experiment>.unknown(key, in: nil)
+    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        guard try definitions.archive(key) else {
+            throw DefinitionEndpoints<Experiment>.unknown(key.string, in: nil)
         }
-        try ExperimentDefinition.archive(Identifier(key), in: &editor)
     }
 }
 
 extension Flag: DefinedElement {
-    typealias Definition = FlagDefinition
+    typealias Change = FlagChange
 
     static var noun: String { "flag" }
     static var list: StaticString { "flags" }
@@ -236,7 +236,7 @@ extension Flag: DefinedElement {
     static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
 
     /// Removes the flag and archives its experiments, so that their results stay readable.
-    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError) {
-        try FlagDefinition.remove(key, from: &editor)
+    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        try definitions.removeFlag(key)
     }
 }

@@ -17,8 +17,8 @@ struct PreviewEndpoint {
         guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
         else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
         let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile)
-        let description = preview.edited.description(in: draft.datafile, sdkKey: input.sdkKey)
-        let conditions = draft.outcome.definition?.warnings(schema, draft.datafile) ?? []
+        let description = preview.edited.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey)
+        let conditions = draft.outcome.change?.warnings(schema, draft.datafile) ?? []
         return .json(preview.json(counts, conditions, after: description))
     }
 }

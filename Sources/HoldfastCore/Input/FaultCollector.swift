@@ -83,7 +83,7 @@ extension FaultCollector {
 
 // MARK: - Conditions that nobody meets
 
-extension ExperimentDefinition {
+extension ExperimentChange {
     /// The conditions of the audience that no user can meet whose attributes are as they are defined.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
         guard let audience, !audience.isNull else { return [] }
@@ -92,7 +92,7 @@ extension ExperimentDefinition {
     }
 }
 
-extension FlagDefinition {
+extension FlagChange {
     /// The conditions of audiences that no user can meet whose attributes are as they are defined.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
         (rules ?? []).enumerated().flatMap { index, rule -> [JSONFault] in
@@ -104,7 +104,7 @@ extension FlagDefinition {
     }
 }
 
-extension ExperimentDefinition {
+extension ExperimentChange {
     /// - Throws: 422 with every segment that is not defined.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
         var faults = FaultCollector()
@@ -113,7 +113,7 @@ extension ExperimentDefinition {
     }
 }
 
-extension FlagDefinition {
+extension FlagChange {
     /// - Throws: 422 with every segment that is not defined.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
         var faults = FaultCollector()

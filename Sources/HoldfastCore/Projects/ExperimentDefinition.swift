@@ -1,165 +1,247 @@
 public import Bucketing
 public import JSON
-import Storage
 
-/// An experiment as an admin defines it with `PUT /v1/experiments/{key}`.
-///
-/// `{"variations":["control","new"],"traffic":50,"status":"running","audience":[…]}`, or with weights
-/// `{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}]}`. Weights are relative: 1:1, 50:50 and
-/// 5000:5000 are the same. Without weights the variations get equal shares.
-public struct ExperimentDefinition: Sendable {
-    public struct VariationDefinition: Sendable {
-        var key: String
-        var id: String?
+/// An experiment of a project.
+struct ExperimentDefinition: KeyedDefinition {
+    struct Variation: Sendable, Equatable {
+        var id: Identifier
+        var key: Identifier
+        /// Relative to the others; `nil` if none was given.
         var weight: Double?
+        /// The variation as the datafile has it.
+        var source = JSONObject()
     }
 
-    public var key: String
-    public var id: String?
-    public var variations: [VariationDefinition]?
-    /// The percentage of users who are enrolled, 0 to 100.
+    /// A variation that was removed. If it is added again, it has its former id.
+    struct RetiredVariation: Sendable, Equatable {
+        var id: Identifier
+        var key: Identifier
+    }
+
+    let id: Identifier
+    let key: Identifier
+    /// As a datafile has it: one of ``ExperimentStatus``, or another one that a datafile brought. While the experiment's
+    /// flag is off, a running experiment is paused in the datafile.
+    var status = ExperimentStatus.running.rawValue
+    var variations: [Variation] = []
+    var retiredVariations: [RetiredVariation] = []
+    /// Which bucket values of the experiment have which variation; while enrollment is closed, once it is open again.
+    var allocation = TrafficAllocation.empty
+    var isClosed = false
+    var groupID: Identifier?
+    /// The percentage of all users who take part, in an experiment of a named group.
     var traffic: Double?
-    public var status: ExperimentStatus?
-    /// Conditions in the form of a datafile's audience; `null` admits everybody.
-    public var audience: JSONValue?
-    var enrollment: Enrollment?
-    /// The group of mutually exclusive experiments that the experiment is to be in.
-    var group: GroupPlace?
+    /// Conditions as they were given, null for everybody; `nil` if a datafile brought others. Of a flag's rule, those
+    /// that the datafile has.
+    var audience: JSONValue?
+    /// The flag whose rule the experiment is, or was.
+    var flagKey: Identifier?
+    /// Whether the experiment is served as a flag of its key; `nil` if nothing was said.
+    var isServed: Bool?
+    /// The experiment as the datafile has it. Members that are not defined here stay.
+    var source = JSONObject()
 
-    /// Whether anybody new takes part.
-    public enum Enrollment: String, Sendable, CaseIterable {
-        case open
-        /// Those who take part keep their variation, and nobody else gets one.
-        case closed
+    var listKey: Identifier { key }
+    var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
+    /// The campaign.
+    var layerID: Identifier { source.identifier("layerId") ?? id }
+    /// The id of its own audience in the datafile.
+    var audienceID: String { "holdfast\(id)" }
+
+    init(id: Identifier, key: Identifier) {
+        self.id = id
+        self.key = key
+        audience = .null
     }
 
-    /// The maximum number of variations.
-    static let variationLimit = 1_000
-    static let greatestWeight = 1_000_000.0
-
-    init(key: String) {
-        self.key = key
+    /// - Parameter audiences: the conditions of the datafile's audiences, by id.
+    init(_ source: JSONObject, groupID: Identifier?, audiences: [Identifier: JSONValue]) {
+        self.init(id: source.identifier("id") ?? "", key: source.identifier("key") ?? "")
+        let members = source[Annotations.member]?.object
+        let annotations = ExperimentAnnotations(members)
+        status = source["status"]?.string ?? ""
+        variations = source.objects("variations").map { variation in
+            Variation(
+                id: variation.identifier("id") ?? "", key: variation.identifier("key") ?? "",
+                weight: variation["weight"]?.double, source: variation)
+        }
+        retiredVariations = source.objects("retiredVariations").compactMap { variation in
+            guard let id = variation.identifier("id"), let key = variation.identifier("key") else { return nil }
+            return RetiredVariation(id: id, key: key)
+        }
+        isClosed = annotations.isClosed
+        let shown = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
+        allocation = isClosed ? annotations.allocation ?? shown : shown
+        self.groupID = groupID
+        traffic = members?["traffic"]?.double
+        flagKey = members?.identifier("flag")
+        isServed = members?["served"]?.bool
+        audience = Self.audience(of: source, given: members?["audience"], audiences[Identifier(audienceID)])
+        self.source = source
     }
 
-    static let members = ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"]
+    private static func audience(
+        of source: JSONObject, given: JSONValue?, _ conditions: JSONValue?
+    ) -> JSONValue? {
+        let ids = source["audienceConditions"].flatMap { $0.isNull ? nil : $0 } ?? source["audienceIds"]
+        if ids == [] { return .null }
+        guard let id = source["id"]?.string, ids == [.string("holdfast\(id)")], let conditions else { return nil }
+        // An upload may have changed the conditions since.
+        if let given, ConditionDialect.datafileForm(of: given) == conditions { return given }
+        return conditions
+    }
 
-    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
-    public init(_ value: JSONValue, key: String) throws(CoreError) {
-        self.key = key
-        guard value.object != nil else {
-            throw CoreError(.invalid, "an experiment must be an object; got \(value.kind)", at: [])
+    /// What the flag of an experiment adds to it in the datafile.
+    struct Setting {
+        var isPaused = false
+        /// Gives a variation its state and its values.
+        var addValues: (inout JSONObject, Variation) -> Void = { _, _ in }
+    }
+
+    /// Returns the experiment as SDKs know it.
+    ///
+    /// While enrollment is closed, the allocation in the datafile is empty, so that no SDK enrolls anybody, and the
+    /// annotations keep what it will be again.
+    func json(_ setting: Setting) -> JSONObject {
+        var object = source
+        object["id"] = JSONValue(id)
+        object["key"] = JSONValue(key)
+        object["layerId"] = JSONValue(layerID)
+        let isRunning = status == ExperimentStatus.running.rawValue
+        object["status"] = isRunning && setting.isPaused ? ExperimentStatus.paused.json : .string(status)
+        object["forcedVariations"] = source["forcedVariations"] ?? [:]
+        if let audience {
+            let ids: JSONValue = audience.isNull ? [] : [.string(audienceID)]
+            object["audienceIds"] = ids
+            object["audienceConditions"] = audience.isNull ? nil : Optional(ids)
         }
-        var faults = FaultCollector()
-        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision"]
-        let object =
-            faults.object(value, "an experiment", knowing: Self.members, ignoring: shown, at: []) ?? JSONObject()
-        if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
-            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        object["variations"] = .array(
+            variations.map { variation in
+                var object = variation.source
+                object["id"] = JSONValue(variation.id)
+                object["key"] = JSONValue(variation.key)
+                if object["weight"]?.double != variation.weight {
+                    object["weight"] = variation.weight.map { .shortest($0) }
+                }
+                setting.addValues(&object, variation)
+                return .object(object)
+            })
+        object["trafficAllocation"] = isClosed ? [] : allocation.json
+        let retired = retiredVariations.map { ["id": JSONValue($0.id), "key": JSONValue($0.key)] as JSONValue }
+        object["retiredVariations"] = retired.isEmpty ? nil : .array(retired)
+        var annotations = source[Annotations.member]?.object ?? JSONObject()
+        annotations["enrollment"] = isClosed ? "closed" : nil
+        annotations["trafficAllocation"] = isClosed ? Optional(allocation.json) : nil
+        annotations["traffic"] = traffic.map { .shortest($0) }
+        let isRewritten = audience.map { ConditionDialect.datafileForm(of: $0) != $0 } ?? false
+        annotations["audience"] = isRewritten ? audience : nil
+        annotations["flag"] = flagKey.map { JSONValue($0) }
+        annotations["served"] = isServed.map { .bool($0) }
+        object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
+        return object
+    }
+}
+
+/// Ids that depend only on the names of what they identify, so that what is removed and added again is the same.
+enum DerivedID {
+    static func of(_ name: String) -> String {
+        let hash = Array(name.utf8).withUnsafeBytes { bytes in
+            UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
         }
-        id = faults.collect(try object.optionalText("id"))
-        if let id { _ = faults.collect(try ProfileInput.checkExperimentID(id, at: ["id"])) }
-        status = faults.collect(try Self.status(of: object))
-        traffic = faults.collect(try object.optionalNumber("traffic", 0...100))
-        enrollment = faults.collect(try Self.enrollment(of: object))
-        group = faults.collect(try Self.group(of: object))
-        audience = object["audience"]
-        if let audience, !audience.isNull {
-            for fault in AudienceRules.faults(in: audience, at: ["audience"]) {
-                faults.add(fault.reason, at: fault.pointer)
+        return String(hash)
+    }
+}
+
+extension Project {
+    /// Returns the keys of the variations that an experiment had, by id.
+    public func retiredVariations(of experiment: Experiment) -> [Identifier: Identifier] {
+        let retired = definitions.experiments[experiment.key]?.retiredVariations ?? []
+        return Dictionary(retired.map { ($0.id, $0.key) }, uniquingKeysWith: { $1 })
+    }
+}
+
+// MARK: - Traffic
+
+extension TrafficAllocation {
+    static let empty = TrafficAllocation(ranges: [])
+}
+
+/// How an experiment splits its users.
+struct VariationSplit {
+    let ids: [Identifier]
+    /// The weights that were given.
+    let given: [Double]
+    /// The bucket values of each variation.
+    let shares: [Identifier: Int]
+
+    /// The percentage of the experiment's own bucket values that have a variation.
+    var traffic: Double { Double(ids.reduce(0) { $0 + (shares[$1] ?? 0) }) / 100 }
+
+    /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
+    /// otherwise each variation's share of users, in hundredths of a percent.
+    ///
+    /// Shares that differ by one hundredth at most are equal parts, rounded. Their weights are equal, too: what the
+    /// rounding of little traffic took from a variation must not stay lost when the traffic is raised.
+    var weights: [Identifier: Double] {
+        if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
+            let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: traffic)
+            if expected.allSatisfy({ shares[$0.entityID] ?? 0 == $0.weight }) {
+                return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }
         }
-        variations = object["variations"].flatMap { Self.variations($0, &faults) }
-        try faults.check()
+        let parts = ids.map { shares[$0] ?? 0 }
+        let difference = (parts.max() ?? 0) - (parts.min() ?? 0)
+        // Without traffic there are no shares to derive weights from, so all variations get the same.
+        if traffic == 0 || difference <= 1 {
+            return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first })
+        }
+        return shares.mapValues { Double($0) }
+    }
+}
+
+extension ExperimentDefinition {
+    var split: VariationSplit {
+        VariationSplit(
+            ids: variations.map(\.id), given: variations.compactMap(\.weight), shares: allocation.shares)
+    }
+}
+
+extension Experiment {
+    var split: VariationSplit {
+        VariationSplit(ids: variations.map(\.id), given: variations.compactMap(\.weight), shares: shares)
     }
 
-    static func status(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> ExperimentStatus? {
-        guard let text = try object.optionalText("status", in: place) else { return nil }
-        guard let status = ExperimentStatus(name: text) else {
-            let names = ExperimentStatus.allCases.map(\.name).joined(separator: ", ")
-            throw CoreError(
-                .invalid, "`status` must be one of \(names); got '\(text)'", at: place.appending("status"))
-        }
-        return status
-    }
+    /// The percentage of users who are enrolled, 0 to 100; while enrollment is closed, who will be when it is open.
+    var traffic: Double { annotations.traffic ?? split.traffic }
 
-    static func enrollment(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> Enrollment? {
-        guard let text = try object.optionalText("enrollment", in: place) else { return nil }
-        guard let enrollment = Enrollment(rawValue: text) else {
-            throw CoreError(
-                .invalid, "`enrollment` must be open or closed; got '\(text)'", at: place.appending("enrollment"))
-        }
-        return enrollment
-    }
+    var enrollment: ExperimentChange.Enrollment { annotations.isClosed ? .closed : .open }
 
-    /// Returns the member `group`, of which null takes the experiment out of its group; `nil` if it is absent.
-    static func group(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> GroupPlace? {
-        guard let value = object["group"] else { return nil }
-        guard let name = try object.optionalText("group", in: place) else {
-            return value.isNull ? GroupPlace.outside : nil
-        }
-        return .named(try checkKey(name, at: place.appending("group")))
-    }
+    /// The name of the group of mutually exclusive experiments; the id of a group that a datafile brought.
+    var groupName: String? { exclusionGroup.map { $0.name ?? $0.id.string } }
 
-    private static func variations(_ value: JSONValue, _ faults: inout FaultCollector) -> [VariationDefinition]? {
-        let place: JSONPointer = ["variations"]
-        guard let list = value.array, !list.isEmpty else {
-            let found = value.array == nil ? value.kind : "an empty one"
-            faults.add("`variations` must be an array of at least one variation; got \(found)", at: place)
-            return nil
+    /// The response of `GET /v1/experiments/{key}`.
+    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+        let split = split
+        let weights = split.weights
+        // In a group, the shares divide the experiment's part of the users.
+        let part = annotations.traffic.map { $0 / 100 } ?? 1
+        let variations = variations.map { variation -> JSONValue in
+            [
+                "id": JSONValue(variation.id), "key": JSONValue(variation.key),
+                "weight": .shortest(weights[variation.id] ?? 0),
+                "share": .shortest(Double(split.shares[variation.id] ?? 0) / 100 * part),
+            ]
         }
-        guard list.count <= variationLimit else {
-            faults.add("`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
-            return nil
-        }
-        var variations: [VariationDefinition] = []
-        var keys: Set<Identifier> = []
-        for (index, element) in list.enumerated() {
-            let place = place.appending(index)
-            guard let variation = faults.collect(try Self.variation(element, at: place)) else { continue }
-            if !keys.insert(Identifier(variation.key)).inserted {
-                faults.add("the keys of variations must differ; got '\(variation.key)' twice", at: place)
-            }
-            variations.append(variation)
-        }
-        let weights = variations.compactMap(\.weight)
-        // Of variations with faults nobody knows whether they have a weight.
-        guard variations.count == list.count, !weights.isEmpty else { return variations }
-        if weights.count < variations.count {
-            faults.add(
-                "either every variation must have a weight or none; got \(weights.count) of \(variations.count)",
-                at: place)
-        } else if !weights.contains(where: { $0 > 0 }) {
-            faults.add(
-                "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
-        }
-        return variations
-    }
-
-    private static func variation(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> VariationDefinition {
-        if let key = value.string {
-            return VariationDefinition(key: try checkKey(key, at: place))
-        }
-        guard value.object != nil else {
-            throw CoreError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
-        }
-        let object = try value.object("a variation", knowing: ["key", "id", "weight"], ignoring: ["share"], at: place)
-        var variation = VariationDefinition(
-            key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
-        variation.id = try object.optionalText("id", in: place)
-        if let id = variation.id, !ProfileInput.isVariationID(id.utf8) {
-            throw CoreError(
-                .invalid, "`id` must be 1 to 255 bytes long; got \(id.utf8.count)", at: place.appending("id"))
-        }
-        variation.weight = try object.optionalNumber("weight", 0...greatestWeight, in: place)
-        return variation
-    }
-
-    /// Returns a key if it has 1 to 255 bytes without NUL.
-    public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
-        guard (1...255).contains(key.utf8.count), !key.utf8.contains(0) else {
-            throw CoreError(
-                .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
-        }
-        return key
+        let definition = definitions.experiments[key]
+        let rule = definition?.flagKey.flatMap { definitions.flags[$0]?.rule(key) }
+        return [
+            "id": JSONValue(id), "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
+            "variations": .array(variations), "traffic": .shortest(traffic), "enrollment": .string(enrollment.rawValue),
+            "group": groupName.map { .string($0) } ?? .null,
+            // A flag's rule has it without the audiences of earlier deliveries, which the datafile excludes.
+            "audience": rule.map { $0.audience ?? .null } ?? definition?.audience ?? datafile.audience(of: self),
+            "audience_conditions": audienceConditions, "traffic_allocation": trafficAllocation.json,
+            "sdk_key": .string(sdkKey), "revision": .string(datafile.revision),
+        ]
     }
 }

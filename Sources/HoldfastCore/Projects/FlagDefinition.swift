@@ -1,268 +1,289 @@
 import Bucketing
-public import JSON
+import JSON
 
-/// A flag as an admin defines it with `PUT /v1/flags/{key}`; absent members keep their values.
-///
-/// `{"type":"string","variations":[{"key":"short","value":"Hi"},…],"otherwise":"short","rules":[{"audience":[…],
-/// "variation":"long"},{"experiment":{"weights":{"short":1,"long":1},"traffic":50}}],"enabled":true}`
-public struct FlagDefinition: Sendable {
-    struct Variation: Sendable {
-        var key: String
+/// A flag of a project.
+struct FlagDefinition: KeyedDefinition {
+    struct Variation: Sendable, Equatable {
+        var key: Identifier
         var value: JSONValue
     }
 
+    /// A targeted delivery of a variation to a percentage of the audience.
+    struct Delivery: Sendable, Equatable {
+        var variation: Identifier
+        var traffic: Double
+    }
+
     /// A rule; the first one that applies to a user decides.
-    struct Rule: Sendable {
-        var key: String?
+    struct Rule: Sendable, Equatable {
+        var key: Identifier
         /// `nil` for everybody.
         var audience: JSONValue?
-        var choice: Choice
+        /// `nil` for an experiment, whose weights and traffic the experiment itself has.
+        var delivery: Delivery?
+
+        /// The audience as SDKs know it.
+        var datafileAudience: JSONValue? { audience.map(ConditionDialect.datafileForm) }
     }
 
-    enum Choice: Sendable {
-        /// A targeted delivery of a variation to a percentage of the audience.
-        case delivery(variation: String, traffic: Double)
-        case experiment(RuleExperiment)
-
-        /// Returns the keys of variations that the body names, each with its place.
-        ///
-        /// - Parameter place: the rule's.
-        func namedVariations(at place: JSONPointer) -> [(key: String, place: JSONPointer)] {
-            switch self {
-            case .delivery(let variation, _):
-                return [(variation, place.appending("variation"))]
-            case .experiment(let experiment):
-                let weights = place.appending("experiment").appending("weights")
-                return (experiment.weights ?? []).map { ($0.key, weights.appending($0.key)) }
-            }
-        }
-    }
-
-    /// The experiment of a rule. Absent members keep their values.
-    struct RuleExperiment: Sendable {
-        var id: String?
-        /// The variations that take part, the baseline first.
-        var weights: [(key: String, weight: Double)]?
-        var traffic: Double?
-        var status: ExperimentStatus?
-        var enrollment: ExperimentDefinition.Enrollment?
-        var group: ExperimentDefinition.GroupPlace?
-    }
-
-    public let key: String
-    var type: Variable.Kind?
-    var isEnabled: Bool?
-    var variations: [Variation]?
-    var rules: [Rule]?
-    /// The variation of users to whom no rule applies.
-    var otherwise: String?
-    var tags: [String]?
-    var description: String?
-
-    static let members = ["key", "type", "enabled", "description", "tags", "variations", "rules", "otherwise"]
-    static let ruleLimit = 250
-    static let tagLimit = 100
-    static let longestDescription = 4_096
-
-    /// - Throws: 422 with every wrong member.
-    public init(_ value: JSONValue, key: String) throws(CoreError) {
-        self.key = key
-        guard value.object != nil else {
-            throw CoreError(.invalid, "a flag must be an object; got \(value.kind)", at: [])
-        }
-        var faults = FaultCollector()
-        let object =
-            faults.object(
-                value, "a flag", knowing: Self.members, ignoring: ["defined_by", "version", "sdk_key", "revision"],
-                at: []) ?? JSONObject()
-        if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
-            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
-        }
-        if let name = faults.collect(try object.optionalText("type")) {
-            type = Variable.Kind(rawValue: name)
-            if type == nil {
-                let list = Variable.Kind.allCases.map(\.rawValue).joined(separator: ", ")
-                faults.add("`type` must be one of \(list); got '\(name)'", at: ["type"])
-            }
-        }
-        if let value = object["enabled"], !value.isNull {
-            isEnabled = value.bool
-            if isEnabled == nil { faults.add("`enabled` must be true or false; got \(value.kind)", at: ["enabled"]) }
-        }
-        description = Self.description(object, &faults)
-        tags = Self.tags(object, &faults)
-        otherwise = faults.collect(try object.optionalText("otherwise"))
-        variations = Self.variations(object, type, &faults)
-        // What refers to a variation can be judged here if the body has all of them, and each has a key.
-        let isWhole = variations != nil && variations?.count == object["variations"]?.array?.count
-        let known = isWhole ? variations.map { Set($0.map { Identifier($0.key) }) } : nil
-        if let otherwise, let known, !known.contains(Identifier(otherwise)) {
-            faults.add(Self.unknownOtherwise(otherwise, known), at: ["otherwise"])
-        }
-        rules = faults.list(object, "rules", 0...Self.ruleLimit, at: []).map { list in
-            list.compactMap { element in
-                let rule = Self.rule(element.value, at: element.place, &faults)
-                if let rule, let known { Self.check(rule, known, at: element.place, &faults) }
-                return rule
-            }
-        }
-        try faults.check()
-    }
-
-    private static func description(_ object: JSONObject, _ faults: inout FaultCollector) -> String? {
-        // Null removes the description.
-        guard let value = object["description"] else { return nil }
-        guard let text = faults.collect(try object.optionalText("description")) else { return value.isNull ? "" : nil }
-        if text.utf8.count > longestDescription {
-            faults.add(
-                "`description` must have at most \(longestDescription) bytes; got \(text.utf8.count)",
-                at: ["description"])
-        }
-        return text
-    }
-
-    private static func tags(_ object: JSONObject, _ faults: inout FaultCollector) -> [String]? {
-        guard let list = faults.list(object, "tags", 0...tagLimit, at: []) else { return nil }
-        var tags: [String] = []
-        for (value, place) in list {
-            guard let text = value.string else {
-                faults.add("a tag must be a string; got \(value.kind)", at: place)
-                continue
-            }
-            guard (1...255).contains(text.utf8.count) else {
-                faults.add("a tag must be 1 to 255 bytes long; got \(text.utf8.count)", at: place)
-                continue
-            }
-            if tags.contains(where: { $0.utf8.elementsEqual(text.utf8) }) {
-                faults.add("the tags must differ; got '\(text)' twice", at: place)
-            }
-            tags.append(text)
-        }
-        return tags
-    }
-
-    /// - Parameter type: the flag's type, if the body has it.
-    private static func variations(
-        _ object: JSONObject, _ type: Variable.Kind?, _ faults: inout FaultCollector
-    ) -> [Variation]? {
-        let counts = 1...ExperimentDefinition.variationLimit
-        guard let list = faults.list(object, "variations", counts, at: []) else { return nil }
+    /// What a flag of the API delivers.
+    struct Rules: Sendable, Equatable {
+        var type: Variable.Kind
         var variations: [Variation] = []
-        var keys: Set<Identifier> = []
-        for (value, place) in list {
-            guard let element = faults.object(value, "a variation", knowing: ["key", "value"], at: place) else {
-                continue
-            }
-            if let value = element["value"] {
-                if let type, !type.admits(value) { faults.add(type.refusal(of: value), at: place.appending("value")) }
+        var rules: [Rule] = []
+        /// The variation of users to whom no rule applies.
+        var otherwise: Identifier = ""
+    }
+
+    enum Content: Sendable, Equatable {
+        case rules(Rules)
+        /// The flag serves the experiment of the same key.
+        case experiment
+        /// A datafile brought the flag.
+        case datafile(rolloutID: String, experimentIDs: [Identifier])
+    }
+
+    let key: Identifier
+    /// A flag that is off has no deliveries in the datafile, and its running experiments are paused there, so that each
+    /// SDK gives the default values.
+    var isEnabled = true
+    var description = ""
+    /// Labels by which clients choose flags; `nil` if none were given.
+    var tags: [Identifier]?
+    /// The revision of the datafile in which the flag or one of its experiments last changed.
+    var version: Int64?
+    var content: Content
+    /// The flag as the datafile has it. Members that are not defined here stay.
+    var source = JSONObject()
+
+    var listKey: Identifier { key }
+
+    init(key: Identifier, _ content: Content) {
+        self.key = key
+        self.content = content
+    }
+
+    init(_ source: JSONObject) {
+        let members = source[Annotations.member]?.object
+        let annotations = FlagAnnotations(members)
+        let off = members?["off"]?.object
+        let content: Content =
+            if let rules = members.flatMap(Rules.init) {
+                .rules(rules)
+            } else if annotations.servesExperiment {
+                .experiment
             } else {
-                faults.add("`value` is required", at: place.appending("value"))
+                .datafile(
+                    rolloutID: (off ?? source)["rolloutId"]?.string ?? "",
+                    experimentIDs: source.identifiers("experimentIds"))
             }
-            guard let key = faults.collect(try key(of: element, at: place)) else { continue }
-            if !keys.insert(Identifier(key)).inserted {
-                faults.add("the keys of variations must differ; got '\(key)' twice", at: place.appending("key"))
-            }
-            variations.append(Variation(key: key, value: element["value"] ?? .null))
-        }
-        return variations
+        self.init(key: source.identifier("key") ?? "", content)
+        isEnabled = off == nil
+        description = members?["description"]?.string ?? ""
+        tags = members?["tags"] == nil ? nil : annotations.tags
+        version = annotations.version
+        self.source = source
     }
 
-    private static func key(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> String {
-        try ExperimentDefinition.checkKey(try object.text("key", in: place), at: place.appending("key"))
+    /// The experiments that run again when the flag is on.
+    var waitingExperiments: [Identifier] {
+        source[Annotations.member]?.object?["off"]?.object?.identifiers("running") ?? []
     }
 
-    // MARK: Rules
-
-    private static func rule(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> Rule? {
-        let members = ["key", "audience", "variation", "traffic", "experiment"]
-        guard let object = faults.object(value, "a rule", knowing: members, at: place) else { return nil }
-        var key: String?
-        if object["key"].map({ !$0.isNull }) ?? false { key = faults.collect(try Self.key(of: object, at: place)) }
-        var audience = object["audience"]
-        if audience?.isNull == true { audience = nil }
-        if let audience {
-            for fault in AudienceRules.faults(in: audience, at: place.appending("audience")) {
-                faults.add(fault.reason, at: fault.pointer)
-            }
-        }
-        let variation = faults.collect(try object.optionalText("variation", in: place))
-        let experiment = object["experiment"]
-        guard (object["variation"] != nil) != (experiment != nil) else {
-            faults.add("a rule must have either `variation` or `experiment`", at: place)
-            return nil
-        }
-        if let experiment {
-            if object["traffic"] != nil {
-                faults.add("`traffic` must be within `experiment`", at: place.appending("traffic"))
-            }
-            guard let parsed = Self.experiment(experiment, at: place.appending("experiment"), &faults) else {
-                return nil
-            }
-            return Rule(key: key, audience: audience, choice: .experiment(parsed))
-        }
-        guard let variation else {
-            if object["variation"]?.isNull == true {
-                faults.add("`variation` must be a string; got null", at: place.appending("variation"))
-            }
-            return nil
-        }
-        let traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place)) ?? 100
-        return Rule(key: key, audience: audience, choice: .delivery(variation: variation, traffic: traffic))
+    /// `nil` for a flag that was not defined over the API.
+    var rules: Rules? {
+        if case .rules(let rules) = content { rules } else { nil }
     }
 
-    static func unknownOtherwise(_ key: String, _ known: Set<Identifier>) -> String {
-        "`otherwise` must be a variation; got '\(key)'" + Spelling.hint(for: Identifier(key), among: known.sorted())
+    func rule(_ key: Identifier) -> Rule? { rules?.rules.first { $0.key == key } }
+
+    /// Whether the datafile has something about the flag that SDKs do not know.
+    var isAnnotated: Bool {
+        guard case .datafile = content else { return true }
+        return !isEnabled || !description.isEmpty || tags != nil || version != nil
     }
 
-    /// Checks that the variations that a rule names are the flag's.
-    private static func check(
-        _ rule: Rule, _ known: Set<Identifier>, at place: JSONPointer, _ faults: inout FaultCollector
-    ) {
-        for (variation, place) in rule.choice.namedVariations(at: place) where !known.contains(Identifier(variation)) {
-            faults.add(unknownVariation(variation, known), at: place)
+    /// Returns the flag as SDKs know it.
+    ///
+    /// - Parameters:
+    ///   - experimentIDs: those of the flag.
+    ///   - running: those of them that are not paused, except by a flag that is off.
+    func json(experimentIDs: [Identifier], running: [Identifier]) -> JSONObject {
+        var flag = source
+        var annotations = source[Annotations.member]?.object ?? JSONObject()
+        flag["id"] = flag["id"] ?? .string(DerivedID.of("flag/\(key)"))
+        flag["key"] = JSONValue(key)
+        flag["rolloutId"] = .string(isEnabled ? rolloutID : "")
+        flag["experimentIds"] = JSONValue(experimentIDs)
+        switch content {
+        case .rules(let rules):
+            flag["variables"] = [rules.type.variable(id: variableID, defaultText: rules.defaultText)]
+            rules.write(to: &annotations)
+        case .experiment:
+            flag["variables"] = [Variable.Kind.string.variable(id: variableID, defaultText: "")]
+            annotations["experiment"] = true
+        case .datafile: break
+        }
+        annotations["description"] = description.isEmpty ? nil : .string(description)
+        annotations["tags"] = (tags ?? (rules == nil ? nil : [])).map { JSONValue($0) }
+        annotations["off"] = isEnabled ? nil : ["rolloutId": .string(rolloutID), "running": JSONValue(running)]
+        annotations["version"] = version.map { .integer($0) }
+        flag[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
+        return flag
+    }
+
+    // MARK: Ids, which depend on the keys only
+
+    var variableID: String { DerivedID.of("variable/\(key)") }
+
+    func ruleID(_ ruleKey: Identifier) -> String { DerivedID.of("rule/\(key)/\(ruleKey)") }
+
+    func audienceID(_ ruleKey: Identifier) -> String { "holdfast\(ruleID(ruleKey))" }
+
+    /// The id of the deliveries; empty if there are none.
+    var rolloutID: String {
+        switch content {
+        case .rules: DerivedID.of("rollout/\(key)")
+        case .experiment: ""
+        case .datafile(let rolloutID, _): rolloutID
         }
     }
 
-    static func unknownVariation(_ key: String, _ known: Set<Identifier>) -> String {
-        "a rule must have variations of the flag; got '\(key)'"
-            + Spelling.hint(for: Identifier(key), among: known.sorted())
-    }
+    // MARK: Deliveries
 
-    private static func experiment(
-        _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector
-    ) -> RuleExperiment? {
-        let members = ["id", "weights", "traffic", "status", "enrollment", "group"]
-        guard let object = faults.object(value, "an experiment", knowing: members, at: place) else { return nil }
-        var experiment = RuleExperiment()
-        experiment.id = faults.collect(try object.optionalText("id", in: place))
-        if let id = experiment.id {
-            _ = faults.collect(try ProfileInput.checkExperimentID(id, at: place.appending("id")))
-        }
-        experiment.traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place))
-        experiment.status = faults.collect(try ExperimentDefinition.status(of: object, in: place))
-        experiment.enrollment = faults.collect(try ExperimentDefinition.enrollment(of: object, in: place))
-        experiment.group = faults.collect(try ExperimentDefinition.group(of: object, in: place))
-        guard let weights = object["weights"], !weights.isNull else { return experiment }
-        let weightsPlace = place.appending("weights")
-        guard let members = weights.object, !members.isEmpty else {
-            let found = weights.object == nil ? weights.kind : "an empty one"
-            faults.add("`weights` must be an object with a number for each variation; got \(found)", at: weightsPlace)
-            return experiment
-        }
-        var parsed: [(key: String, weight: Double)] = []
-        for member in members {
-            let bounds = 0...ExperimentDefinition.greatestWeight
-            if member.value.isNull {
-                faults.add("a weight must be a number; got null", at: weightsPlace.appending(member.key))
-            } else if let weight = faults.collect(try members.optionalNumber(member.key, bounds, in: weightsPlace)) {
-                parsed.append((member.key, weight))
+    /// The deliveries in the datafile: those of the rules and, as the last one, the variation for everybody else.
+    func rollout(_ content: Rules) -> JSONValue {
+        var deliveries = content.rules.compactMap { rule in
+            rule.delivery.map {
+                json($0, of: content, id: ruleID(rule.key), key: rule.key.string, hasAudience: rule.audience != nil)
             }
         }
-        if parsed.count == members.count, !parsed.contains(where: { $0.weight > 0 }) {
-            faults.add(
-                "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: weightsPlace)
+        // The Agent knows the last rule by this prefix.
+        let last = "default-\(rolloutID)"
+        let everybody = Delivery(variation: content.otherwise, traffic: 100)
+        deliveries.append(json(everybody, of: content, id: last, key: last, hasAudience: false))
+        return ["id": .string(rolloutID), "experiments": .array(deliveries)]
+    }
+
+    private func json(
+        _ delivery: Delivery, of content: Rules, id: String, key: String, hasAudience: Bool
+    ) -> JSONValue {
+        let variationID = DerivedID.of("\(id)/\(delivery.variation)")
+        var variation = JSONObject()
+        variation["id"] = .string(variationID)
+        variation["key"] = JSONValue(delivery.variation)
+        content.addValue(to: &variation, of: delivery.variation, variableID: variableID)
+        let weights = TrafficAllocation.weights(
+            of: [Identifier(variationID)], ratio: [1], traffic: delivery.traffic)
+        let audienceIDs: JSONValue = hasAudience ? [.string("holdfast\(id)")] : []
+        return [
+            "id": .string(id), "key": .string(key), "layerId": .string(rolloutID), "status": "Running",
+            "audienceIds": audienceIDs, "audienceConditions": audienceIDs, "forcedVariations": [:],
+            "variations": [.object(variation)], "trafficAllocation": TrafficAllocation(weights: weights).json,
+        ]
+    }
+}
+
+extension FlagDefinition.Rules {
+    /// - Returns: `nil` for the annotations of a flag that was not defined over the API.
+    init?(_ annotations: JSONObject) {
+        guard let type = annotations["type"]?.string.flatMap(Variable.Kind.init(rawValue:)),
+            annotations["variations"]?.array != nil
+        else { return nil }
+        self.type = type
+        otherwise = annotations.identifier("otherwise") ?? ""
+        variations = annotations.objects("variations").compactMap { object in
+            object.identifier("key").map { FlagDefinition.Variation(key: $0, value: object["value"] ?? .null) }
         }
-        experiment.weights = parsed
-        return experiment
+        rules = annotations.objects("rules").compactMap { rule in
+            rule.identifier("key").map { key in
+                FlagDefinition.Rule(
+                    key: key, audience: rule["audience"],
+                    delivery: rule.identifier("variation").map {
+                        FlagDefinition.Delivery(variation: $0, traffic: rule["traffic"]?.double ?? 100)
+                    })
+            }
+        }
+    }
+
+    fileprivate func write(to annotations: inout JSONObject) {
+        annotations["type"] = .string(type.rawValue)
+        annotations["variations"] = variationsJSON
+        annotations["rules"] = .array(
+            rules.map { rule in
+                var object = JSONObject()
+                object["key"] = JSONValue(rule.key)
+                object["audience"] = rule.audience
+                if let delivery = rule.delivery {
+                    object["variation"] = JSONValue(delivery.variation)
+                    object["traffic"] = .shortest(delivery.traffic)
+                }
+                return .object(object)
+            })
+        annotations["otherwise"] = JSONValue(otherwise)
+    }
+
+    var variationsJSON: JSONValue { .array(variations.map { ["key": JSONValue($0.key), "value": $0.value] }) }
+
+    /// The value of a flag that is off: SDKs give it to users without a variation.
+    ///
+    /// A boolean flag is on or off like its value, so that `enabled` in an SDK's decision is the flag's value. Then the
+    /// value that is off must be the default, because SDKs give the default where a variation is not enabled.
+    var defaultText: String {
+        type == .boolean ? "false" : variations.first { $0.key == otherwise }.map { Self.text(of: $0.value) } ?? ""
+    }
+
+    /// Gives a variation in the datafile the state and the value of the flag's variation of a key, if there is one.
+    func addValue(to variation: inout JSONObject, of key: Identifier, variableID: String) {
+        guard let value = variations.first(where: { $0.key == key })?.value else { return }
+        variation["featureEnabled"] = .bool(type != .boolean || value == true)
+        variation["variables"] = [["id": .string(variableID), "value": .string(Self.text(of: value))]]
+    }
+
+    /// The text of a value as datafiles have it.
+    private static func text(of value: JSONValue) -> String {
+        value.string ?? String(decoding: value.encoded(), as: UTF8.self)
+    }
+}
+
+extension Variable.Kind {
+    /// Whether a value has this type. JSON values are objects and arrays, as all SDKs can read these.
+    func admits(_ value: JSONValue) -> Bool {
+        switch self {
+        case .boolean: value.bool != nil
+        case .string: value.string != nil
+        case .integer: value.integer != nil
+        case .double: value.double != nil
+        case .json: value.object != nil || value.array != nil
+        }
+    }
+
+    /// Says what a value of this type must be, and what was found.
+    func refusal(of value: JSONValue) -> String {
+        // The kind would say of 1.5, and of a number that is too large, only that it is one.
+        let found = value.double == nil ? value.kind : String(decoding: value.encoded(), as: UTF8.self)
+        return "the value of a flag of the type \(rawValue) must be \(name); got \(found)"
+    }
+
+    private var name: String {
+        switch self {
+        case .boolean: "true or false"
+        case .string: "a string"
+        case .integer: "a whole number of 64 bits, without a fraction"
+        case .double: "a number"
+        case .json: "an object or an array"
+        }
+    }
+
+    /// The variable of a flag in a datafile.
+    fileprivate func variable(id: String, defaultText: String) -> JSONValue {
+        var variable: JSONObject = JSONObject()
+        variable["id"] = .string(id)
+        variable["key"] = "value"
+        // As Optimizely writes it.
+        variable["type"] = self == .json ? "string" : .string(rawValue)
+        if self == .json { variable["subType"] = "json" }
+        variable["defaultValue"] = .string(defaultText)
+        return .object(variable)
     }
 }

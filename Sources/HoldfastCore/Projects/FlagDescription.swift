@@ -4,62 +4,60 @@ public import JSON
 extension Flag {
     /// The response of `GET /v1/flags/{key}`.
     ///
-    /// - Parameter datafile: the one that has the flag.
-    public func description(in datafile: Datafile, sdkKey: String) -> JSONValue {
-        let revision = datafile.revision
-        let annotations = annotations.object ?? JSONObject()
-        let state = FlagState(annotations: annotations, key: key.string)
+    /// - Parameters:
+    ///   - datafile: the one that has the flag.
+    ///   - definitions: what the datafile defines.
+    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+        let definition = definitions.flags[key] ?? FlagDefinition(key: key, .experiment)
+        let servesExperiment = definition.content == .experiment
         var object = JSONObject()
-        object["key"] = .string(key.string)
+        object["key"] = JSONValue(key)
         object["type"] = FlagEvaluation.type(of: self).map { .string($0.rawValue) } ?? .null
-        object["enabled"] = .bool(annotations["off"] == nil && !(self.annotations.servesExperiment && isOff))
-        object["description"] = annotations["description"] ?? ""
-        object["tags"] = .array(self.annotations.tags.map { .string($0.string) })
-        if let state {
-            object["variations"] = state.annotations["variations"]
-            object["rules"] = .array(state.rules.map { rule(of: $0) })
-            object["otherwise"] = .string(state.otherwise)
+        object["enabled"] = .bool(definition.isEnabled && !(servesExperiment && isOff))
+        object["description"] = .string(definition.description)
+        object["tags"] = JSONValue(definition.tags ?? [])
+        if let rules = definition.rules {
+            object["variations"] = rules.variationsJSON
+            object["rules"] = .array(rules.rules.map { describe($0, definitions) })
+            object["otherwise"] = JSONValue(rules.otherwise)
         } else {
             object["variations"] = .array(uniqueVariations.map { describe($0) })
-            object["rules"] = .array(rulesOfDatafile)
+            object["rules"] = .array(rulesOfDatafile(definitions))
             object["otherwise"] = lastRule.flatMap { Self.delivered(by: $0) } ?? .null
         }
-        object["defined_by"] =
-            state != nil ? "flag" : self.annotations.servesExperiment ? "experiment" : "datafile"
-        object["version"] = .integer(self.annotations.version ?? Int64(revision) ?? 0)
+        object["defined_by"] = definition.rules != nil ? "flag" : servesExperiment ? "experiment" : "datafile"
+        object["version"] = .integer(definition.version ?? Int64(datafile.revision) ?? 0)
         object["sdk_key"] = .string(sdkKey)
-        object["revision"] = .string(revision)
+        object["revision"] = .string(datafile.revision)
         return .object(object)
     }
 
     // MARK: Flags of the API
 
-    private func rule(of rule: FlagState.Rule) -> JSONValue {
+    private func describe(_ rule: FlagDefinition.Rule, _ definitions: ProjectDefinitions) -> JSONValue {
         var object = JSONObject()
-        object["key"] = .string(rule.key)
+        object["key"] = JSONValue(rule.key)
         object["audience"] = rule.audience ?? .null
         if let delivery = rule.delivery {
-            object["variation"] = .string(delivery.variation)
+            object["variation"] = JSONValue(delivery.variation)
             object["traffic"] = .shortest(delivery.traffic)
-        } else if let experiment = experiments.first(where: { $0.key == Identifier(rule.key) }) {
-            object["experiment"] = describe(experiment)
+        } else if let experiment = experiments.first(where: { $0.key == rule.key }) {
+            object["experiment"] = Self.describe(experiment, definitions)
         }
         return .object(object)
     }
 
     /// An experiment as `PUT /v1/flags/{key}` takes it.
-    private func describe(_ experiment: Experiment) -> JSONValue {
-        let relative = experiment.relativeWeights
+    private static func describe(_ experiment: Experiment, _ definitions: ProjectDefinitions) -> JSONValue {
+        let relative = experiment.split.weights
         var weights = JSONObject()
         for variation in experiment.variations {
             weights[variation.key.string] = .shortest(relative[variation.id] ?? 0)
         }
         // What runs again when the flag is enabled counts as running.
-        let running = annotations.object?["off"]?.object?["running"]?.array ?? []
-        let isWaiting = running.contains(.string(experiment.id.string))
-        let status = isWaiting ? ExperimentStatus.running.rawValue : experiment.status
+        let status = definitions.experiments[experiment.key]?.status ?? experiment.status
         return [
-            "id": .string(experiment.id.string), "weights": .object(weights), "traffic": .shortest(experiment.traffic),
+            "id": JSONValue(experiment.id), "weights": .object(weights), "traffic": .shortest(experiment.traffic),
             "status": .string(ExperimentStatus.name(of: status)), "enrollment": .string(experiment.enrollment.rawValue),
             "group": experiment.groupName.map { .string($0) } ?? .null,
         ]
@@ -88,11 +86,11 @@ extension Flag {
         return ["key": .string(variation.key.string), "value": value]
     }
 
-    private var rulesOfDatafile: [JSONValue] {
+    private func rulesOfDatafile(_ definitions: ProjectDefinitions) -> [JSONValue] {
         let experiments = experiments.map { experiment -> JSONValue in
             [
                 "key": .string(experiment.key.string), "audience": Self.audience(of: experiment),
-                "experiment": describe(experiment),
+                "experiment": Self.describe(experiment, definitions),
             ]
         }
         let last = lastRule?.id

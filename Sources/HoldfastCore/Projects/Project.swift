@@ -1,6 +1,7 @@
 public import Bucketing
 public import JSON
 public import Storage
+internal import Synchronization
 
 /// The project of an SDK key: its active datafile, compiled, and the variations forced on users.
 public final class Project: Sendable {
@@ -14,7 +15,8 @@ public final class Project: Sendable {
     /// assignment, and enrolls nobody.
     let isSuperseded: Bool
     public let datafile: Datafile
-    /// The datafile as it was uploaded.
+    private let reader: DefinitionReader
+    /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Timestamp
@@ -34,21 +36,22 @@ public final class Project: Sendable {
     /// - Parameter former: a datafile that is probably similar.
     public convenience init(_ stored: StoredDatafile, similarTo former: Datafile? = nil) throws(CoreError) {
         let datafile = try Self.compile(stored.content, similarTo: former)
-        var editor = DatafileEditor(datafile)
-        guard ServedExperiments.serve(in: &editor) else {
+        guard let definitions = ProjectDefinitions(servingMore: datafile) else {
             self.init(stored, datafile)
             return
         }
         // An earlier release made the experiments. The next edit stores their flags.
         var served = stored
-        served.content = editor.value.encoded()
-        self.init(served, try Self.compile(editor.value, similarTo: datafile))
+        served.content = definitions.datafile.encoded()
+        self.init(served, try Self.compile(definitions.datafile, similarTo: datafile), definitions)
     }
 
     /// Creates a project without the forced variations and the schema, which the catalog adds.
     ///
-    /// - Parameter datafile: the compiled content.
-    public init(_ stored: StoredDatafile, _ datafile: Datafile) {
+    /// - Parameters:
+    ///   - datafile: the compiled content.
+    ///   - definitions: those from which the datafile was generated; `nil` if they are still to be read.
+    public init(_ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions? = nil) {
         sdkKey = stored.sdkKey
         version = stored.version
         catalogVersion = stored.version
@@ -57,6 +60,7 @@ public final class Project: Sendable {
         storedAt = stored.storedAt
         contentHash = Self.hash(stored.content)
         self.datafile = datafile
+        reader = DefinitionReader(datafile, definitions)
         forcedVariations = [:]
         schema = .empty
         askedAttributes = []
@@ -74,10 +78,14 @@ public final class Project: Sendable {
         storedAt = former.storedAt
         contentHash = former.contentHash
         datafile = former.datafile
+        reader = former.reader
         forcedVariations = Self.resolve(forced, former.datafile)
         self.schema = schema
         askedAttributes = schema.attributes(for: former.datafile.mentions)
     }
+
+    /// What the datafile defines.
+    public var definitions: ProjectDefinitions { reader.definitions }
 
     /// Whether a variation is forced on the user for a test, as far as this process knows.
     public func forcesVariations(on userID: Identifier) -> Bool {
@@ -179,6 +187,25 @@ public final class Project: Sendable {
             result[entry.userID, default: [:]][experiment.id] = variation.id
         }
         return result
+    }
+}
+
+/// Reads the definitions when they are first needed, which is never in a process that only decides.
+private final class DefinitionReader: Sendable {
+    private let datafile: Datafile
+    private let known: Mutex<ProjectDefinitions?>
+
+    init(_ datafile: Datafile, _ definitions: ProjectDefinitions?) {
+        self.datafile = datafile
+        known = Mutex(definitions)
+    }
+
+    var definitions: ProjectDefinitions {
+        known.withLock { known in
+            let definitions = known ?? ProjectDefinitions(datafile.source)
+            known = definitions
+            return definitions
+        }
     }
 }
 

@@ -31,7 +31,7 @@ extension ProjectCatalog.Snapshot {
 /// What a project has that would be lost with it.
 extension Datafile {
     /// The numbers of experiments, flags and so on, those that are not 0; empty for a datafile that
-    /// ``DatafileEditor/init(projectID:sdkKey:)`` made.
+    /// ``Bucketing/Datafile/empty(projectID:sdkKey:)`` made.
     public var contents: [(name: String, count: Int)] {
         [
             ("experiments", experimentsBesideRules.count), ("flags", flags.count), ("rollouts", rollouts.count),

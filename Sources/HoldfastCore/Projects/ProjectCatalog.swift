@@ -36,7 +36,13 @@ public final class ProjectCatalog: Sendable {
     /// How many counts of users are in progress.
     let counting = Atomic<Int>(0)
     /// The datafile of the edit in progress, which need not be compiled again once it is stored.
-    private let expected = Mutex<(content: [UInt8], datafile: Datafile)?>(nil)
+    private let expected = Mutex<Expected?>(nil)
+
+    private struct Expected {
+        let content: [UInt8]
+        let datafile: Datafile
+        let definitions: ProjectDefinitions
+    }
 
     /// The callers that wait for the next read, and whether a read is in progress.
     private struct Refreshes {
@@ -201,23 +207,22 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Keeps a datafile that is about to be stored.
-    func expect(_ content: [UInt8], _ datafile: Datafile) {
-        expected.withLock { $0 = (content, datafile) }
+    func expect(_ content: [UInt8], _ datafile: Datafile, _ definitions: ProjectDefinitions) {
+        expected.withLock { $0 = Expected(content: content, datafile: datafile, definitions: definitions) }
     }
 
     private func compiled(_ stored: StoredDatafile, similarTo former: Project?) throws(CoreError) -> Project {
         let known = expected.withLock { expected in
-            guard expected?.content == stored.content else { return Datafile?.none }
-            return expected.take()?.datafile
+            expected?.content == stored.content ? expected.take() : nil
         }
-        if let known { return Project(stored, known) }
+        if let known { return Project(stored, known.datafile, known.definitions) }
         return try Project(stored, similarTo: former?.datafile)
     }
 
     /// Returns the project with a datafile that has just been stored, whatever was stored since.
-    func project(_ stored: StoredDatafile, _ datafile: Datafile) -> Project {
+    func project(_ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions) -> Project {
         if let project = snapshot().projects[stored.sdkKey], project.version == stored.version { return project }
-        return Project(stored, datafile)
+        return Project(stored, datafile, definitions)
     }
 
     private func take(_ state: ProjectState) {
@@ -268,7 +273,7 @@ public final class ProjectCatalog: Sendable {
     public func putProject(
         _ change: ProjectDefinition, by author: Author
     ) async throws(StorageError) -> ProjectDefinitionResult {
-        let empty = DatafileEditor(projectID: change.sdkKey, sdkKey: change.sdkKey).value.encoded()
+        let empty = Datafile.empty(projectID: change.sdkKey, sdkKey: change.sdkKey).encoded()
         let result = try await definitions.run { session throws(StorageError) in
             try await completed { session.putProject(change, datafile: empty, by: author, $0) }
         }

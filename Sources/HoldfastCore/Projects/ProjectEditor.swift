@@ -2,26 +2,29 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// Edits the stored datafile of a project and activates the result.
+/// Edits the definitions of a project, and stores and activates the datafile that is generated from them.
 ///
 /// An edit is applied to the newest stored datafile. Edits of one process take turns. If another process stores an edit
 /// meanwhile, this one is applied again to the result of that one, so no edit is lost. Edits run off the event loops,
 /// because a large datafile takes long to compile.
 public struct ProjectEditor: Sendable {
-    /// Changes the datafile; may be called several times.
+    /// Changes the definitions; may be called several times.
     ///
-    /// - Returns: the result that the completion gets.
-    public typealias Change<Outcome> = @Sendable (inout DatafileEditor, Project?) throws(CoreError) -> Outcome
+    /// - Returns: the result that the caller gets.
+    public typealias Change<Outcome> = @Sendable (inout ProjectDefinitions, Project?) throws(CoreError) -> Outcome
 
     /// The entry of an edit in the audit log.
     public struct Note: Sendable {
         var action: AuditAction
         /// The key of what is edited.
         var subject: String
-        /// What is edited as it is in a datafile, before and after.
-        var describe: @Sendable (Datafile?) -> JSONValue
+        /// Describes what is edited, as it is before and after.
+        var describe: @Sendable (Datafile, ProjectDefinitions) -> JSONValue
 
-        public init(_ action: AuditAction, of subject: String, describe: @escaping @Sendable (Datafile?) -> JSONValue) {
+        public init(
+            _ action: AuditAction, of subject: String,
+            describe: @escaping @Sendable (Datafile, ProjectDefinitions) -> JSONValue
+        ) {
             self.action = action
             self.subject = subject
             self.describe = describe
@@ -97,12 +100,15 @@ public struct ProjectEditor: Sendable {
         case outdated
     }
 
-    /// A datafile as a change would leave it.
+    /// A project as a change would leave it.
     public struct Draft<Outcome: Sendable>: Sendable {
         /// The project before the change; `nil` if it has no datafile yet.
         public var project: Project?
         public var datafile: Datafile
+        public var definitions: ProjectDefinitions
         public var outcome: Outcome
+        /// Whether the change makes a difference.
+        var hasChanged = true
     }
 
     /// Applies a change as ``edit(_:_:by:moves:_:)`` does, but stores nothing.
@@ -111,9 +117,7 @@ public struct ProjectEditor: Sendable {
     ) async throws -> Draft<Outcome> {
         try await catalog.refresh()
         return try await catalog.inBackground { _ in
-            let project = try project(sdkKey)
-            let (outcome, datafile, _) = try Self.draft(sdkKey, change, of: project)
-            return Draft(project: project, datafile: datafile, outcome: outcome)
+            try Self.draft(sdkKey, change, of: try project(sdkKey))
         }
     }
 
@@ -129,18 +133,21 @@ public struct ProjectEditor: Sendable {
             .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
     }
 
-    /// - Returns: the compiled datafile, and its content; `nil` if the change makes no difference.
     private static func draft<Outcome>(
         _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
-    ) throws(CoreError) -> (outcome: Outcome, datafile: Datafile, content: JSONValue?) {
-        let former = project.map { DatafileEditor($0.datafile) }
-        var editor = former ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
-        let outcome = try change(&editor, project)
-        ServedExperiments.serve(in: &editor)
-        if let project, editor.value == former?.value { return (outcome, project.datafile, nil) }
-        editor.incrementRevision()
-        FlagVersions.stamp(&editor, former: former)
-        return (outcome, try Project.compile(editor.value, similarTo: project?.datafile), editor.value)
+    ) throws(CoreError) -> Draft<Outcome> {
+        let former = project?.definitions
+        var edited = former ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
+        let outcome = try change(&edited, project)
+        edited.serveExperiments()
+        if let project, edited == former {
+            return Draft(
+                project: project, datafile: project.datafile, definitions: edited, outcome: outcome, hasChanged: false)
+        }
+        edited.incrementRevision()
+        edited.generate(since: former)
+        let datafile = try Project.compile(edited.datafile, similarTo: project?.datafile)
+        return Draft(project: project, datafile: datafile, definitions: edited, outcome: outcome)
     }
 
     /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
@@ -148,28 +155,29 @@ public struct ProjectEditor: Sendable {
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
-        let project = try project(edit.sdkKey)
-        let (outcome, edited, content) = try Self.draft(edit.sdkKey, edit.change, of: project)
+        let draft = try Self.draft(edit.sdkKey, edit.change, of: try project(edit.sdkKey))
+        let (project, edited) = (draft.project, draft.datafile)
         // Only a change of a stored datafile can make no difference.
-        guard let content else { return project.map { .stored($0, outcome) } ?? .outdated }
+        guard draft.hasChanged else { return project.map { .stored($0, draft.outcome) } ?? .outdated }
         if let project, edit.moves == .refuse, countedVersion != project.version {
             let moves = DefinitionMoves(from: project, to: edited)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
         let note = AuditNote(
-            edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
-            after: edit.note.describe(edited))
-        let bytes = content.encoded()
-        catalog.expect(bytes, edited)
+            edit.note.action, of: edit.note.subject,
+            before: project.map { edit.note.describe($0.datafile, $0.definitions) } ?? .null,
+            after: edit.note.describe(edited, draft.definitions))
+        let content = draft.definitions.datafile.encoded()
+        catalog.expect(content, edited, draft.definitions)
         let stored = try await completed {
             session.putDatafile(
-                bytes, sdkKey: edit.sdkKey, revision: edited.revision,
+                content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0,
                 makesProject: false, note: note, by: edit.author, $0)
         }
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()
-        return .stored(catalog.project(stored, edited), outcome)
+        return .stored(catalog.project(stored, edited, draft.definitions), draft.outcome)
     }
 }

@@ -163,10 +163,15 @@ public struct ExperimentResults: Sendable {
 extension Experiment {
     /// Each variation's share of the experiment's bucket values, in hundredths of a percent; while enrollment is
     /// closed, the share that it had before.
+    var shares: [Identifier: Int] { plannedAllocation.shares }
+}
+
+extension TrafficAllocation {
+    /// Each entity's share of the bucket values, in hundredths of a percent.
     var shares: [Identifier: Int] {
         var shares: [Identifier: Int] = [:]
         var start = 0
-        for range in plannedAllocation.ranges {
+        for range in ranges {
             shares[range.entityID, default: 0] += max(0, range.end - start)
             start = max(start, range.end)
         }

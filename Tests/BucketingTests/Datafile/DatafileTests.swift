@@ -49,7 +49,7 @@ import Testing
 
     @Test(arguments: wrong)
     func `Every problem of a datafile is reported with its location`(change: String, problems: [String]) throws {
-        var value = DatafileEditor(projectID: "1").value
+        var value = Datafile.empty(projectID: "1")
         let change = try JSONParser().parse(change)
         if var object = value.object, let members = change.object {
             for member in members {
@@ -73,12 +73,12 @@ import Testing
     }
 
     @Test func `A missing group is reported`() throws {
-        var editor = DatafileEditor(projectID: "1")
+        var root = try #require(Datafile.empty(projectID: "1").object)
         var experiment = try #require(Self.experiment("e").object)
         experiment["groupId"] = "5"
         experiment["groupPolicy"] = "random"
-        editor.setExperiment(experiment)
-        let error = try #require(throws: DatafileError.self) { try Datafile(editor.value) }
+        root["experiments"] = [.object(experiment)]
+        let error = try #require(throws: DatafileError.self) { try Datafile(.object(root)) }
         #expect(error.description == "no group has the id '5', which the experiment 'e' names, at /groups")
     }
 
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test func `The source is kept`() throws {
-        let source = DatafileEditor(projectID: "1", sdkKey: "key").value
+        let source = Datafile.empty(projectID: "1", sdkKey: "key")
         let datafile = try Datafile(source)
         #expect(datafile.source == source)
         #expect(datafile.sdkKey == "key")
@@ -114,59 +114,5 @@ import Testing
             "id": .string(id), "key": .string(key), "layerId": "", "status": "Running", "variations": [],
             "trafficAllocation": [], "audienceIds": [], "forcedVariations": [:],
         ]
-    }
-}
-
-@Suite struct DatafileEditorTests {
-    @Test func `Experiments are replaced in place and the rest is kept`() throws {
-        let datafile = try Vectors.datafile("datafile-0.json")
-        var editor = DatafileEditor(datafile)
-        let key = try #require(datafile.experiments.first?.key)
-        var experiment = try #require(editor.experiment(key: key))
-        experiment["status"] = "Paused"
-        experiment["unknown"] = [1]
-        editor.setExperiment(experiment)
-        let changed = try Datafile(editor.value)
-        #expect(changed.experiment(key: key)?.isRunning == false)
-        #expect(changed.experiments.map(\.id) == datafile.experiments.map(\.id))
-        experiment = try #require(editor.experiment(key: key))
-        #expect(experiment["unknown"] == [1])
-        experiment["status"] = "Running"
-        experiment["unknown"] = nil
-        editor.setExperiment(experiment)
-        #expect(editor.value == datafile.source)
-    }
-
-    @Test func `An experiment in a group is edited there`() throws {
-        let datafile = try #require(
-            try (0..<10).map { try Vectors.datafile("datafile-\($0).json") }.first { !$0.groups.isEmpty }
-        )
-        let group = try #require(datafile.groups.first)
-        let experiment = try #require(group.experimentIDs.first.flatMap(datafile.experiment(id:)))
-        var editor = DatafileEditor(datafile)
-        var object = try #require(editor.experiment(key: experiment.key))
-        #expect(object["id"] == .string(experiment.id.string))
-        object["status"] = "Archived"
-        editor.setExperiment(object)
-        let changed = try Datafile(editor.value)
-        #expect(changed.experiment(key: experiment.key)?.status == "Archived")
-        #expect(changed.experiments.count == datafile.experiments.count)
-        #expect(changed.groups.first?.experimentIDs == group.experimentIDs)
-    }
-
-    @Test func `New experiments are appended`() throws {
-        var editor = DatafileEditor(projectID: "1")
-        editor.setExperiment(try #require(DatafileTests.experiment("a", id: "1").object))
-        editor.setExperiment(try #require(DatafileTests.experiment("b", id: "2").object))
-        #expect(try Datafile(editor.value).experiments.map(\.key) == ["a", "b"])
-    }
-
-    @Test(arguments: [("0", "1"), ("41", "42"), ("x", "1"), ("9223372036854775807", "1")])
-    func `Revisions are incremented`(former: String, raised: String) throws {
-        var object = try #require(DatafileEditor(projectID: "1").value.object)
-        object["revision"] = .string(former)
-        var editor = DatafileEditor(try Datafile(.object(object)))
-        editor.incrementRevision()
-        #expect(try Datafile(editor.value).revision == raised)
     }
 }

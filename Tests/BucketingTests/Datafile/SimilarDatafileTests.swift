@@ -19,12 +19,10 @@ import Testing
     }
 
     private static func datafile(_ numbers: [Int]) -> JSONObject {
-        var editor = DatafileEditor(projectID: "p")
-        for number in numbers {
-            editor.setExperiment(element(experiment, number).object ?? JSONObject())
-            editor.set(element(flag, number).object ?? JSONObject(), in: .flags, by: "key")
-        }
-        return editor.value.object ?? JSONObject()
+        var root = Datafile.empty(projectID: "p").object ?? JSONObject()
+        root["experiments"] = .array(numbers.map { element(experiment, $0) })
+        root["featureFlags"] = .array(numbers.map { element(flag, $0) })
+        return root
     }
 
     /// All that two datafiles decide, and what they show of their elements.

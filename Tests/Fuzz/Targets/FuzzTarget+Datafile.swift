@@ -38,14 +38,14 @@ extension FuzzTarget {
     /// A definition that is accepted makes a datafile that compiles, and can be applied again.
     static let experiment = FuzzTarget(name: "experiment") { bytes in
         guard let value = try? JSONParser(maximumDepth: 64).parse(bytes) else { return }
-        var former: Datafile?
-        var editor = DatafileEditor(projectID: "p")
+        var definitions = ProjectDefinitions(projectID: "p")
         for _ in 0..<2 {
-            guard let definition = try? ExperimentDefinition(value, key: "k"),
-                (try? definition.apply(to: &editor, former)) != nil,
-                let datafile = try? Datafile(editor.value)
+            let former = definitions
+            guard let change = try? ExperimentChange(value, key: "k"),
+                (try? change.apply(to: &definitions)) != nil
             else { return }
-            former = datafile
+            definitions.generate(since: former)
+            guard let datafile = try? Datafile(definitions.datafile) else { return }
             guard let ranges = datafile.experiment(key: "k")?.trafficAllocation.ranges else {
                 throw Finding("the experiment is not there")
             }

@@ -100,14 +100,14 @@ import Testing
     private func admits(
         _ conditions: String, _ attributes: String = "{}", schema: AttributeSchema = schema
     ) throws -> Bool {
-        var editor = DatafileEditor(projectID: "p")
-        editor.setTypedAudience(["id": "a", "name": "a", "conditions": try JSONParser().parse(conditions)])
+        var root = try #require(Datafile.empty(projectID: "p").object)
+        root["typedAudiences"] = [["id": "a", "name": "a", "conditions": try JSONParser().parse(conditions)]]
         let definition: JSONValue = [
             "id": "e", "key": "e", "layerId": "e", "status": "Running", "forcedVariations": [:], "audienceIds": ["a"],
             "variations": [["id": "v", "key": "v"]], "trafficAllocation": [["entityId": "v", "endOfRange": 10_000]],
         ]
-        editor.setExperiment(try #require(definition.object))
-        let datafile = try Datafile(editor.value)
+        root["experiments"] = [definition]
+        let datafile = try Datafile(.object(root))
         let experiment = try #require(datafile.experiment(key: "e"))
         let user = User(id: "user", attributes: try JSONParser().parse(attributes).object ?? JSONObject())
         let known = Known(attributes: StoredAttributes(schema: schema, record: Self.record))

@@ -1,60 +1,57 @@
 import Bucketing
 import JSON
 
-extension FlagDefinition {
-    /// Returns the flag after the change: the former flag with the members of the definition.
+extension FlagChange {
+    /// Returns the rules after the change: the former ones with the members of the change.
     ///
     /// - Throws: 422 with every inconsistency in the result.
     func merged(
-        into former: FlagState, _ editor: DatafileEditor, _ datafile: Datafile?
-    ) throws(CoreError) -> FlagState {
+        into former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
+    ) throws(CoreError) -> FlagDefinition.Rules {
         var faults = FaultCollector()
-        var state = former
-        state.isEnabled = isEnabled ?? former.isEnabled
-        state.description = description ?? former.description
-        state.tags = tags ?? former.tags
+        var merged = former
         if let variations {
-            state.variations = variations
+            merged.variations = variations
         } else if former.variations.isEmpty {
             if former.type == .boolean {
-                state.variations = [Variation(key: "on", value: true), Variation(key: "off", value: false)]
+                merged.variations = [Variation(key: "on", value: true), Variation(key: "off", value: false)]
             } else {
                 faults.add("a new \(former.type.rawValue) flag must have `variations`", at: ["variations"])
             }
         }
-        for (index, variation) in state.variations.enumerated() where !state.type.admits(variation.value) {
+        for (index, variation) in merged.variations.enumerated() where !merged.type.admits(variation.value) {
             faults.add(
-                state.type.refusal(of: variation.value),
+                merged.type.refusal(of: variation.value),
                 at: JSONPointer().appending("variations").appending(index).appending("value"))
         }
-        let known = Set(state.variations.map { Identifier($0.key) })
+        let known = Set(merged.variations.map(\.key))
         if let otherwise {
-            state.otherwise = otherwise
-        } else if former.otherwise.isEmpty {
+            merged.otherwise = Identifier(otherwise)
+        } else if former.otherwise == "" {
             let isOff = { (variation: Variation) in variation.value == false }
-            state.otherwise = (state.variations.first(where: isOff) ?? state.variations.first)?.key ?? ""
+            merged.otherwise = (merged.variations.first(where: isOff) ?? merged.variations.first)?.key ?? ""
         }
-        if !state.variations.isEmpty, !known.contains(Identifier(state.otherwise)) {
-            faults.add(Self.unknownOtherwise(state.otherwise, known), at: ["otherwise"])
+        if !merged.variations.isEmpty, !known.contains(merged.otherwise) {
+            faults.add(Self.unknownOtherwise(merged.otherwise.string, known), at: ["otherwise"])
         }
-        if let rules { state.rules = self.states(of: rules, former, editor, datafile, &faults) }
-        checkVariations(of: state, known, datafile, &faults)
-        checkOrder(of: state, &faults)
+        if let rules { merged.rules = self.merged(rules, former, definitions, &faults) }
+        checkVariations(of: merged, known, definitions, &faults)
+        checkOrder(of: merged, &faults)
         try faults.check()
-        return state
+        return merged
     }
 
-    private func states(
-        of rules: [Rule], _ former: FlagState, _ editor: DatafileEditor, _ datafile: Datafile?,
+    private func merged(
+        _ rules: [Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector
-    ) -> [FlagState.Rule] {
-        var states: [FlagState.Rule] = []
+    ) -> [FlagDefinition.Rule] {
+        var merged: [FlagDefinition.Rule] = []
         var keys: Set<Identifier> = []
         var hasUnnamedExperiment = false
         for (index, rule) in rules.enumerated() {
             let place = JSONPointer().appending("rules").appending(index)
-            var delivery: (variation: String, traffic: Double)?
-            if case .delivery(let variation, let traffic) = rule.choice { delivery = (variation, traffic) }
+            var delivery: FlagDefinition.Delivery?
+            if case .delivery(let given) = rule.choice { delivery = given }
             if rule.key == nil, delivery == nil {
                 if hasUnnamedExperiment {
                     faults.add(
@@ -63,62 +60,62 @@ extension FlagDefinition {
                 }
                 hasUnnamedExperiment = true
             }
-            let ruleKey = rule.key ?? (delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)")
-            if !keys.insert(Identifier(ruleKey)).inserted {
+            let ruleKey = Identifier(
+                rule.key ?? (delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)"))
+            if !keys.insert(ruleKey).inserted {
                 faults.add("the keys of rules must differ; got '\(ruleKey)' twice", at: place.appending("key"))
             }
-            if !isFree(ruleKey, isDelivery: delivery != nil, former, editor, datafile) {
+            if !isFree(ruleKey, isDelivery: delivery != nil, former, definitions) {
                 faults.add(
                     "the key of a rule must be free in the project; an experiment, a rule or a flag has '\(ruleKey)'",
                     at: place.appending("key"))
             }
-            states.append(FlagState.Rule(key: ruleKey, audience: rule.audience, delivery: delivery))
+            merged.append(FlagDefinition.Rule(key: ruleKey, audience: rule.audience, delivery: delivery))
         }
-        return states
+        return merged
     }
 
     /// Whether a rule may have a key: nothing has it, or this flag's experiment, or its delivery.
     private func isFree(
-        _ ruleKey: String, isDelivery: Bool, _ former: FlagState, _ editor: DatafileEditor, _ datafile: Datafile?
+        _ ruleKey: Identifier, isDelivery: Bool, _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
     ) -> Bool {
-        guard (1...255).contains(ruleKey.utf8.count) else { return false }
-        if let experiment = editor.experiment(key: Identifier(ruleKey)) {
-            return !isDelivery && experiment[Annotations.member]?.object?["flag"] == .string(key)
+        guard (1...255).contains(ruleKey.string.utf8.count) else { return false }
+        if let experiment = definitions.experiments[ruleKey] {
+            return !isDelivery && experiment.flagKey == Identifier(key)
         }
-        if former.rules.contains(where: { $0.delivery != nil && Identifier($0.key) == Identifier(ruleKey) }) {
-            return true
-        }
-        let isOfFlag = ruleKey != key && editor.element(of: .flags, "key", ruleKey) != nil
-        return datafile?.experiment(key: Identifier(ruleKey)) == nil && (isDelivery || !isOfFlag)
+        if former.rules.contains(where: { $0.delivery != nil && $0.key == ruleKey }) { return true }
+        let isOfFlag = ruleKey != Identifier(key) && definitions.flags[ruleKey] != nil
+        return definitions.deliveryRule("key", ruleKey) == nil && (isDelivery || !isOfFlag)
     }
 
     /// Checks that each rule's variations are the flag's: also those of rules that stay as they are.
     private func checkVariations(
-        of state: FlagState, _ known: Set<Identifier>, _ datafile: Datafile?, _ faults: inout FaultCollector
+        of merged: FlagDefinition.Rules, _ known: Set<Identifier>, _ definitions: ProjectDefinitions,
+        _ faults: inout FaultCollector
     ) {
-        for (index, rule) in state.rules.enumerated() {
+        for (index, rule) in merged.rules.enumerated() {
             let place = JSONPointer().appending("rules").appending(index)
-            var used: [(key: String, place: JSONPointer)] = []
+            var used: [(key: Identifier, place: JSONPointer)] = []
             if let delivery = rule.delivery {
                 used = [(delivery.variation, place.appending("variation"))]
-            } else if case .experiment(let experiment)? = rules?[index].choice, experiment.weights != nil {
-                used = Choice.experiment(experiment).namedVariations(at: place)
-            } else if let experiment = datafile?.experiment(key: Identifier(rule.key)) {
-                used = experiment.variations.map { ($0.key.string, place) }
+            } else if let choice = rules?[index].choice, case .experiment(let given) = choice, given.variations != nil {
+                used = choice.namedVariations(at: place)
+            } else if let experiment = definitions.experiments[rule.key] {
+                used = experiment.variations.map { ($0.key, place) }
             }
-            for (variation, place) in used where !known.contains(Identifier(variation)) {
+            for (variation, place) in used where !known.contains(variation) {
                 faults.add(Self.unknownVariation(variation, known), at: place)
             }
         }
     }
 
     /// A rule behind a delivery for everybody would never be reached.
-    private func checkOrder(of state: FlagState, _ faults: inout FaultCollector) {
-        guard let first = state.rules.firstIndex(where: { $0.delivery != nil && $0.audience == nil }),
-            first + 1 < state.rules.count
+    private func checkOrder(of merged: FlagDefinition.Rules, _ faults: inout FaultCollector) {
+        guard let first = merged.rules.firstIndex(where: { $0.delivery != nil && $0.audience == nil }),
+            first + 1 < merged.rules.count
         else { return }
         faults.add(
-            "the rule before, '\(state.rules[first].key)', must have an audience, because no rule after a rule for "
+            "the rule before, '\(merged.rules[first].key)', must have an audience, because no rule after a rule for "
                 + "everybody is ever reached", at: JSONPointer().appending("rules").appending(first + 1))
     }
 }

@@ -1,0 +1,165 @@
+import Bucketing
+import JSON
+
+extension ExperimentChange {
+    /// Creates or updates the experiment of a project. Absent members keep their values, ids never change, and as few
+    /// bucket values as possible move to another variation.
+    ///
+    /// - Returns: whether the experiment is new.
+    /// - Throws: 422 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
+    ///   to a delivery rule or a flag, the id belongs to another experiment, an id would change, the experiment is
+    ///   archived and the change has no status, or a flag defines what would change; 422 if the experiments of its
+    ///   group would have more than 100% of the traffic.
+    @discardableResult
+    public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
+        guard let former = definitions.experiments[Identifier(key)] else {
+            // A new experiment is served as a flag of its key, so no other flag may have the key.
+            guard definitions.flags[Identifier(key)] == nil else {
+                throw CoreError(
+                    .conflict,
+                    "an experiment must have a key that no flag has; the flag '\(key)' has it: choose another key, or "
+                        + "make the experiment a rule of the flag with PUT /v1/flags/\(key)", at: [])
+            }
+            try define(in: &definitions)
+            return true
+        }
+        let flags = definitions.flags(ofExperiment: former.id)
+        try checkFlags(flags)
+        try define(in: &definitions, rule: flags.first { $0.rules != nil })
+        return false
+    }
+
+    /// - Throws: 409 if the change is of what a flag defines.
+    private func checkFlags(_ flags: [FlagDefinition]) throws(CoreError) {
+        if status != nil, let flag = flags.first(where: { !$0.isEnabled }) {
+            throw CoreError(
+                .conflict, "`status` must stay while the flag '\(flag.key)' is not enabled", at: ["status"])
+        }
+        guard let flag = flags.first(where: { $0.rules != nil }), let rules = flag.rules else { return }
+        if audience != nil {
+            throw CoreError(.conflict, "`audience` must be changed in the flag '\(flag.key)'", at: ["audience"])
+        }
+        let known = Set(rules.variations.map(\.key))
+        for (index, variation) in (variations ?? []).enumerated() where !known.contains(Identifier(variation.key)) {
+            throw CoreError(
+                .conflict, "a variation must be one of the flag '\(flag.key)'; got '\(variation.key)'",
+                at: JSONPointer().appending("variations").appending(index))
+        }
+    }
+
+    /// Creates or updates the experiment as ``apply(to:)`` does, whatever flag it belongs to.
+    ///
+    /// - Parameter flag: the one whose rule the experiment is, if it is one.
+    func define(in definitions: inout ProjectDefinitions, rule flag: FlagDefinition? = nil) throws(CoreError) {
+        let former = definitions.experiments[Identifier(key)]
+        guard former != nil || definitions.deliveryRule("key", Identifier(key)) == nil else {
+            throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+        }
+        guard former?.isArchived != true || status != nil else {
+            throw CoreError(
+                .conflict, "the experiment '\(key)' is archived; set `status` to restore it", at: ["status"])
+        }
+        guard former != nil || variations != nil else {
+            throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
+        }
+        let id = try Self.id(former?.id, given: self.id, at: ["id"]) ?? Self.freshID()
+        let owner = definitions.experiment(id: id).map(\.key) ?? definitions.deliveryRule("id", id)
+        if let owner, owner != Identifier(key) {
+            throw CoreError(.conflict, "`id` must be free; the experiment '\(owner)' has '\(id)'", at: ["id"])
+        }
+        var experiment = former ?? ExperimentDefinition(id: id, key: Identifier(key))
+        experiment.status = status?.rawValue ?? experiment.status
+        if let variations { try apply(variations, to: &experiment) }
+        let present = definitions.group(of: former)
+        if group != nil, let present, present.name == nil {
+            throw CoreError(
+                .conflict, "`group` must be changed in the datafile, which has '\(key)' in its group '\(present.id)'",
+                at: ["group"])
+        }
+        let name = group.map(\.name) ?? present?.name
+        allocate(&experiment, former, isGrouped: name != nil)
+        experiment.audience = audience ?? experiment.audience
+        if let flag {
+            (experiment.flagKey, experiment.isServed) = (flag.key, nil)
+        } else if former == nil || former?.flagKey != nil || experiment.layerID == id,
+            definitions.flags(ofExperiment: id).isEmpty
+        {
+            // The flag whose rule it was has been deleted since.
+            (experiment.flagKey, experiment.isServed) = (nil, true)
+        }
+        definitions.experiments.set(experiment)
+        if present == nil || present?.name != nil { try definitions.move(experiment.key, toGroup: name) }
+    }
+
+    /// Returns the former id, or else the given one; `nil` if there is neither.
+    ///
+    /// - Throws: 409 if they differ.
+    private static func id(
+        _ former: Identifier?, given: String?, at place: JSONPointer
+    ) throws(CoreError) -> Identifier? {
+        let given = given.map { Identifier($0) }
+        guard let former else { return given }
+        if let given, given != former {
+            throw CoreError(
+                .conflict, "`id` must stay '\(former)', because assignments refer to it; got '\(given)'", at: place)
+        }
+        return former
+    }
+
+    /// Returns a random id. It must not be the id of a deleted experiment, whose stored assignments would apply again.
+    private static func freshID() -> Identifier {
+        Identifier(String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000)))
+    }
+
+    private func apply(_ changes: [VariationChange], to experiment: inout ExperimentDefinition) throws(CoreError) {
+        let (known, retired) = (experiment.variations, experiment.retiredVariations)
+        var variations: [ExperimentDefinition.Variation] = []
+        var ids: Set<Identifier> = []
+        for (index, change) in changes.enumerated() {
+            let place = JSONPointer().appending("variations").appending(index).appending("id")
+            let key = Identifier(change.key)
+            let former = known.last { $0.key == key }
+            let formerID = former?.id ?? retired.last { $0.key == key }?.id
+            // Unambiguous, because an experiment's id has no slash.
+            let id =
+                try Self.id(formerID, given: change.id, at: place)
+                ?? Identifier(DerivedID.of("\(experiment.id)/\(change.key)"))
+            guard ids.insert(id).inserted else {
+                throw CoreError(.unprocessable, "the ids of variations must differ; got '\(id)' twice", at: place)
+            }
+            variations.append(
+                ExperimentDefinition.Variation(
+                    id: id, key: key, weight: change.weight, source: former?.source ?? JSONObject()))
+        }
+        experiment.variations = variations
+        let former = retired + known.map { ExperimentDefinition.RetiredVariation(id: $0.id, key: $0.key) }
+        experiment.retiredVariations = former.filter { former in
+            !ids.contains(former.id) && !variations.contains { $0.key == former.key }
+        }
+    }
+
+    /// - Parameter former: `nil` for a new experiment.
+    private func allocate(
+        _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool
+    ) {
+        let split = former?.split
+        let total = traffic ?? former?.traffic ?? split?.traffic ?? 100
+        // A group gives an experiment its part of the users, which the experiment's own allocation only splits.
+        let ownTraffic = isGrouped ? 100 : total
+        if variations != nil || split?.traffic != ownTraffic {
+            if variations == nil, let split {
+                // The shares of little traffic, rounded to hundredths, would lose the weights.
+                let weights = split.weights
+                for index in experiment.variations.indices {
+                    experiment.variations[index].weight = weights[experiment.variations[index].id] ?? 0
+                }
+            }
+            let ratio = experiment.variations.map { $0.weight ?? 1 }
+            experiment.allocation = experiment.allocation.reallocated(
+                to: TrafficAllocation.weights(
+                    of: experiment.variations.map(\.id), ratio: ratio, traffic: ownTraffic))
+        }
+        if let enrollment { experiment.isClosed = enrollment == .closed }
+        experiment.traffic = isGrouped ? total : nil
+    }
+}

@@ -1,0 +1,95 @@
+import Bucketing
+import JSON
+
+/// Mutual exclusion: the experiments of a named group share the traffic, so that a user is enrolled in at most one. In
+/// the datafile this is a group with the policy `random`, whose allocation gives each experiment its traffic.
+struct ExperimentGroup: KeyedDefinition {
+    let id: Identifier
+    /// `nil` for a group that a datafile brought.
+    let name: String?
+    /// Divides the bucket values among the experiments.
+    var allocation: TrafficAllocation
+    /// The group as the datafile has it.
+    let source: JSONObject
+
+    var listKey: Identifier { id }
+
+    init(_ source: JSONObject) {
+        id = source.identifier("id") ?? ""
+        name = source[Annotations.member]?.object?["name"]?.string
+        allocation = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
+        self.source = source
+    }
+
+    init(named name: String) {
+        let source: JSONValue = [
+            "id": .string(DerivedID.of("group/\(name)")), "policy": "random", "experiments": [],
+            "trafficAllocation": [], Annotations.member: ["name": .string(name)],
+        ]
+        self.init(source.object ?? JSONObject())
+    }
+
+    func json(_ experiments: [JSONValue]) -> JSONValue {
+        var object = source
+        object["experiments"] = .array(experiments)
+        if name != nil { object["trafficAllocation"] = allocation.json }
+        return .object(object)
+    }
+}
+
+extension ProjectDefinitions {
+    func group(of experiment: ExperimentDefinition?) -> ExperimentGroup? {
+        experiment?.groupID.flatMap { groups[$0] }
+    }
+
+    /// Moves an experiment into a named group, or out of its group, and gives each experiment of the groups that change
+    /// its traffic. As few bucket values as possible move to another experiment.
+    ///
+    /// - Throws: 422 if the experiments of the group would have more than 100% of the traffic.
+    mutating func move(_ key: Identifier, toGroup name: String?) throws(CoreError) {
+        guard var experiment = experiments[key] else { return }
+        let former = experiment.groupID
+        let group = name.map { name in groups.last { $0.name == name } ?? ExperimentGroup(named: name) }
+        if let group { groups.set(group) }
+        if former != group?.id {
+            experiments.remove(key)
+            experiment.groupID = group?.id
+            experiments.append(experiment)
+        }
+        if let group { try allocateGroup(group.id) }
+        if let former, former != group?.id { try allocateGroup(former) }
+    }
+
+    /// Divides the traffic of a named group anew. Removes a group without experiments.
+    mutating func allocateGroup(_ id: Identifier) throws(CoreError) {
+        guard var group = groups[id], let name = group.name else { return }
+        let members = experiments.filter { $0.groupID == id }.map { experiment in
+            (key: experiment.key, weight: TrafficAllocation.Weight(entityID: experiment.id, weight: experiment.share))
+        }
+        guard !members.isEmpty else { return groups.remove(id) }
+        let total = members.reduce(0) { $0 + $1.weight.weight }
+        guard total <= Bucketer.bucketCount else {
+            let list = members.filter { $0.weight.weight > 0 }.map {
+                "'\($0.key)' \(Self.percentage($0.weight.weight))"
+            }
+            throw CoreError(
+                .unprocessable,
+                "the experiments of the group '\(name)' must have at most 100% of the traffic together; got "
+                    + "\(Self.percentage(total)): \(list.joined(separator: ", "))", at: ["traffic"])
+        }
+        group.allocation = group.allocation.reallocated(to: members.map(\.weight))
+        groups.set(group)
+    }
+
+    private static func percentage(_ share: Int) -> String {
+        let number = Double(share) / 100
+        return Int(exactly: number).map { "\($0)%" } ?? "\(number)%"
+    }
+}
+
+extension ExperimentDefinition {
+    /// The experiment's part of its group, in hundredths of a percent.
+    fileprivate var share: Int {
+        isArchived ? 0 : Int((min(max(traffic ?? 0, 0), 100) * 100).rounded())
+    }
+}

@@ -1,0 +1,199 @@
+import Bucketing
+import JSON
+
+/// An id that variations of several served experiments have, and the values that they give, in the order of the datafile.
+///
+/// SDKs keep the values of a variation by its id alone, so where experiments share one, those of the last experiment
+/// hold. So the last one has the values of all: a flag finds its own by its variable.
+struct SharedVariation: Sendable, Equatable {
+    var lastExperiment: Identifier
+    var values: [JSONValue]
+}
+
+extension ProjectDefinitions {
+    /// Generates the datafile: writes what has changed and what depends on it, and leaves everything else as it is. Each
+    /// flag that has changed, or whose experiments have, gets the revision as its version.
+    ///
+    /// - Parameter former: the definitions before the change.
+    public mutating func generate(since former: ProjectDefinitions?) {
+        let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
+        var affected = changed
+        var affectedFlags: [FlagDefinition] = []
+        for flag in flags {
+            let ids = experiments(of: flag).map(\.id)
+            let isChanged = former?.flags[flag.key] != flag
+            if isChanged { affected.formUnion(ids) }
+            if flag.isAnnotated, isChanged || ids.contains(where: changed.contains) { affectedFlags.append(flag) }
+        }
+        let owners = flagsByExperiment
+        let shared = sharedVariations(owners)
+        if shared != sharedVariations {
+            let ids = Set(shared.keys).union(sharedVariations.keys)
+            for experiment in experiments where experiment.variations.contains(where: { ids.contains($0.id) }) {
+                affected.insert(experiment.id)
+            }
+            sharedVariations = shared
+        }
+        write(affectedFlags, of: affected, replacing: former)
+        write(affected, owners)
+        removeDeliveries(of: former)
+        var outside: [JSONValue] = []
+        var grouped: [Identifier: [JSONValue]] = [:]
+        for experiment in experiments {
+            if let id = experiment.groupID {
+                grouped[id, default: []].append(.object(experiment.source))
+            } else {
+                outside.append(.object(experiment.source))
+            }
+        }
+        root["experiments"] = .array(outside)
+        root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
+        for (name, list) in [
+            ("featureFlags", flags.map { .object($0.source) }), ("rollouts", rollouts), ("typedAudiences", audiences),
+        ] where root[name] != nil || !list.isEmpty {
+            root[name] = .array(list)
+        }
+    }
+
+    // MARK: Flags
+
+    /// The flags that say something about their experiments: what they serve, what their rules are, and that they are
+    /// off.
+    private var flagsByExperiment: [Identifier: [FlagDefinition]] {
+        var owners: [Identifier: [FlagDefinition]] = [:]
+        for flag in flags {
+            for experiment in experiments(of: flag) { owners[experiment.id, default: []].append(flag) }
+        }
+        return owners
+    }
+
+    /// - Parameter affected: the experiments that are written next.
+    private mutating func write(
+        _ changed: [FlagDefinition], of affected: Set<Identifier>, replacing former: ProjectDefinitions?
+    ) {
+        var newRollouts: [(id: Identifier, element: JSONValue?)] = []
+        var newAudiences: [(id: Identifier, element: JSONValue?)] = []
+        for var flag in changed {
+            let experiments = experiments(of: flag)
+            if let version = Int64(revision) { flag.version = version }
+            let running = experiments.filter { $0.status == ExperimentStatus.running.rawValue }
+            flag.source = flag.json(experimentIDs: experiments.map(\.id), running: running.map(\.id))
+            flags.set(flag)
+            guard let rules = flag.rules else { continue }
+            newRollouts.append((Identifier(flag.rolloutID), flag.rollout(rules)))
+            for rule in former?.flags[flag.key]?.rules?.rules ?? [] where rule.delivery != nil {
+                newAudiences.append((Identifier(flag.audienceID(rule.key)), nil))
+            }
+            var excluded: [JSONValue] = []
+            for rule in rules.rules {
+                let audience = rule.datafileAudience
+                if rule.delivery == nil {
+                    // In the model of the SDKs a flag's experiments come before its deliveries.
+                    guard var experiment = self.experiments[rule.key], affected.contains(experiment.id) else {
+                        continue
+                    }
+                    let conditions = (audience.map { [$0] } ?? []) + excluded
+                    experiment.audience =
+                        conditions.count > 1 ? .array(["and"] + conditions) : conditions.first ?? .null
+                    self.experiments.set(experiment)
+                } else if let audience {
+                    excluded.append(AudienceExclusion.outside(audience))
+                    let id = flag.audienceID(rule.key)
+                    newAudiences.append((Identifier(id), Self.audience(id, of: rule.key, audience)))
+                }
+            }
+        }
+        rollouts.replace(newRollouts)
+        audiences.replace(newAudiences)
+    }
+
+    private static func audience(_ id: String, of key: Identifier, _ conditions: JSONValue) -> JSONValue {
+        ["id": .string(id), "name": .string("of \(key)"), "conditions": conditions]
+    }
+
+    /// Removes the deliveries of flags that are gone.
+    private mutating func removeDeliveries(of former: ProjectDefinitions?) {
+        let gone = (former?.flags.filter { flags[$0.key] == nil }) ?? []
+        guard !gone.isEmpty else { return }
+        let used = Set(flags.map(\.rolloutID))
+        rollouts.replace(gone.filter { !used.contains($0.rolloutID) }.map { (Identifier($0.rolloutID), nil) })
+        let rules = gone.flatMap { flag in (flag.rules?.rules ?? []).map { flag.audienceID($0.key) } }
+        audiences.replace(rules.map { (Identifier($0), nil) })
+    }
+
+    // MARK: Experiments
+
+    private mutating func write(_ affected: Set<Identifier>, _ owners: [Identifier: [FlagDefinition]]) {
+        var newAudiences: [(id: Identifier, element: JSONValue?)] = []
+        for var experiment in experiments where affected.contains(experiment.id) {
+            let flags = owners[experiment.id] ?? []
+            var setting = ExperimentDefinition.Setting(isPaused: flags.contains { !$0.isEnabled })
+            if let flag = flags.first(where: { $0.rules != nil }), let rules = flag.rules {
+                setting.addValues = { rules.addValue(to: &$0, of: $1.key, variableID: flag.variableID) }
+            } else if let flag = servingFlag(of: experiment, flags) {
+                let shared = sharedVariations
+                setting.addValues = { variation, definition in
+                    let own = [Self.value(of: definition, variableID: flag.variableID)]
+                    let all = shared[definition.id].flatMap { $0.lastExperiment == experiment.id ? $0.values : nil }
+                    variation["featureEnabled"] = true
+                    variation["variables"] = .array(all ?? own)
+                }
+            }
+            experiment.source = experiment.json(setting)
+            experiments.set(experiment)
+            guard let audience = experiment.audience else { continue }
+            let id = experiment.audienceID
+            var element: JSONValue?
+            if !audience.isNull {
+                element = Self.audience(id, of: experiment.key, ConditionDialect.datafileForm(of: audience))
+            }
+            newAudiences.append((Identifier(id), element))
+        }
+        audiences.replace(newAudiences)
+    }
+
+    /// Returns the flag that serves an experiment, unless another flag has the experiment.
+    private func servingFlag(of experiment: ExperimentDefinition, _ flags: [FlagDefinition]) -> FlagDefinition? {
+        guard isServed(experiment), flags.allSatisfy({ $0.content == .experiment }) else { return nil }
+        return flags.first
+    }
+
+    private static func value(of variation: ExperimentDefinition.Variation, variableID: String) -> JSONValue {
+        ["id": .string(variableID), "value": JSONValue(variation.key)]
+    }
+
+    private func sharedVariations(_ owners: [Identifier: [FlagDefinition]]) -> [Identifier: SharedVariation] {
+        var known: Set<Identifier> = []
+        var shared: [Identifier: SharedVariation] = [:]
+        for variation in experiments.lazy.flatMap(\.variations) where !known.insert(variation.id).inserted {
+            shared[variation.id] = SharedVariation(lastExperiment: "", values: [])
+        }
+        guard !shared.isEmpty else { return [:] }
+        for experiment in experiments {
+            guard let flag = servingFlag(of: experiment, owners[experiment.id] ?? []) else { continue }
+            for variation in experiment.variations {
+                shared[variation.id]?.lastExperiment = experiment.id
+                shared[variation.id]?.values.append(Self.value(of: variation, variableID: flag.variableID))
+            }
+        }
+        return shared
+    }
+}
+
+extension [JSONValue] {
+    /// Replaces the elements with the ids in place, appends those that are new, and removes those that are `nil`. The last
+    /// change of an id counts.
+    fileprivate mutating func replace(_ changes: [(id: Identifier, element: JSONValue?)]) {
+        guard !changes.isEmpty else { return }
+        var pending = Dictionary(changes.map { ($0.id, $0.element) }, uniquingKeysWith: { $1 })
+        self = compactMap { element in
+            guard let id = element.object?.identifier("id"), let index = pending.index(forKey: id) else {
+                return element
+            }
+            return pending.remove(at: index).value
+        }
+        for (id, _) in changes {
+            if let index = pending.index(forKey: id), let element = pending.remove(at: index).value { append(element) }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+public import Bucketing
+public import JSON
+
+/// What a project defines, as values that an edit changes. The datafile is generated from them, see
+/// ``generate(since:)``.
+///
+/// What the API does not edit, such as events, holdouts and unknown members, stays as the uploaded datafile has it.
+public struct ProjectDefinitions: Sendable, Equatable {
+    /// Those outside of groups, then those of groups.
+    var experiments = DefinitionList<ExperimentDefinition>()
+    var groups = DefinitionList<ExperimentGroup>()
+    var flags = DefinitionList<FlagDefinition>()
+    /// Those of each flag, and audiences, as the datafile has them.
+    var rollouts: [JSONValue]
+    var audiences: [JSONValue]
+    /// The variations of served experiments that share an id, when the datafile was generated.
+    var sharedVariations: [Identifier: SharedVariation] = [:]
+    /// The datafile as it was read or last generated.
+    var root: JSONObject
+
+    /// The definitions of a project without any.
+    ///
+    /// - Parameter projectID: also used as the account id.
+    public init(projectID: String, sdkKey: String? = nil) {
+        self.init(Datafile.empty(projectID: projectID, sdkKey: sdkKey))
+    }
+
+    /// Reads what a datafile defines, which must be one that compiles.
+    public init(_ datafile: JSONValue) {
+        root = datafile.object ?? JSONObject()
+        rollouts = root["rollouts"]?.array ?? []
+        audiences = root["typedAudiences"]?.array ?? []
+        let conditions = Dictionary(
+            audiences.map { ($0.object?.identifier("id") ?? "", $0.object?["conditions"] ?? .null) },
+            uniquingKeysWith: { $1 })
+        for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
+        let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
+        func read(_ owner: JSONObject, groupID: Identifier?) {
+            for object in owner.objects("experiments") {
+                var experiment = ExperimentDefinition(object, groupID: groupID, audiences: conditions)
+                if waiting.contains(experiment.id), experiment.status == ExperimentStatus.paused.rawValue {
+                    experiment.status = ExperimentStatus.running.rawValue
+                }
+                experiments.append(experiment)
+            }
+        }
+        read(root, groupID: nil)
+        for object in root.objects("groups") {
+            let group = ExperimentGroup(object)
+            groups.append(group)
+            read(object, groupID: group.id)
+        }
+    }
+
+    /// The generated datafile.
+    public var datafile: JSONValue { .object(root) }
+
+    /// Increments the revision. A revision that is not a number becomes 1.
+    public mutating func incrementRevision() {
+        let (incremented, overflow) = (Int64(revision) ?? 0).addingReportingOverflow(1)
+        root["revision"] = .string(overflow ? "1" : String(incremented))
+    }
+
+    var revision: String { root["revision"]?.string ?? "" }
+
+    // MARK: Experiments and flags
+
+    /// Returns the experiments of a flag, in the order of its rules.
+    func experiments(of flag: FlagDefinition) -> [ExperimentDefinition] {
+        switch flag.content {
+        case .rules(let content): content.rules.compactMap { $0.delivery == nil ? experiments[$0.key] : nil }
+        case .experiment: experiments[flag.key].map { [$0] } ?? []
+        case .datafile(_, let ids): ids.compactMap { experiment(id: $0) }
+        }
+    }
+
+    /// Returns the flags that have an experiment, without the one that serves it.
+    func flags(ofExperiment id: Identifier) -> [FlagDefinition] {
+        flags.filter { $0.content != .experiment && experiments(of: $0).contains { $0.id == id } }
+    }
+
+    func experiment(id: Identifier) -> ExperimentDefinition? {
+        experiments.last { $0.id == id }
+    }
+
+    /// Returns the key of the delivery rule with a key or an id.
+    func deliveryRule(_ member: String, _ text: Identifier) -> Identifier? {
+        let rules = rollouts.lazy.compactMap(\.object).flatMap { $0.objects("experiments") }
+        return rules.last { $0.identifier(member) == text }?.identifier("key")
+    }
+
+    /// Archives an experiment: nobody is enrolled any more, and its traffic is free for the others of its group.
+    ///
+    /// - Returns: false if there is none.
+    @discardableResult
+    public mutating func archive(_ key: Identifier) throws(CoreError) -> Bool {
+        guard var experiment = experiments[key] else { return false }
+        experiment.status = ExperimentStatus.archived.rawValue
+        experiments.set(experiment)
+        if let id = experiment.groupID { try allocateGroup(id) }
+        return true
+    }
+
+    // MARK: Served experiments
+
+    /// Whether an experiment is served as a flag of the same key with a string variable `value`, the variation's key, so
+    /// that every SDK and protocol can ask for it. A flag that has the key already stays as it is.
+    ///
+    /// Earlier releases marked nothing. Their experiments are known by the campaign, which they named like the
+    /// experiment, in projects that the API made, whose account is named like the project.
+    func isServed(_ experiment: ExperimentDefinition) -> Bool {
+        if let isServed = experiment.isServed { return isServed }
+        return experiment.flagKey == nil && experiment.layerID == experiment.id
+            && root["accountId"] == root["projectId"]
+    }
+
+    /// Adds the flags that serve experiments and are missing.
+    mutating func serveExperiments() {
+        var used: Set<Identifier>?
+        for experiment in experiments where flags[experiment.key] == nil && isServed(experiment) {
+            if used == nil {
+                used = Set(flags.filter { $0.content != .experiment }.flatMap { experiments(of: $0) }.map(\.id))
+            }
+            guard used?.contains(experiment.id) == false else { continue }
+            flags.append(FlagDefinition(key: experiment.key, .experiment))
+        }
+    }
+}
+
+extension ProjectDefinitions {
+    /// Reads a datafile that an earlier release or another program wrote, and adds what serves its experiments.
+    ///
+    /// - Returns: `nil` if nothing is missing.
+    init?(servingMore datafile: Datafile) {
+        let unserved = datafile.unservedExperiments
+        guard !unserved.isEmpty else { return nil }
+        self.init(datafile.source)
+        var former = self
+        for experiment in unserved {
+            former.experiments.remove(experiment.key)
+            former.flags.remove(experiment.key)
+        }
+        serveExperiments()
+        generate(since: former)
+    }
+}
+
+extension Datafile {
+    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves as it should.
+    fileprivate var unservedExperiments: [Experiment] {
+        let isOwnProject = accountID == projectID
+        let unserved = experiments.filter { experiment in
+            let (annotations, flag) = (experiment.annotations, flag(key: experiment.key))
+            let isKnown = isOwnProject && annotations.flagKey == nil && experiment.layerID == experiment.id
+            return annotations.isServed ?? isKnown
+                && flag.map { $0.annotations.servesExperiment && !$0.serves(experiment) } ?? true
+        }
+        guard !unserved.isEmpty else { return [] }
+        let used = Set(flags.lazy.filter { !$0.annotations.servesExperiment }.flatMap(\.experiments).map(\.id))
+        return unserved.filter { !used.contains($0.id) }
+    }
+}
+
+extension Flag {
+    /// Whether the flag gives the keys of an experiment's variations.
+    fileprivate func serves(_ experiment: Experiment) -> Bool {
+        guard let variable = variables.first, variables.count == 1, experiments.map(\.id) == [experiment.id] else {
+            return false
+        }
+        return experiment.variations.allSatisfy {
+            $0.isFeatureEnabled && $0.variableValues[variable.id] == $0.key.string
+        }
+    }
+}
+
+/// An element of a project that a key identifies.
+protocol KeyedDefinition: Sendable, Equatable {
+    var listKey: Identifier { get }
+}
+
+/// Elements in the order of the datafile. Of several with one key the last one counts, as in the reference SDK.
+struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
+    private var elements: [Element] = []
+    private var indices: [Identifier: Int] = [:]
+
+    subscript(key: Identifier) -> Element? { indices[key].map { elements[$0] } }
+
+    func makeIterator() -> IndexingIterator<[Element]> { elements.makeIterator() }
+
+    mutating func append(_ element: Element) {
+        indices[element.listKey] = elements.count
+        elements.append(element)
+    }
+
+    /// Replaces the element with the same key, or appends the element.
+    mutating func set(_ element: Element) {
+        guard let index = indices[element.listKey] else { return append(element) }
+        elements[index] = element
+    }
+
+    /// Removes all elements with a key.
+    mutating func remove(_ key: Identifier) {
+        guard indices[key] != nil else { return }
+        elements.removeAll { $0.listKey == key }
+        indices = Dictionary(
+            elements.enumerated().map { ($1.listKey, $0) }, uniquingKeysWith: { $1 })
+    }
+
+    func last(where isWanted: (Element) -> Bool) -> Element? { elements.last(where: isWanted) }
+}
+
+extension JSONObject {
+    func identifier(_ key: String) -> Identifier? { self[key]?.string.map { Identifier($0) } }
+
+    func objects(_ key: String) -> [JSONObject] { (self[key]?.array ?? []).compactMap(\.object) }
+
+    func identifiers(_ key: String) -> [Identifier] {
+        (self[key]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
+    }
+}
+
+extension JSONValue {
+    init(_ identifier: Identifier) { self = .string(identifier.string) }
+
+    init(_ identifiers: [Identifier]) { self = .array(identifiers.map { .string($0.string) }) }
+}

@@ -1,0 +1,111 @@
+import Bucketing
+import JSON
+import Testing
+
+@testable import HoldfastCore
+
+/// Definitions are read from a datafile and written back without loss.
+@Suite struct ProjectDefinitionsTests {
+    private static func datafile(_ members: KeyValuePairs<String, JSONValue>) throws -> Datafile {
+        var root = try #require(Datafile.empty(projectID: "1").object)
+        for (key, value) in members { root[key] = value }
+        return try Datafile(.object(root))
+    }
+
+    private static func experiment(_ key: String, id: String) -> JSONValue {
+        [
+            "id": .string(id), "key": .string(key), "unknown": [1], "layerId": "campaign", "status": "Launched",
+            "variations": [["id": "a", "key": "a", "name": "A"], ["id": "b", "key": "b"]],
+            "trafficAllocation": [["entityId": "a", "endOfRange": 5_000]], "audienceIds": ["x"],
+            "audienceConditions": ["or", "x"], "forcedVariations": ["eve": "b"],
+        ]
+    }
+
+    private static let brought: KeyValuePairs<String, JSONValue> = [
+        "experiments": [experiment("e", id: "1"), experiment("f", id: "2")],
+        "groups": [
+            [
+                "id": "g", "policy": "random", "name": "G", "experiments": [experiment("h", id: "3")],
+                "trafficAllocation": [["entityId": "3", "endOfRange": 7_000]],
+            ]
+        ],
+        "featureFlags": [
+            ["id": "f1", "key": "flag", "rolloutId": "r", "experimentIds": ["1"], "variables": [], "extra": true]
+        ],
+        "rollouts": [["id": "r", "experiments": [], "name": "R"]],
+        "typedAudiences": [
+            ["id": "x", "name": "X", "conditions": ["or", ["name": "a", "type": "custom_attribute"]]]
+        ],
+        "unknown": ["kept": true],
+    ]
+
+    @Test func `What a change does not name stays as a datafile brought it, with members that nobody knows`() throws {
+        let datafile = try Self.datafile(Self.brought)
+        let former = ProjectDefinitions(datafile.source)
+        for key in ["e", "f", "h"] {
+            var definitions = former
+            try ExperimentChange(["status": "paused"], key: key).apply(to: &definitions)
+            definitions.generate(since: former)
+            let changed = try Datafile(definitions.datafile)
+            #expect(changed.experiment(key: Identifier(key))?.status == "Paused")
+            let paused = definitions
+            var experiment = try #require(definitions.experiments[Identifier(key)])
+            experiment.status = "Launched"
+            definitions.experiments.set(experiment)
+            definitions.generate(since: paused)
+            #expect(definitions.datafile == datafile.source)
+        }
+    }
+
+    @Test func `What is read from a generated datafile generates the same`() throws {
+        var definitions = ProjectDefinitions(projectID: "1")
+        let bodies: [JSONValue] = [
+            [
+                "variations": ["a", "b"], "traffic": 30,
+                "audience": ["name": "country", "match": "in", "value": ["de"]],
+            ],
+            ["variations": [["key": "a", "weight": 1], ["key": "b", "weight": 2]], "group": "g", "traffic": 20],
+            ["variations": ["a"], "enrollment": "closed", "status": "paused"],
+        ]
+        for (number, body) in bodies.enumerated() {
+            try ExperimentChange(body, key: "e\(number)").apply(to: &definitions)
+        }
+        let flag: JSONValue = [
+            "type": "string", "enabled": false, "tags": ["t"], "description": "d",
+            "variations": [["key": "a", "value": "A"], ["key": "b", "value": "B"]],
+            "rules": [
+                ["audience": ["name": "country", "match": "in", "value": ["de"]], "variation": "b"],
+                ["key": "r", "experiment": ["traffic": 10]],
+            ],
+        ]
+        try FlagChange(flag, key: "flag").apply(to: &definitions)
+        definitions.serveExperiments()
+        definitions.generate(since: nil)
+        let datafile = try Datafile(definitions.datafile)
+        var read = ProjectDefinitions(datafile.source)
+        #expect(read.experiments["r"]?.status == "Running" && datafile.experiment(key: "r")?.status == "Paused")
+        #expect(ProjectDefinitions(servingMore: datafile) == nil)
+        read.generate(since: nil)
+        #expect(read.datafile == datafile.source)
+    }
+
+    @Test func `An experiment in a group is changed there`() throws {
+        let former = ProjectDefinitions(try Self.datafile(Self.brought).source)
+        var definitions = former
+        try ExperimentChange(["traffic": 10], key: "h").apply(to: &definitions)
+        definitions.generate(since: former)
+        let changed = try Datafile(definitions.datafile)
+        #expect(changed.groups.first?.experimentIDs == ["3"])
+        #expect(changed.experiment(key: "h")?.trafficAllocation.ranges.map(\.end) == [1_000])
+        #expect(throws: CoreError.self) {
+            try ExperimentChange(["group": nil], key: "h").apply(to: &definitions)
+        }
+    }
+
+    @Test(arguments: [("0", "1"), ("41", "42"), ("x", "1"), ("9223372036854775807", "1")])
+    func `Revisions are incremented`(former: String, raised: String) throws {
+        var definitions = ProjectDefinitions(try Self.datafile(["revision": .string(former)]).source)
+        definitions.incrementRevision()
+        #expect(try Datafile(definitions.datafile).revision == raised)
+    }
+}
