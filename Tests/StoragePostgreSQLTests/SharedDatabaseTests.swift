@@ -281,29 +281,60 @@ extension PostgreSQLTests {
             #expect(!watch.isActive)
         }
 
-        @Test("Beside an anonymous user who is being enrolled elsewhere, an account gets that user's variation")
-        func concurrentEnrollment() async throws {
+        /// A store, and a connection with an open transaction in which the user `anonymous`, who has no row, gets what
+        /// the user `template` has.
+        private func withAnonymousUser(
+            _ body: (_ store: PostgreSQLStore, _ commit: () async throws -> Void) async throws -> Void
+        ) async throws {
             let database = try TestDatabase(.postgreSQL)
             let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 60 }
             defer { store.close() }
             try await SessionPool.with {
                 try await store.apply(.save(["e": "theirs"], onConflict: .replace), to: "template")
+                _ = try await store.record([StoreContract.exposure("template")])
+                // So that there is something to merge.
+                let author = Author(name: "test")
+                try await store.administer(.override(experimentID: "f", variationID: "v"), of: "anonymous", by: author)
+                try await store.administer(.remove(experimentID: "f"), of: "anonymous", by: author)
                 let other = try SQLConnection(database.server.url(database.name))
                 try other.execute(
                     """
+                    DELETE FROM users WHERE user_id = 'anonymous';
                     BEGIN;
                     INSERT INTO users SELECT 'anonymous', version, profile, assignments, expires_at, attributes
-                    FROM users WHERE user_id = 'template'
+                    FROM users WHERE user_id = 'template';
+                    INSERT INTO exposures SELECT 'anonymous', experiment_id, 7, experiment_key, variation_id,
+                        happened_at, flags, sdk_key, payload, period FROM exposures WHERE user_id = 'template';
                     """)
+                try await body(store) {
+                    let waiting = """
+                        SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'
+                        """
+                    try await eventually { try database.execute(waiting) == [["1"]] }
+                    try other.execute("COMMIT")
+                }
+            }
+        }
+
+        @Test("Beside an anonymous user who is being enrolled elsewhere, an account gets that user's variation")
+        func concurrentEnrollment() async throws {
+            try await withAnonymousUser { store, commit in
                 let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "decided")
                 async let result = store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
-                let waiting = """
-                    SELECT count(*) FROM pg_stat_activity
-                    WHERE datname = current_database() AND wait_event_type = 'Lock'
-                    """
-                try await eventually { try database.execute(waiting) == [["1"]] }
-                try other.execute("COMMIT")
+                try await commit()
                 #expect(try await result.profile?.variations == ["e": "theirs"])
+            }
+        }
+
+        @Test("What is stored of an anonymous user during a merge is merged, too")
+        func concurrentExposure() async throws {
+            try await withAnonymousUser { store, commit in
+                async let result = store.merge("anonymous", into: "account")
+                try await commit()
+                #expect(try await result.profile?.variations == ["e": "theirs"])
+                #expect(
+                    try store.exposures(after: 0, limit: 10).map(\.exposure.userID).sorted() == ["account", "template"])
             }
         }
 

@@ -285,8 +285,7 @@ final class OptimisticTransaction {
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, at: now)
         var queries = isLocking ? [] : begin
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
-        let written = Set(changed.map(\.userID))
-        queries += UserRows.keep(effects.keptVersions.filter { !written.contains($0.key) })
+        queries += UserRows.keep(unwrittenVersions(changed))
         let first = queries.count
         queries += rows.queries
         queries += effects.queries(changed, server: store.server)
@@ -300,6 +299,17 @@ final class OptimisticTransaction {
             case .failure(let error): failed(error)
             }
         }
+    }
+
+    /// The versions of rows that are not written, but must not change until the commit, nor be inserted: those that were
+    /// only read, and those of users who have no row while something else about them is deleted.
+    private func unwrittenVersions(_ changed: [UserState]) -> [Identifier: Int64?] {
+        var versions = effects.keptVersions
+        for user in changed {
+            versions[user.userID] = nil
+            if user.version == nil, !user.needsRow { versions.updateValue(nil, forKey: user.userID) }
+        }
+        return versions
     }
 
     /// Completes changes that write nothing. Their results are based on committed data, so they need a commit only if
