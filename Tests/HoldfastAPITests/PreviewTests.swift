@@ -110,6 +110,21 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/other").status == 404)
     }
 
+    @Test func `A new flag is previewed, and not stored`() throws {
+        let body = #"{"type":"boolean","rules":[{"audience":{"name":"plan","value":"pro"},"variation":"on"}]}"#
+        let preview = try server.request("POST", "/v1/flags/other/preview", body)
+        #expect(preview["creates"] == true && preview["flag"]["type"] == "boolean", "\(preview.text)")
+        #expect(preview["moves"]["users"] == 0 && preview["warnings"].array?.isEmpty == true)
+        #expect(try server.request("GET", "/v1/flags/other").status == 404)
+        #expect(try server.request("PUT", "/v1/attributes/navi", #"{"type":"string"}"#).status == 201)
+        let warned = try server.request("POST", "/v1/flags/other/preview", body)["warnings"]
+        #expect(warned.array?.first?["pointer"] == "/rules/0/audience/name", "\(warned)")
+        let wrong = try server.request("POST", "/v1/flags/other/preview", #"{"type":"colour"}"#)
+        let put = try server.request("PUT", "/v1/flags/other", #"{"type":"colour"}"#)
+        #expect(put.status == 422 && wrong.status == 422)
+        #expect(wrong["detail"] == put["detail"] && wrong["pointer"] == put["pointer"])
+    }
+
     @Test func `What PUT refuses is refused alike`() throws {
         let tag = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
         let wrong = [

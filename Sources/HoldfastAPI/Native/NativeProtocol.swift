@@ -125,7 +125,8 @@ struct NativeProtocol: WireProtocol {
                 .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 experiment.delete),
             APIRoute(
-                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true, preview.post),
+                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
+                preview.postExperiment),
             APIRoute(
                 .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.get),
@@ -142,6 +143,7 @@ struct NativeProtocol: WireProtocol {
                 .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.put),
             APIRoute(
                 .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.delete),
+            APIRoute(.post, "/v1/flags/{key}/preview", scope: .token(.admin), isConditional: true, preview.postFlag),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

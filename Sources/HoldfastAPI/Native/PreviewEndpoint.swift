@@ -3,23 +3,49 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/experiments/{key}/preview`: shows what a `PUT` with the same body would do, and changes nothing.
+/// `POST /v1/experiments/{key}/preview` and `POST /v1/flags/{key}/preview`: show what a `PUT` with the same body would do,
+/// and change nothing.
 struct PreviewEndpoint {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
-        let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
-        let schema = projects.schema
-        let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Experiment>.change(input, schema) }
-        let draft = try await ProjectEditor(catalog).preview(input.sdkKey, change)
+    func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let (input, draft, warnings) = try await draft(of: Experiment.self, request, call)
         guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
         else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
         let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile)
         let description = preview.edited.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey)
-        let conditions = draft.outcome.change?.warnings(schema, draft.datafile) ?? []
-        return .json(preview.json(counts, conditions, after: description))
+        return .json(preview.json(counts, warnings, after: description))
+    }
+
+    func postFlag(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let (input, draft, warnings) = try await draft(of: Flag.self, request, call)
+        guard let flag = draft.datafile.flag(key: Identifier(input.key)) else {
+            throw DefinitionEndpoints<Flag>.unknown(input.key, in: draft.datafile)
+        }
+        let moves = try await PreviewCounter(catalog).countMoves(from: draft.project, to: draft.datafile)
+        return .json([
+            "flag": flag.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey),
+            "creates": .bool(draft.outcome.status == .created), "moves": moves.json,
+            "warnings": .array(warnings.map(\.warning)),
+        ])
+    }
+
+    /// Makes the change that a request asks for on a copy of the project.
+    ///
+    /// - Returns: also the conditions that nobody meets.
+    private func draft<Element: DefinedElement>(
+        of _: Element.Type, _ request: borrowing Request, _ call: Call
+    ) async throws -> (
+        input: DefinitionEndpoints<Element>.PutRequest,
+        draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [JSONFault]
+    ) {
+        try call.requireUpToDate()
+        let input = try DefinitionEndpoints<Element>.PutRequest(request, projects)
+        let schema = projects.schema
+        let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
+        let draft = try await ProjectEditor(catalog).preview(input.sdkKey, change)
+        return (input, draft, draft.outcome.change?.warnings(schema, draft.datafile) ?? [])
     }
 }
 

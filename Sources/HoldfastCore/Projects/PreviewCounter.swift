@@ -43,6 +43,17 @@ public struct PreviewCounter: Sendable {
         }
     }
 
+    /// Counts the users who take part and whom a change of a project would move.
+    ///
+    /// - Parameters: as of ``count(_:from:to:)``.
+    /// - Throws: 503 if too many counts are in progress.
+    public func countMoves(from project: Project?, to edited: Datafile) async throws -> MoveCounts {
+        guard let moves = project.map({ DefinitionMoves(from: $0, to: edited) }), !moves.isEmpty else {
+            return MoveCounts()
+        }
+        return try await count(Count(preview: nil, moves: moves)).moves
+    }
+
     /// Refuses a change that can move users who take part, unless it is allowed to.
     ///
     /// - Parameters:
