@@ -129,15 +129,13 @@ final class HistoryRun {
     /// - Parameter operations: of all clients together.
     func round(operations: Int) throws {
         rounds += 1
-        // What users who are merged have been forced to, or by overrides that end, is for the long form.
-        let isWhole = TortureSettings.isLong || !setting.merges
         let clients = (0..<setting.clients).map { number in
             LoadClient(
                 number: (rounds - 1) * setting.clients + number, seed: seed, users: users, insists: false,
                 limit: operations / setting.clients, changesVariations: setting.changesVariations,
                 merges: setting.merges,
                 // PostgreSQL may still commit what a dead server asked of it.
-                cutsEndOperations: setting.database.isSQLite, expires: isWhole, forces: isWhole)
+                cutsEndOperations: setting.database.isSQLite, expires: true)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {

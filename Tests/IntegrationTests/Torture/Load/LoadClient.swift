@@ -25,7 +25,7 @@ final class LoadClient: @unchecked Sendable {
     /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
     init(
         number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false,
-        merges: Bool = false, cutsEndOperations: Bool = false, expires: Bool = false, forces: Bool = true
+        merges: Bool = false, cutsEndOperations: Bool = false, expires: Bool = false
     ) {
         self.number = number
         self.users = users
@@ -34,7 +34,7 @@ final class LoadClient: @unchecked Sendable {
         self.merges = merges
         self.cutsEndOperations = cutsEndOperations
         experimentChanges = changesVariations ? (true, 100) : (false, 10)
-        generator = OperationGenerator(client: number, seed: seed, expires: expires, forces: forces)
+        generator = OperationGenerator(client: number, seed: seed, expires: expires)
     }
 
     /// Works until the load is over or no server can be reached.

@@ -10,15 +10,12 @@ struct OperationGenerator {
     private let client: Int
     /// Whether some overrides end by themselves. What is told of them depends on the time.
     private let expires: Bool
-    /// Whether variations are forced on users.
-    private let forces: Bool
     private var random: SeededGenerator
     private var count = 0
 
-    init(client: Int, seed: UInt64, expires: Bool, forces: Bool) {
+    init(client: Int, seed: UInt64, expires: Bool) {
         self.client = client
         self.expires = expires
-        self.forces = forces
         random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(client))
     }
 
@@ -40,7 +37,7 @@ struct OperationGenerator {
         case ..<19: .save(map())
         case ..<24: expose()
         case ..<28: evaluate()
-        case ..<32: forces ? force() : evaluate()
+        case ..<32: force()
         case ..<38: .keep(map())
         case ..<46: .put(map())
         case ..<54: override()
