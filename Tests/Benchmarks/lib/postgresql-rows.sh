@@ -32,7 +32,51 @@ pgbench_load() {
 pgbench_select() { pgbench_load select; }
 pgbench_upsert() { pgbench_load upsert; }
 
-row_postgresql_lookup() { side_by_side "PostgreSQL: POST /ups/lookup : pgbench, SELECT" 1.9 pgbench_select holdfast_lookup; }
+# With what it costs a program that only passes lookups on.
+row_postgresql_cost() {
+    local round program part ours theirs ratios=()
+    declare -A costs=()
+    start_bare_lookups
+    for round in $(seq "$rounds"); do
+        for program in holdfast bare; do
+            read -ra ours < <("cost_of_$program")
+            say "processor time of a lookup, round $round, $program: ${ours[*]} us (client, server, PostgreSQL, all)"
+            for part in 0 1 2 3; do costs[$program$part]+=" ${ours[part]}"; done
+            [ "$program" = bare ] || theirs=${ours[3]}
+        done
+        ratios+=("$(divide "$theirs" "${ours[3]}")")
+    done
+    # shellcheck disable=SC2086
+    cost() { printf '%.1f' "$(median ${costs[$1$2]})"; }
+    report "PostgreSQL: processor time of POST /ups/lookup : bare C program" "$(cost holdfast 3) us" "$(cost bare 3) us" \
+        "$(median "${ratios[@]}")" "<1.05" \
+        "client $(cost holdfast 0) us against $(cost bare 0) us, server $(cost holdfast 1) against $(cost bare 1), PostgreSQL $(cost holdfast 2) against $(cost bare 2)"
+    stop_bare_lookups
+}
+cost_of_holdfast() { cost_of_lookups "$holdfast_url" "$holdfast_process"; }
+cost_of_bare() { cost_of_lookups "http://127.0.0.1:$bare_port" "$bare_process"; }
+
+# cost_of_lookups URL PROCESS: processor time of a lookup in the client, in the server and in PostgreSQL, and all of it, in
+# microseconds.
+cost_of_lookups() {
+    local server database requests client
+    server=$(family_ticks "$2") database=$(family_ticks "$postgresql_process")
+    read -r _ _ _ requests < <(load "$1" lookup)
+    server=$((($(family_ticks "$2") - server) * tick)) database=$((($(family_ticks "$postgresql_process") - database) * tick))
+    client=$(awk 'NF == 2 { time = ($1 + $2) * 1000000 } END { print int(time) }' "$work/client-time")
+    awk -v client="$client" -v server="$server" -v database="$database" -v count="$requests" 'BEGIN {
+        printf "%.2f %.2f %.2f %.2f\n", client / count, server / count, database / count, (client + server + database) / count
+    }'
+}
+
+# Processor time of a process and of all its children, also of those that have ended, in clock ticks.
+family_ticks() {
+    { awk '{ print $14 + $15 + $16 + $17 }' "/proc/$1/stat"
+        for process in $(pgrep -P "$1"); do awk '{ print $14 + $15 }' "/proc/$process/stat" 2>/dev/null || true; done
+    } | awk '{ ticks += $1 } END { print ticks }'
+}
+
+row_postgresql_lookup() { side_by_side "PostgreSQL: POST /ups/lookup : pgbench, SELECT" 1.0 pgbench_select holdfast_lookup; }
 row_postgresql_save() { side_by_side "PostgreSQL: POST /ups/save : pgbench, upsert" 2.0 pgbench_upsert holdfast_save; }
 row_postgresql_decide() {
     # The first decision of a user is a durable write, as an exposure; this row is about those who have theirs.

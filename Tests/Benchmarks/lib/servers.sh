@@ -3,7 +3,7 @@
 # Installs what is missing, without starting the services that come with it.
 install_peers() {
     local missing="" package as_root="" packages="wrk nginx-light redis-server redis-tools sqlite3 curl python3"
-    case "$rows" in *postgresql*) packages="$packages postgresql" ;; esac
+    case "$rows" in *postgresql*) packages="$packages postgresql libpq-dev" ;; esac
     for package in $packages; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
     done
@@ -140,6 +140,21 @@ start_postgresql() {
     postgresql_process=$!
     servers+=($!)
     wait_for postgresql "$postgresql_programs/pg_isready" -h 127.0.0.1 -p "$postgresql_port"
+}
+
+# With as many event loops as Holdfast.
+start_bare_lookups() {
+    is_free "$bare_port" || fail "port $bare_port is in use"
+    cc -O2 -I "$(pg_config --includedir)" "$here/bare-lookups.c" -lpq -lpthread -o "$work/bare-lookups"
+    "$work/bare-lookups" "$bare_port" "$postgresql_url" "$(nproc)" &
+    bare_process=$!
+    servers+=($!)
+    wait_for bare-lookups curl -sf "http://127.0.0.1:$bare_port/ups/lookup" -d '{"user_id":"user0"}'
+}
+
+stop_bare_lookups() {
+    kill "$bare_process"
+    wait "$bare_process" || true
 }
 
 # sql STATEMENT…: prints the rows.
