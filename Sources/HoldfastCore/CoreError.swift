@@ -102,7 +102,7 @@ public struct CoreError: Error, Sendable {
             self.init(
                 .unavailable, "this server cannot use the active datafile, or it changes too fast; nothing was stored")
         case .damaged(let reason):
-            self.init(.unavailable, "\(reason); erase the user with DELETE to start over")
+            self.init(.unavailable, reason)
         case .erased:
             self.init(.unavailable, "the user was erased during the request; nothing was stored; try again")
         case .unavailable:

@@ -43,8 +43,9 @@ public struct StickyDocument: Sendable, Equatable {
             assignments[Identifier(member.key)] = member.value.string.map { Identifier($0) }
         }
         guard let object, assignments.count == object.count else {
+            let name = "\(key.attributeName) '\(key.attributeValue)'"
             throw .damaged(
-                reason: "the sticky document of \(key.attributeName) '\(key.attributeValue)' is damaged")
+                reason: "the sticky document of \(name) is damaged; erase the user with DELETE to start over")
         }
     }
 }

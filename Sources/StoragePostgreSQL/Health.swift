@@ -14,13 +14,20 @@ struct Health {
     private(set) var failure: StorageError?
     private var first: UInt64 = 0
     private var last: UInt64?
+    private var reported: (error: StorageError, at: UInt64)?
+    /// After how long another reason is reported: the first one may only say that the connection was lost.
+    static let nextReport: UInt64 = 5_000_000_000
 
-    /// - Returns: whether operations worked before.
+    /// - Returns: whether to report it: operations worked before, or have failed for another reason for a while.
     mutating func failed(_ error: StorageError, at time: UInt64) -> Bool {
         if last.map({ time &- $0 > Self.hold }) ?? true { first = time }
         last = time
         defer { failure = error }
-        return failure == nil
+        if failure != nil, let reported {
+            guard reported.error != error, time &- reported.at > Self.nextReport else { return false }
+        }
+        reported = (error, time)
+        return true
     }
 
     /// - Returns: whether operations failed before, and count as working again.

@@ -69,6 +69,39 @@ extension PostgreSQLTests {
             try await eventually { try admin.execute(waiting) == [["0"]] }
         }
 
+        @Test("A commit whose wait for the standby is cancelled is not acknowledged, although it succeeds")
+        func cancelledWait() async throws {
+            let server = try PostgreSQLServer(["fsync=off"])
+            let admin = try SQLConnection(server.url("postgres"))
+            var configuration = PostgreSQLConfiguration(url: server.url("postgres"))
+            configuration.statementTimeout = 60
+            // What maintenance writes would wait, too.
+            configuration.settings.retentionInterval = 3_600
+            let store = try PostgreSQLStore(configuration)
+            defer { store.close() }
+            let session = try BackgroundSession(store, label: "test")
+            defer { session.close() }
+            try admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            try admin.execute("SELECT pg_reload_conf()")
+            try await eventually { store.configuration.cluster.isSynchronous }
+            let results = AsyncStream<Result<ProfileChangeResult, StorageError>>.makeStream()
+            session.run { session in
+                session.submit(Self.save("1", for: "ada")) { results.continuation.yield($0) }
+            }
+            var cancelled: [[String?]] = []
+            while cancelled.isEmpty {
+                cancelled = try admin.execute(
+                    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            }
+            var iterator = results.stream.makeAsyncIterator()
+            let result = try #require(await iterator.next())
+            let error = #expect(throws: StorageError.self) { _ = try result.get() }
+            guard case .unavailable(let reason) = error else {
+                return #expect(Bool(false), "\(String(describing: error))")
+            }
+            #expect(reason.contains("synchronous replication"))
+        }
+
         private func probeReads(of store: PostgreSQLStore) async throws {
             try await withCheckedContinuation { continuation in
                 store.probeReads { continuation.resume(returning: $0) }
@@ -78,7 +111,7 @@ extension PostgreSQLTests {
         @Test("Connections that are cut without a word are given up, and others made")
         func halfOpen() async throws {
             let database = try TestDatabase(.postgreSQL)
-            let proxy = try HalfOpenProxy(to: database.server.port)
+            let proxy = try FaultyProxy(to: database.server.port)
             var configuration = PostgreSQLConfiguration(
                 url: "postgresql://postgres@127.0.0.1:\(proxy.port)/\(database.name)")
             configuration.statementTimeout = 1
@@ -291,7 +324,10 @@ extension PostgreSQLTests {
                 if health.succeeded(at: step * second / 4 + 1) { reports += 1 }
             }
             #expect(reports < 10 && health.failure == error)
-            let ends = [health.succeeded(at: 10 * second), health.succeeded(at: 13 * second)]
+            let cause = StorageError.unavailable(reason: "the certificate is not trusted")
+            let changes = [(cause, 11), (error, 12), (error, 17), (error, 18)] as [(StorageError, UInt64)]
+            #expect(changes.map { health.failed($0, at: $1 * second) } == [true, false, true, false])
+            let ends = [health.succeeded(at: 19 * second), health.succeeded(at: 22 * second)]
             #expect(ends == [false, true] && health.failure == nil)
         }
 

@@ -56,6 +56,14 @@ struct ProfileRecordTests {
         #expect(record.visible(at: 200) == nil)
     }
 
+    @Test("A record of a newer release is no reason to erase its user")
+    func newerVersion() {
+        let error = #expect(throws: StorageError.self) { try ProfileRecord(stored: [9, 0, 0], of: "ada") }
+        #expect(error?.concernsOneUser == true)
+        #expect(error?.description.contains("upgrade this server") == true)
+        #expect(error?.description.contains("DELETE") == false)
+    }
+
     @Test(
         "Refuses damaged bytes",
         arguments: [

@@ -58,7 +58,8 @@ public struct AttributeRecord: Sendable, Hashable {
     /// - Throws: ``StorageError/damaged(reason:)``, which concerns only this user.
     public init(stored bytes: [UInt8], of userID: Identifier) throws(StorageError) {
         guard let record = AttributeRecord(checking: bytes) else {
-            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
+            throw .damaged(
+                reason: "the stored attributes of '\(userID)' are damaged; erase the user with DELETE to start over")
         }
         self = record
     }

@@ -56,7 +56,12 @@ public struct ProfileRecord: Sendable, Hashable {
         do throws(ProfileRecordDamage) {
             try self.init(checking: bytes)
         } catch {
-            throw .damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)")
+            let profile = "the stored profile of '\(userID)'"
+            // During an upgrade other servers write records that this one does not know.
+            if case .unknownVersion(let version) = error, version != 0 {
+                throw .damaged(reason: "\(profile) is of a newer release, with version \(version): upgrade this server")
+            }
+            throw .damaged(reason: "\(profile) is damaged: \(error); erase the user with DELETE to start over")
         }
     }
 

@@ -22,6 +22,7 @@ final class Connection: @unchecked Sendable {
 
         /// Whether it may have something to commit.
         var mayAwaitStandby: Bool { queries.contains { !$0.statement.sql.hasPrefix("SELECT") } }
+        var commits: Bool { queries.contains { $0.statement.name == Statement.commit.name } }
     }
 
     /// A result that the server sends for the current exchange.
@@ -182,6 +183,7 @@ final class Connection: @unchecked Sendable {
 
     private func send(_ queries: [Query], _ handle: Handle) {
         (steps, nextStep, rows, error, endedStep) = ([], 0, [], nil, false)
+        handle.forgetWarning()
         for query in queries {
             guard send(query, handle) else { return lose(lastError(handle)) }
         }
@@ -291,6 +293,9 @@ final class Connection: @unchecked Sendable {
         isRollingBack = false
         // What it has read may be stale, and what it has committed lost.
         guard !configuration.cluster.hasLeftBehind(handle.timeline) else { return lose(.leftBehind) }
+        // A commit that succeeds with a warning may be lost: its wait for the standby was cancelled, or a node of a
+        // distributed database has not confirmed it.
+        if error == nil, let warning = handle.warning, current?.commits == true { error = .inDoubt(warning) }
         if let error, PoolerDetection.states.contains(error.state) { configuration.foundPooler() }
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
         // An error of one node of a distributed database does not mean that this connection failed.

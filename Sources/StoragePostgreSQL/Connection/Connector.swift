@@ -11,14 +11,28 @@ final class Handle: @unchecked Sendable {
     let host: Int
     /// `nil` if the server has no timeline that can be compared: a standby, or one behind a pooler.
     fileprivate(set) var timeline: Cluster.Timeline?
+    private let lastWarning = UnsafeMutablePointer<cpostgresql_warning>.allocate(capacity: 1)
 
     fileprivate init(_ pointer: OpaquePointer, host: Int) {
         self.pointer = pointer
         self.host = host
+        cpostgresql_clear(lastWarning)
+        cpostgresql_keep_warnings(pointer, lastWarning)
     }
 
     deinit {
         PQfinish(pointer)
+        lastWarning.deallocate()
+    }
+
+    /// The last warning of the server since ``forgetWarning()``.
+    var warning: String? {
+        let text = String(cString: cpostgresql_text(lastWarning))
+        return text.isEmpty ? nil : text
+    }
+
+    func forgetWarning() {
+        cpostgresql_clear(lastWarning)
     }
 }
 
@@ -135,7 +149,6 @@ final class Connector: Sendable {
         guard PQstatus(pointer) == CONNECTION_OK else {
             throw PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
         }
-        cpostgresql_ignore_notices(pointer)
         try handle.inspect(configuration, within: configuration.statementTimeout)
         guard !configuration.usesPooler else { return handle }
         // The client's own time-out is shorter. These limits end what it has left running. Behind a pooler they would

@@ -52,6 +52,14 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// SQLSTATE of a lock that was not available within `lock_timeout`.
     static let lockNotAvailable = "55P03"
 
+    /// SQLSTATE of a commit of which nobody knows whether it will last.
+    static let outcomeUnknown = "40003"
+
+    /// The server warned when it committed.
+    static func inDoubt(_ warning: String) -> PostgreSQLError {
+        PostgreSQLError(state: outcomeUnknown, message: "the change may be lost: \(warning)")
+    }
+
     // https://www.postgresql.org/docs/15/errcodes-appendix.html
     var remedy: Remedy {
         switch state {
@@ -72,6 +80,11 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// Whether the error may come from one node of a distributed database, so that it does not concern all users. The
     /// connection itself still works.
     var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
+
+    /// Whether it says nothing about changes of other users.
+    func concernsSomeUsers(isDistributed: Bool) -> Bool {
+        state == Self.lockNotAvailable || isDistributed && (mayConcernOneNode || state == Self.outcomeUnknown)
+    }
 
     var description: String {
         state.isEmpty ? "the database cannot be reached: \(message)" : "\(message) (SQLSTATE \(state))"

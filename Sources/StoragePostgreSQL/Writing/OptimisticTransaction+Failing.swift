@@ -17,9 +17,7 @@ extension OptimisticTransaction {
         case _ where error.mayConcernOneNode && store.isDistributed && changes.count > 1 && changes[0].node == nil:
             divide(error)
         case .none, .reconnect:
-            let concernsAll =
-                error.state != PostgreSQLError.lockNotAvailable && !(store.isDistributed && error.mayConcernOneNode)
-            fail(error.asStorageError, concernsAll: concernsAll)
+            fail(error.asStorageError, concernsAll: !error.concernsSomeUsers(isDistributed: store.isDistributed))
         }
     }
 

@@ -10,7 +10,7 @@ import Testing
 /// network. The long form is asked for by `HOLDFAST_TORTURE_ROUNDS` or `HOLDFAST_TORTURE_SECONDS`.
 @Suite struct DatabaseFaultTests {
     private static let faults: [DatabaseFault] =
-        TortureSettings.isLong ? DatabaseFault.allCases : [.failover, .frozenPrimary]
+        TortureSettings.isLong ? DatabaseFault.allCases : [.failover, .frozenPrimary, .demotedPrimary, .badNetwork]
 
     @Test(arguments: faults)
     func `What was acknowledged is there, and servers go on by themselves`(fault: DatabaseFault) throws {
@@ -33,12 +33,17 @@ enum DatabaseFault: String, CaseIterable, Sendable {
     case failover
     /// The primary's host stands still, its synchronous standby is promoted, and then the old primary comes back.
     case frozenPrimary
+    /// The primary is fenced and its standby promoted as Patroni does it: the primary shuts down and comes back as a
+    /// standby before the other one is promoted.
+    case demotedPrimary
     /// The database is killed, and started again.
     case crash
     /// One of two Holdfast servers is killed.
     case killedServer
     /// All connections are cut, again and again.
     case cutConnections
+    /// The network between servers and database delays, closes and forgets connections.
+    case badNetwork
     /// The database stands still for longer than the time-out, and goes on.
     case pause
     /// The disk of the database is full for a while.
@@ -66,6 +71,7 @@ final class DatabaseFaultRun {
     private let fault: DatabaseFault
     /// Before the hosts, whose directory it is in, so that it is unmounted first.
     private let disk: SmallFileSystem?
+    private let proxy: FaultyProxy?
     private let hosts: PostgreSQLHosts
     private let ports: [UInt16]
     private let clients: [LoadClient]
@@ -84,6 +90,7 @@ final class DatabaseFaultRun {
         hosts = try PostgreSQLHosts()
         let first = try PostgreSQLServer.freePort(andNext: 1)
         ports = [first, first + 1]
+        proxy = fault == .badNetwork ? try FaultyProxy(to: first) : nil
         clients = (0..<8).map { number in
             LoadClient(number: number, seed: seed, users: (0..<6).map { "c\(number)u\($0)" }, insists: true)
         }
@@ -106,7 +113,7 @@ final class DatabaseFaultRun {
     }
 
     private func start() throws -> ServerProcess {
-        let hosts = ports.map { "127.0.0.1:\($0)" }.joined(separator: ",")
+        let hosts = (proxy.map { [$0.port] } ?? ports).map { "127.0.0.1:\($0)" }.joined(separator: ",")
         let url = "postgresql://postgres@\(hosts)/postgres?target_session_attrs=read-write&connect_timeout=2"
         return try ServerProcess(database: url, ["--database-timeout", "\(Int(Self.timeout))s"])
     }
@@ -117,7 +124,9 @@ final class DatabaseFaultRun {
             try hosts.run("kill", "host\(1 - primary)")
             try hosts.run("remove", "host\(1 - primary)")
         }
-        if fault == .failover || fault == .frozenPrimary {
+        if fault == .demotedPrimary, report.rounds > 1 {
+            try hosts.run("synchronize", "\(ports[primary])")
+        } else if [.failover, .frozenPrimary, .demotedPrimary].contains(fault) {
             try hosts.run("copy", "\(ports[primary])", "host\(1 - primary)", "\(ports[1 - primary])")
         }
         let load = Load(of: clients, on: servers.map(\.port))
@@ -154,6 +163,14 @@ final class DatabaseFaultRun {
             primary = 1 - primary
             try waitForWork(of: load, beyond: before, 50)
             try hosts.run("resume", "host\(1 - primary)")
+        case .demotedPrimary:
+            try hosts.run("demote", "host\(primary)", "\(ports[primary])", "\(ports[1 - primary])")
+            try hosts.run("promote", "host\(1 - primary)", "\(ports[1 - primary])")
+            primary = 1 - primary
+        case .badNetwork:
+            proxy?.disturb(true)
+            defer { proxy?.disturb(false) }
+            try waitForWork(of: load, 100)
         case .crash:
             try hosts.run("kill", "host0")
             try hosts.run("start", "host0", "\(ports[0])")

@@ -2,14 +2,14 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// Passes on connections to a server, until they are cut without either end noticing: as when a firewall forgets them.
-/// It ends with the process.
-public final class HalfOpenProxy: Sendable {
+/// Passes on connections to a server, as a network does that delays, closes and forgets them. It ends with the process.
+public final class FaultyProxy: Sendable {
     public let port: UInt16
     private let listener: Int32
     private let server: UInt16
     /// The number of times that connections were cut; one made before the last time passes nothing on.
     private let cuts = Atomic<Int>(0)
+    private let disturbs = Atomic<Bool>(false)
 
     /// - Parameter server: the port of the server.
     public init(to server: UInt16) throws {
@@ -30,9 +30,31 @@ public final class HalfOpenProxy: Sendable {
         }
     }
 
-    /// Lets nothing through any more on the connections that there are. New ones work.
+    /// Lets nothing through any more on the connections that there are, and tells neither end: as when a firewall forgets
+    /// them. New ones work.
     public func cut() {
         cuts.add(1, ordering: .sequentiallyConsistent)
+    }
+
+    /// Begins or ends to disturb: of what passes, 5% is late, as if packets were lost and sent again, now and then a
+    /// connection is closed, and now and then one passes nothing on any more in one direction.
+    public func disturb(_ disturbs: Bool) {
+        self.disturbs.store(disturbs, ordering: .sequentiallyConsistent)
+    }
+
+    private enum Disturbance {
+        case delay(microseconds: UInt32)
+        case close, forget
+
+        static func random() -> Self? {
+            switch Int.random(in: 0..<1_000) {
+            case 0..<2: .close
+            case 2..<4: .forget
+            // The first and the second retransmission of TCP.
+            case 4..<54: .delay(microseconds: [200_000, 600_000].randomElement() ?? 0)
+            default: nil
+            }
+        }
     }
 
     private func serve(_ client: Int32) {
@@ -53,8 +75,14 @@ public final class HalfOpenProxy: Sendable {
         while true {
             let count = read(source, &buffer, buffer.count)
             guard cuts.load(ordering: .sequentiallyConsistent) == began else { return }
-            guard count > 0 else {
+            let disturbance = disturbs.load(ordering: .relaxed) ? Disturbance.random() : nil
+            if case .forget = disturbance { return }
+            if case .delay(let microseconds) = disturbance { usleep(microseconds) }
+            var isClosed = count <= 0
+            if case .close = disturbance { isClosed = true }
+            guard !isClosed else {
                 shutdown(target, Int32(SHUT_RDWR))
+                shutdown(source, Int32(SHUT_RDWR))
                 return
             }
             var sent = 0
