@@ -1,3 +1,5 @@
+public import Bucketing
+
 /// Where Holdfast keeps everything. A store opens sessions, through which all reads and changes go.
 ///
 /// To add a store, conform to this protocol and ``StoreSession``, apply the rules in `Rules/`, and run the contract
@@ -114,12 +116,50 @@ public typealias Completion<Value> = (Result<Value, StorageError>) -> Void
 
 /// The use of a store by one executor. Only code that runs on the executor may use a session.
 ///
-/// The facets share these guarantees: a change is atomic, durable when its completion reports success, and visible to
-/// every read that starts afterwards, through any session and in any process. A session's changes are applied in the
-/// order in which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
-public protocol StoreSession: ProfileStore, AttributeStore, StickyDocumentStore, EventStore, ProjectStore,
-    AuditStore
-{
+/// A change is atomic, durable when its completion reports success, and visible to every read that starts afterwards,
+/// through any session and in any process. A session's changes are applied in the order in which they are submitted. A
+/// store that fails reports an error: `nil` only means that there is nothing.
+public protocol StoreSession: AnyObject {
+    /// Reads the profile of a user; `nil` if there is none.
+    func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>)
+
+    /// Reads the attributes of a user; `nil` if there are none.
+    func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>)
+
+    /// Reads anything else.
+    func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>)
+
+    /// Applies a change of a profile.
+    ///
+    /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and
+    ///   the values before and after from existing entries. `nil` for a change that is not recorded.
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
+
+    /// Applies changes of profiles in order. A refused change does not affect the others.
+    ///
+    /// - Parameters:
+    ///   - author: as in ``submit(_:by:_:)-(ProfileChange,_,_)``
+    ///   - completion: called with a result for each change in order, when all are durable or have failed.
+    func submit(
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
+
+    /// Stores events in order, in one transaction. Events of a user whom another process has erased since they were
+    /// received are dropped: they count as stored before the erasure. Events that are ``EventOutcome/outdated`` do not
+    /// affect the others.
+    ///
+    /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)
+
+    /// Makes other changes of users in order. A refused change does not affect the others.
+    ///
+    /// - Parameter completion: called with a result for each change in order, when all are durable or have failed.
+    func write<Value>(
+        _ changes: [UserChange<Value>], _ completion: @escaping ([Result<Value, StorageError>]) -> Void)
+
+    /// Makes a change of what all users share.
+    func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>)
+
     /// Opens in advance what lookups need, such as connections, so that a failure shows before the first lookup.
     ///
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``

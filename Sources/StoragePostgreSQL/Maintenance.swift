@@ -89,7 +89,7 @@ final class Maintenance: @unchecked Sendable {
         session.read([ServerTime.read()]) { [self] result in
             // A failure shows elsewhere. The monotonic clock goes on.
             guard case .success(let rows) = result, rows[0].count > 0 else { return }
-            store.time.take(microseconds: rows[0].integer(0, 0), latest: rows[0].integer(0, 1), sentAt: sentAt)
+            store.time.take(microseconds: rows[0][0].integer(0), latest: rows[0][0].integer(1), sentAt: sentAt)
             guard !store.settings.isReadOnly else { return }
             session.read([ServerTime.keep(.integer(store.clock.now()))]) { _ in }
         }
@@ -99,19 +99,19 @@ final class Maintenance: @unchecked Sendable {
     private func count() {
         session.read([ProfileCount.size()]) { [self] result in
             guard case .success(let rows) = result else { return }
-            count(ProfileCount.percentage(rows: rows[0].double(0, 0), isDistributed: store.isDistributed))
+            count(ProfileCount.percentage(rows: rows[0][0].double(0), isDistributed: store.isDistributed))
         }
     }
 
     private func count(_ percentage: Double) {
         session.read([ProfileCount.sample(.double(percentage))]) { [self] result in
             guard case .success(let rows) = result, rows[0].count > 0 else { return }
-            if let larger = ProfileCount.largerPercentage(than: percentage, rows: rows[0].double(0, 2)) {
+            if let larger = ProfileCount.largerPercentage(than: percentage, rows: rows[0][0].double(2)) {
                 return count(larger)
             }
             store.recounted(
-                profiles: ProfileCount.scaled(rows[0].double(0, 0), percentage),
-                assignments: ProfileCount.scaled(rows[0].double(0, 1), percentage))
+                profiles: ProfileCount.scaled(rows[0][0].double(0), percentage),
+                assignments: ProfileCount.scaled(rows[0][0].double(1), percentage))
         }
     }
 
@@ -139,7 +139,7 @@ final class Maintenance: @unchecked Sendable {
         case .goalEvents:
             guard let retention = settings.eventRetention else { return done(false) }
             let time = now - max(retention, EventRules.minimumRetention)
-            delete(GoalEventRows.deleteOldest(.integer(time), .integer(batch))) { done($0 == batch) }
+            delete(EventRows.deleteOldestGoalEvents(.integer(time), .integer(batch))) { done($0 == batch) }
         case .attributes: removeAttributes(done)
         case .tallies: foldTallies(done)
         }
@@ -162,7 +162,7 @@ final class Maintenance: @unchecked Sendable {
         session.read([UserRows.expired(.integer(now), .integer(batch))]) { [self] result in
             guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
             let isMore = rows[0].count == batch
-            let found = rows[0].indices.map { (userID: rows[0].identifier($0, 0), isEmpty: rows[0].bool($0, 1)) }
+            let found = rows[0].map { (userID: $0.identifier(0), isEmpty: $0.integer(1) != 0) }
             let (users, empty) = (found.filter { !$0.isEmpty }.map(\.userID), found.filter(\.isEmpty).map(\.userID))
             guard !users.isEmpty else { return deleteEmptyRows(of: empty) { done($0 && isMore) } }
             var removed: [Identifier: Int] = [:]
@@ -195,14 +195,14 @@ final class Maintenance: @unchecked Sendable {
         guard !users.isEmpty else { return done(false) }
         let ids = Parameter.texts(users.map(\.string))
         // The versions are read first: what is stored about a user later renews it.
-        session.read([UserRows.emptyRows(ids), ForcedVariationRows.ofUsers(ids)]) { [self] result in
+        session.read([UserRows.emptyRows(ids), EventRows.forcedVariations(ids)]) { [self] result in
             guard case .success(let rows) = result else { return done(false) }
-            let forced = Set(rows[1].indices.map { rows[1].text($0, 0) })
-            let deleted = rows[0].indices.filter { !forced.contains(rows[0].text($0, 0)) }
-            let names = deleted.map { rows[0].text($0, 0) }
+            let forced = Set(rows[1].map { ForcedVariation($0).userID.string })
+            let deleted = rows[0].filter { !forced.contains($0.text(0)) }
+            let names = deleted.map { $0.text(0) }
             let kept = Set(users.map(\.string)).subtracting(names)
             write([
-                UserRows.deleteRows(.texts(names), .integers(deleted.map { rows[0].integer($0, 1) })),
+                UserRows.deleteRows(.texts(names), .integers(deleted.map { $0.integer(1) })),
                 UserRows.unmarkRows(.texts(kept.sorted())),
             ]) { done($0 != nil) }
         }
@@ -211,10 +211,10 @@ final class Maintenance: @unchecked Sendable {
     /// Deletes values of attributes that were removed from the schema. Each step records its progress, so that another
     /// server may go on.
     private func removeAttributes(_ done: @escaping (Bool) -> Void) {
-        session.read([AttributeSchemaRows.removals()]) { [self] result in
+        session.read([AttributeRows.removals()]) { [self] result in
             guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
-            let number = rows[0].integer(0, 0)
-            removeValues(of: number, after: rows[0].text(0, 1), done)
+            let number = rows[0][0].integer(0)
+            removeValues(of: number, after: rows[0][0].text(1), done)
         }
     }
 
@@ -223,14 +223,13 @@ final class Maintenance: @unchecked Sendable {
         session.read([UserRows.attributePage(.text(userID), .integer(batch))]) { [self] result in
             guard case .success(let rows) = result else { return done(false) }
             guard rows[0].count > 0 else {
-                return delete(AttributeSchemaRows.endRemoval(.integer(number))) { _ in done(true) }
+                return delete(AttributeRows.endRemoval(.integer(number))) { _ in done(true) }
             }
-            let advance = AttributeSchemaRows.advanceRemoval(
-                .integer(number), .text(rows[0].text(rows[0].count - 1, 0)))
+            let advance = AttributeRows.advanceRemoval(.integer(number), .text(rows[0].last?.text(0)))
             let attribute = UInt32(clamping: number)
-            let steps = rows[0].indices.compactMap { row -> ChangeStep? in
-                guard AttributeRecord(checking: rows[0].bytes(row, 1))?[attribute] != nil else { return nil }
-                return Self.removal(of: attribute, from: rows[0].identifier(row, 0))
+            let steps = rows[0].compactMap { row -> ChangeStep? in
+                guard AttributeRecord(checking: row.bytes(1))?[attribute] != nil else { return nil }
+                return Self.removal(of: attribute, from: row.identifier(0))
             }
             guard !steps.isEmpty else { return delete(advance) { _ in done(true) } }
             session.submit(
@@ -262,7 +261,7 @@ final class Maintenance: @unchecked Sendable {
                 lock: [], reads: [Statement.planForValues(), TallyRows.take(.integer(last), .integer(Self.foldedRows))]
             ) { rows in
                 let taken = rows[1]
-                let numbers = taken.indices.filter { !taken.isNull($0, 7) }.map { taken.integer($0, 7) }
+                let numbers = taken.filter { !$0.isNull(7) }.map { $0.integer(7) }
                 isFull = numbers.count == Self.foldedRows
                 last = numbers.max() ?? 0
                 return (taken.count > 0 ? [TallyRows.insert(TallyRow.folded(taken), areTotals: true)] : [], 0)

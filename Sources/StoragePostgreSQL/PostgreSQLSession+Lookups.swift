@@ -72,14 +72,13 @@ extension PostgreSQLSession {
                 done(nil)
                 let now = store.clock.now()
                 if !profiles.isEmpty {
-                    Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
-                        try UserRows.profile(rows, row, 1).get()?.visible(at: now)
+                    Self.complete(profiles, rows[0]) { bytes, userID throws(StorageError) in
+                        try ProfileRecord(stored: bytes, of: userID).visible(at: now)
                     }
                 }
                 if !attributes.isEmpty {
-                    Self.complete(attributes, rows[rows.count - 1]) { rows, row, userID throws(StorageError) in
-                        guard let bytes = rows.optionalBytes(row, 1) else { return nil }
-                        return try AttributeRecord(stored: bytes, of: userID)
+                    Self.complete(attributes, rows[rows.count - 1]) { bytes, userID throws(StorageError) in
+                        try AttributeRecord(stored: bytes, of: userID)
                     }
                 }
             case .failure(let error): done(error)
@@ -122,17 +121,17 @@ extension PostgreSQLSession {
 
     private static func complete<Record>(
         _ lookups: [(userID: Identifier, completion: Completion<Record?>)], _ rows: Rows,
-        _ decode: (Rows, Int, Identifier) throws(StorageError) -> Record?
+        _ decode: ([UInt8], Identifier) throws(StorageError) -> Record?
     ) {
         var places: [Identifier: Int] = [:]
         places.reserveCapacity(rows.count)
-        for row in rows.indices { places[rows.identifier(row, 0)] = row }
+        for (place, row) in rows.enumerated() { places[row.identifier(0)] = place }
         for lookup in lookups {
-            guard let row = places[lookup.userID] else {
+            guard let place = places[lookup.userID], let bytes = rows[place].optionalBytes(1) else {
                 lookup.completion(.success(nil))
                 continue
             }
-            lookup.completion(Result { () throws(StorageError) in try decode(rows, row, lookup.userID) })
+            lookup.completion(Result { () throws(StorageError) in try decode(bytes, lookup.userID) })
         }
     }
 }

@@ -157,12 +157,29 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         }
     }
 
-    /// Reads the rows of one query.
-    func scan<Value>(
-        _ query: Query, _ completion: @escaping Completion<Value>, _ decode: @escaping (Rows) -> Value
-    ) {
+    func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
+        read(query.reading(store.readingContext), completion)
+    }
+
+    private func read<Value>(_ reading: Reading<Value>, _ completion: @escaping Completion<Value>) {
         guard !isClosed, !store.isClosed else { return completion(.failure(.closed)) }
-        read([query]) { result in completion(result.map { decode($0[0]) }) }
+        var begin: [Query] = []
+        if reading.steps.count > 1 || reading.dependsOnValues { begin.append(Statement.beginSnapshot()) }
+        if reading.dependsOnValues { begin.append(Statement.planForValues()) }
+        let end = begin.isEmpty ? [] : [Statement.commit()]
+        read(begin + reading.steps.map { Query($0.query) } + end) { [self] result in
+            let outcome = result.flatMap { results in
+                for (step, rows) in zip(reading.steps, results.dropFirst(begin.count)) {
+                    for row in rows { step.take(row) }
+                }
+                return Result { () throws(StorageError) in try reading.finish() }
+            }
+            switch outcome {
+            case .success(.value(let value)): completion(.success(value))
+            case .success(.more(let next)): read(next, completion)
+            case .failure(let error): completion(.failure(error))
+            }
+        }
     }
 
     // MARK: Probes
@@ -197,7 +214,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             ]
         writers[0].connection.run(queries, by: deadline(since: now)) { [self] result in
             let outcome = result.mapError(\.asStorageError).flatMap { rows -> Result<Void, StorageError> in
-                let missing = rows[4].indices.map { rows[4].text($0, 0) }
+                let missing = rows[4].map { $0.text(0) }
                 guard !missing.isEmpty else { return .success(()) }
                 return .failure(
                     .unavailable(reason: "the role of the database lacks \(missing.joined(separator: ", "))"))

@@ -47,6 +47,13 @@ public final class PostgreSQLStore: Store {
     /// Whether the users' rows are distributed over the nodes of a Citus cluster.
     let isDistributed: Bool
     private let probeSlot = Int64.random(in: 0..<16)
+    /// The number of rows that one step of a scan reads.
+    private static let scanRows = 512
+
+    var readingContext: ReadingContext {
+        ReadingContext(
+            .postgreSQL, settings, clock, scanRows: Self.scanRows, longestTransaction: configuration.statementTimeout)
+    }
 
     /// Opens the database; creates or migrates it if needed. Blocks until done.
     ///

@@ -148,23 +148,17 @@ final class SQLiteReader {
         record.earliestExpiry == nil ? record : record.visible(at: clock.now())
     }
 
-    func stickyDocuments(_ keys: [StickyDocumentKey]) -> Result<[StickyDocument?], StorageError> {
+    /// Reads something else, in the transaction of the batch.
+    func read<Value>(_ query: StoreQuery<Value>, _ context: ReadingContext) -> Result<Value, StorageError> {
         read { connection in
             try beginTransaction(connection)
-            return try keys.map { key in try StickyDocumentRows.find(key, on: connection) }
-        }
-    }
-
-    func profiles(after: Identifier?, limit: Int) -> Result<ProfilePage, StorageError> {
-        read { connection in
-            let now = clock.now()
-            let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
-            let visible = try rows.compactMap { row in
-                try ProfileRecord(stored: row.record, of: row.userID).visible(at: now).map {
-                    (userID: row.userID, profile: $0)
+            var reading = query.reading(context)
+            while true {
+                switch try connection.read(reading).get() {
+                case .value(let value): return value
+                case .more(let next): reading = next
                 }
             }
-            return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
         }
     }
 

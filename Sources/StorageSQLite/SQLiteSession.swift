@@ -48,22 +48,6 @@ final class SQLiteSession: StoreSession {
         }
     }
 
-    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {
-        do throws(StorageError) {
-            completion(try openReader().stickyDocuments(keys))
-        } catch {
-            completion(.failure(error))
-        }
-    }
-
-    func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
-        do throws(StorageError) {
-            completion(try openReader().profiles(after: after, limit: limit))
-        } catch {
-            completion(.failure(error))
-        }
-    }
-
     @inline(__always)
     private func openReader() throws(StorageError) -> SQLiteReader {
         if let reader { return reader }
@@ -82,27 +66,82 @@ final class SQLiteSession: StoreSession {
         }
     }
 
-    // MARK: Scans and changes
+    // MARK: Other reads
 
-    /// Reads on a queue of the store, and completes on the executor.
-    func scan<Value: Sendable>(
-        with reader: BackgroundReader, _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value,
-        _ completion: @escaping Completion<Value>
-    ) {
+    func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
+        let reader: BackgroundReader
+        switch query.subject {
+        case .profiles, .stickyDocuments:
+            do throws(StorageError) {
+                completion(try openReader().read(query, store.readingContext))
+            } catch {
+                completion(.failure(error))
+            }
+            return
+        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
+            reader = store.projectReader
+        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .goals, .auditEntries:
+            reader = store.eventReader
+        case .users: reader = store.segmentReader
+        }
         let completion = PendingCompletion(completion)
-        reader.read(body) { [executor] result in
+        reader.read(query, store.readingContext) { [executor] result in
             executor.submit { completion.call(result) }
         }
     }
 
-    /// Makes a change on the writer's queue, and completes on the executor.
-    ///
-    /// - Parameter bytes: the memory that the change takes while it waits, estimated.
-    func write<Value: Sendable>(
-        bytes: Int = WaitingBytes.ofChange, _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
-        _ completion: @escaping Completion<Value>
+    // MARK: Changes
+
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
+        let rules = store.settings.rules
+        store.writer.submit(
+            on: executor, bytes: change.waitingBytes, { try $0.apply(change, by: author, rules) },
+            completion: completion)
+    }
+
+    func submit(
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
-        store.writer.submit(on: executor, bytes: bytes, body, completion: completion)
+        let rules = store.settings.rules
+        store.writer.submit(
+            on: executor, bytes: changes.reduce(0) { $0 + $1.waitingBytes }, changes,
+            { try $1.apply($0, by: author, rules) }, completion: completion)
+    }
+
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
+        let rules = store.settings.rules
+        store.writer.submit(
+            on: executor, bytes: events.reduce(0) { $0 + $1.waitingBytes },
+            { transaction in
+                let now = transaction.now
+                return try events.map { received in
+                    if try transaction.wasErased(received.event.userID, since: received.receivedAt) { return .stored }
+                    return try transaction.apply(.event(received), rules, at: now)
+                }
+            }, completion: completion)
+    }
+
+    func write<Value>(
+        _ changes: [UserChange<Value>], _ completion: @escaping ([Result<Value, StorageError>]) -> Void
+    ) {
+        let rules = store.settings.rules
+        store.writer.submit(
+            on: executor, bytes: changes.reduce(0) { $0 + $1.bytes }, changes,
+            { change, transaction in
+                for userID in change.userIDs { try transaction.expectNotErased(userID) }
+                return try transaction.apply(change, rules, at: transaction.now)
+            }, completion: completion)
+    }
+
+    func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
+        let (settings, removal) = (store.settings, store.attributeRemoval)
+        store.writer.submit(
+            on: executor, bytes: change.bytes, { try $0.apply(change, settings) },
+            completion: { (result: Result<(value: Value, removesAttribute: Bool), StorageError>) in
+                completion(result.map(\.value))
+                if case .success((_, true)) = result { removal.sweep() }
+            })
     }
 
     // MARK: Closing

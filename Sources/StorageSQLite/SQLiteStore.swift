@@ -1,3 +1,4 @@
+import Dispatch
 public import Storage
 
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
@@ -10,10 +11,16 @@ public final class SQLiteStore: Store {
     let writer: Writer
     let projectReader: BackgroundReader
     let attributeRemoval: AttributeRemoval
-    let segmentReader: SegmentReader
+    let segmentReader: BackgroundReader
     /// For exports, results and the audit log, so that reads of datafiles do not wait for them.
     let eventReader: BackgroundReader
     private let retention: Retention?
+    /// The maximum number of concurrent scans of all users' attributes; more are refused.
+    private static let concurrentScans = 64
+    /// The number of rows that one step of a scan reads, in a few milliseconds.
+    private static let scanRows = 4_096
+
+    var readingContext: ReadingContext { ReadingContext(.sqlite, settings, clock, scanRows: Self.scanRows) }
 
     /// Opens the database; creates or migrates it if needed.
     ///
@@ -31,7 +38,9 @@ public final class SQLiteStore: Store {
         file = writer.file
         projectReader = BackgroundReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-project-reader")
-        segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
+        segmentReader = BackgroundReader(
+            file: file, lockTimeout: configuration.lockTimeout, label: "segments", qos: .utility,
+            limit: Self.concurrentScans)
         attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = BackgroundReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")

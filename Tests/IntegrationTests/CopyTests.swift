@@ -92,7 +92,7 @@ import ProcessTestSupport
             let command = try copy(source, target)
             #expect(command.end == .exit(0), "\(command.errors)")
             let lines = command.output.split(separator: "\n")
-            #expect(lines.count == CopiedTable.allCases.count + 1)
+            #expect(lines.count == StoredTable.allCases.count + 1)
             #expect(lines.dropLast().allSatisfy { $0.hasSuffix("  equal") }, "\(command.output)")
             return Array(lines.dropLast())
         }
@@ -136,13 +136,13 @@ import ProcessTestSupport
             }
 
             var name: String { target.name }
-            func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
+            func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
                 try target.rows(of: table, after: row, limit: limit)
             }
             func counters() throws -> CopiedCounters { try target.counters() }
             func begin(copyOf source: String) throws -> Bool { try target.begin(copyOf: source) }
             func finish(_ counters: CopiedCounters) throws { try target.finish(counters) }
-            func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws {
+            func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
                 guard writes > 0 else { throw Interruption() }
                 writes -= 1
                 try target.replace(old, with: new, in: table)

@@ -68,7 +68,7 @@ extension PostgreSQLTests {
                         session.submit(change, by: nil) { continuation.yield((try? $0.get()) != nil) }
                         guard number % 4 == 1 else { continue }
                         let note = AuditNote(.segmentDelete, of: "s\(number)")
-                        session.record(note, by: .processUser) { continuation.yield((try? $0.get()) != nil) }
+                        session.write(.record(note, by: .processUser)) { continuation.yield((try? $0.get()) != nil) }
                     }
                     session.endBatch()
                 }

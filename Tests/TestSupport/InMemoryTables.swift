@@ -6,8 +6,8 @@ import Storage
 /// store does.
 struct InMemoryTables {
     private(set) var profiles: [Identifier: ProfileRecord] = [:]
-    private(set) var attributes: [Identifier: AttributeRecord] = [:]
-    private(set) var stickyDocuments: [StickyDocumentKey: StickyDocument] = [:]
+    var attributes: [Identifier: AttributeRecord] = [:]
+    var stickyDocuments: [StickyDocumentKey: StickyDocument] = [:]
     private(set) var exposures: [StoredExposure] = []
     private(set) var goalEvents: [StoredGoalEvent] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -15,8 +15,8 @@ struct InMemoryTables {
     var datafiles: [StoredDatafile] = []
     var projects: [ProjectRecord] = []
     var newestDatafile: Int64 = 0
-    private(set) var definitions: [AttributeDefinition] = []
-    private(set) var segments: [Identifier: Segment] = [:]
+    var definitions: [AttributeDefinition] = []
+    var segments: [Identifier: Segment] = [:]
     var projectChanges: Int64 = 0
     private(set) var removals: [UserRemoval] = []
     var metrics = StoreMetrics()
@@ -25,9 +25,9 @@ struct InMemoryTables {
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
     var periods: [Identifier: [AllocationPeriod]] = [:]
     private var lastNumber: Int64 = 0
-    private var lastAttribute: UInt32 = 0
+    var lastAttribute: UInt32 = 0
     /// Whether the present change has written something.
-    private var hasWritten = false
+    var hasWritten = false
 
     let rules: ProfileRules
     let datafileHistory: Int
@@ -76,99 +76,27 @@ struct InMemoryTables {
             if case .put(let record) = outcome.effect { setProfile(record, of: change.userID) }
             return outcome.result
         }
-        let rules = StoreRules(profiles: rules)
-        let result = try apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
-            try rules.apply(change, by: author, to: &records, at: now, &tallies)
-        }
-        if change.operation.isErasure { removed(ErasureRules.hash(change.userID)) }
-        return result
+        return try apply(.profile(change, by: author), at: now)
     }
 
-    mutating func apply(
-        _ merge: ProfileMerge, by author: Author, at now: Timestamp
-    ) throws(StorageError) -> ProfileMergeResult {
-        let rules = MergeRules(profiles: rules)
-        var account = UserRecords(userID: merge.userID)
-        var anonymous = UserRecords(userID: merge.anonymousID)
+    mutating func apply<Value>(_ change: UserChange<Value>, at now: Timestamp) throws(StorageError) -> Value {
+        var records = change.userIDs.map { UserRecords(userID: $0) }
         var tallies = TallyChanges()
         while true {
-            if let result = try rules.apply(merge, by: author, to: &account, &anonymous, at: now, &tallies) {
-                for write in account.writes { perform(write, of: merge.userID, at: now) }
-                for write in anonymous.writes { perform(write, of: merge.anonymousID, at: now) }
+            if let result = try change.rule(&records, &tallies, RuleContext(rules, at: now)) {
+                for user in records {
+                    for write in user.writes { perform(write, of: user.userID, at: now) }
+                }
                 add(tallies)
-                if result.changed { removed(ErasureRules.mergeHash(merge.anonymousID)) }
                 return result
             }
-            for part in account.takeMissing() { read(part, into: &account) }
-            for part in anonymous.takeMissing() { read(part, into: &anonymous) }
-        }
-    }
-
-    private mutating func removed(_ mark: Int64) {
-        removals.append(UserRemoval(mark: mark, time: Int64(removals.count) + 1))
-    }
-
-    mutating func apply(_ event: UserEvent, at now: Timestamp) -> EventOutcome {
-        let rules = rules
-        return apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1, rules, at: now) }
-    }
-
-    mutating func force(_ variation: ForcedVariation, isRemoved: Bool, by author: Author, at now: Timestamp)
-        -> Identifier?
-    {
-        apply(to: variation.userID, at: now) { records, tallies in
-            StoreRules.force(
-                isRemoved ? nil : variation.variationKey, experimentKey: variation.experimentKey,
-                sdkKey: variation.sdkKey,
-                by: author, in: &records, &tallies)
-        }.former
-    }
-
-    mutating func apply(_ change: AttributeChange) -> AttributeChangeResult {
-        let numbers = Set(definitions.map(\.number))
-        let outcome = AttributeRules.apply(change, to: attributes[change.userID], isDefined: numbers.contains)
-        switch outcome.effect {
-        case .none: return outcome.result
-        case .put(let record): attributes[change.userID] = record
-        case .delete: attributes[change.userID] = nil
-        }
-        hasWritten = true
-        return outcome.result
-    }
-
-    mutating func apply(_ change: StickyDocumentChange) throws(StorageError) -> StickyDocument {
-        let stored = stickyDocuments[change.key]
-        let document = try StickyDocumentRules.merge(change, into: stored, limit: rules.assignmentLimit)
-        if document != stored ?? StickyDocument(key: change.key) {
-            stickyDocuments[change.key] = document
-            hasWritten = true
-        }
-        return document
-    }
-
-    mutating func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, at now: Timestamp) -> Bool {
-        guard let former = stickyDocuments.removeValue(forKey: key) else { return false }
-        record(AuditNote(removing: key, former), by: author, at: now)
-        return true
-    }
-
-    private mutating func apply<Value, Failure>(
-        to userID: Identifier, at now: Timestamp,
-        _ rule: (inout UserRecords, inout TallyChanges) throws(Failure) -> Value?
-    ) throws(Failure) -> Value {
-        var records = UserRecords(userID: userID)
-        var tallies = TallyChanges()
-        while true {
-            if let value = try rule(&records, &tallies) {
-                for write in records.writes { perform(write, of: userID, at: now) }
-                add(tallies)
-                return value
+            for index in records.indices {
+                for part in records[index].takeMissing() { read(part, into: &records[index]) }
             }
-            for part in records.takeMissing() { read(part, into: &records) }
         }
     }
 
-    func records(of userID: Identifier) -> UserRecords {
+    private func records(of userID: Identifier) -> UserRecords {
         var records = UserRecords(userID: userID)
         for part in UserRecords.everything { read(part, into: &records) }
         return records
@@ -245,10 +173,11 @@ struct InMemoryTables {
         case .putPeriod(let period, let experimentID):
             let known = periods[experimentID] ?? []
             if !known.contains(where: { $0.number == period.number }) { periods[experimentID] = known + [period] }
-        case .putAttributes(let record): attributes[userID] = record
+        case .putAttributes(let record): attributes[userID] = record.isEmpty ? nil : record
         case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
         case .eraseStickyDocuments: stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
+        case .noteRemoval(let mark): removals.append(UserRemoval(mark: mark, time: Int64(removals.count) + 1))
         case .recordAudit(let note, let author): record(note, by: author, at: now)
         }
     }
@@ -298,21 +227,7 @@ struct InMemoryTables {
         for (key, change) in changes.goals { goals[key] = goals[key].map { $0 + change } ?? change }
     }
 
-    func tally(experimentID: Identifier, goal: Identifier) -> ExperimentTally {
-        ExperimentTally(
-            periods: periods[experimentID] ?? [],
-            users: users.filter { $0.key.experimentID == experimentID }.map { ($0.key.cohort, $0.value) },
-            goals: goals.filter { $0.key.experimentID == experimentID && $0.key.goal == goal }.map {
-                ($0.key.variationID, $0.key.day, $0.value)
-            })
-    }
-
-    func goals(experimentID: Identifier, limit: Int) -> [Identifier] {
-        let found = Set(goals.keys.filter { $0.experimentID == experimentID }.map(\.goal))
-        return Array(found.sorted().prefix(limit))
-    }
-
-    // MARK: Projects
+    // MARK: Audit
 
     mutating func record(_ note: AuditNote, by author: Author, at now: Timestamp) {
         var entry = AuditEntry(note, by: author, at: now)
@@ -322,56 +237,70 @@ struct InMemoryTables {
         hasWritten = true
     }
 
-    mutating func define(
-        _ wanted: AttributeDefinition, by author: Author, at now: Timestamp
-    ) -> AttributeDefinitionResult {
-        let former = definitions.first { $0.name == wanted.name }
-        var result = AttributeRules.define(wanted, replacing: former)
-        switch result {
-        case .created:
-            lastAttribute += 1
-            result = .created(wanted.numbered(lastAttribute))
-            definitions.append(wanted.numbered(lastAttribute))
-            projectChanges += 1
-        case .changed(let definition):
-            definitions.removeAll { $0.name == wanted.name }
-            definitions.append(definition)
-            projectChanges += 1
-        case .unchanged, .otherType: break
+    // MARK: Queries
+
+    /// - Returns: what ``StoreQuery`` with this subject returns.
+    func find(_ subject: QuerySubject, at now: Timestamp) -> any Sendable {
+        switch subject {
+        case .profiles(let after, let limit): return page(after: after, limit: limit, at: now)
+        case .records(let userID): return records(of: userID)
+        case .stickyDocuments(let keys): return keys.map { stickyDocuments[$0] }
+        case .users(let matcher, let scope): return page(matcher, scope)
+        case .exposures(let number, let limit): return Array(exposures.filter { $0.number > number }.prefix(limit))
+        case .goalEvents(let number, let limit): return Array(goalEvents.filter { $0.number > number }.prefix(limit))
+        case .exposuresOfUser(let userID, let number, let limit):
+            let found = exposures.filter { $0.exposure.userID == userID && $0.number < number }
+            return Array(found.sorted { $0.number > $1.number }.prefix(limit))
+        case .goalEventsOfUser(let userID, let number, let limit):
+            let found = goalEvents.filter { $0.event.userID == userID && $0.number < number }
+            return Array(found.sorted { $0.number > $1.number }.prefix(limit))
+        case .tally(let experimentID, let goal):
+            return ExperimentTally(
+                periods: periods[experimentID] ?? [],
+                users: users.filter { $0.key.experimentID == experimentID }.map { ($0.key.cohort, $0.value) },
+                goals: goals.filter { $0.key.experimentID == experimentID && $0.key.goal == goal }.map {
+                    ($0.key.variationID, $0.key.day, $0.value)
+                })
+        case .goals(let experimentID, let limit):
+            let found = Set(goals.keys.filter { $0.experimentID == experimentID }.map(\.goal))
+            return Array(found.sorted().prefix(limit))
+        case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)
+        case .removals(let time): return removals.filter { $0.time > time }
+        case .datafileHistory(let sdkKey, let limit):
+            return datafiles.reversed().filter { $0.sdkKey == sdkKey }.prefix(limit).map { datafile in
+                var datafile = datafile
+                datafile.content = []
+                return datafile
+            }
+        case .activeDatafile(let sdkKey, let time):
+            return datafiles.filter { $0.sdkKey == sdkKey }.suffix(max(1, datafileHistory)).last { $0.storedAt <= time }
+        case .datafile(let sdkKey, let version):
+            return datafiles.first { $0.sdkKey == sdkKey && $0.version == version }
+        case .lastDatafile(let sdkKey, let author):
+            return datafiles.last { $0.sdkKey == sdkKey && $0.author == author }
+        case .auditEntries(let query):
+            return Array(auditEntries.reversed().filter { $0.matches(query) }.prefix(query.limit))
         }
-        if let note = AuditNote(result, replacing: former) { record(note, by: author, at: now) }
-        return result
     }
 
-    mutating func removeAttribute(_ name: Identifier, by author: Author, at now: Timestamp) -> Bool {
-        guard let former = definitions.first(where: { $0.name == name }) else { return false }
-        definitions.removeAll { $0.name == name }
-        for (userID, record) in attributes {
-            let rest = record.applying([former.number: .remove]) { _ in }
-            attributes[userID] = rest.isEmpty ? nil : rest
+    private func page(after: Identifier?, limit: Int, at now: Timestamp) -> ProfilePage {
+        let userIDs = profiles.keys.filter { userID in after.map { $0 < userID } ?? true }.sorted().prefix(limit)
+        let visible = userIDs.compactMap { userID in
+            profiles[userID]?.visible(at: now).map { (userID: userID, profile: $0) }
         }
-        projectChanges += 1
-        record(AuditNote(removing: former), by: author, at: now)
-        return true
+        return ProfilePage(profiles: visible, end: userIDs.count < limit ? nil : userIDs.last)
     }
 
-    mutating func put(_ segment: Segment, by author: Author, at now: Timestamp) -> Bool {
-        let former = segments[segment.name]
-        guard former?.conditions != segment.conditions else { return false }
-        segments[segment.name] = segment
-        projectChanges += 1
-        record(AuditNote(segment, replacing: former?.conditions), by: author, at: now)
-        return former == nil
+    private func projectState(ifChangedSince changes: Int64, datafilesAfter version: Int64) -> ProjectState? {
+        guard projectChanges != changes else { return nil }
+        return ProjectState(
+            changes: projectChanges, projects: projects, newestDatafile: newestDatafile,
+            datafiles: datafiles.filter { $0.version > version && activeDatafile($0.sdkKey)?.version == $0.version },
+            forcedVariations: forcedVariations,
+            schema: AttributeSchema(attributes: definitions, segments: Array(segments.values)))
     }
 
-    mutating func removeSegment(_ name: Identifier, by author: Author, at now: Timestamp) -> Bool {
-        guard let former = segments.removeValue(forKey: name) else { return false }
-        projectChanges += 1
-        record(AuditNote(.segmentDelete, of: name.string, before: former.conditions), by: author, at: now)
-        return true
-    }
-
-    func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) -> SegmentPage {
+    private func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) -> SegmentPage {
         var page = SegmentPage()
         var first: Identifier?
         var isListing = false

@@ -26,6 +26,21 @@ extension Store {
         return try session.wait(operation)
     }
 
+    /// Reads and blocks until the result is there.
+    public func read<Value>(_ query: StoreQuery<Value>) throws(StorageError) -> Value {
+        try read { $0.read(query, $1) }
+    }
+
+    /// Makes a change and waits for its result.
+    public func write<Value>(_ change: UserChange<Value>) async throws -> Value {
+        try await perform { $0.write(change, $1) }
+    }
+
+    /// Makes a change and waits for its result.
+    public func write<Value>(_ change: SharedChange<Value>) async throws -> Value {
+        try await perform { $0.write(change, $1) }
+    }
+
     /// A session whose reads are waited for.
     public func makeReader() throws(StorageError) -> WaitingReader {
         try WaitingReader(self)
@@ -58,7 +73,7 @@ extension Store {
         by author: Author = Author(name: "test")
     ) async throws -> ProfileMergeResult {
         let merge = ProfileMerge(userID: userID, anonymousID: anonymousID, conflictRule: rule)
-        return try await perform { $0.merge(merge, by: author, $1) }
+        return try await write(.merge(merge, by: author))
     }
 
     /// Applies changes that are all submitted before the first is waited for; returns their results in order.
@@ -97,7 +112,7 @@ extension Store {
     /// Submits changes as one.
     public func applyAsOne(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
         do {
-            return try await perform { session, done in session.submit(changes) { done(.success($0)) } }
+            return try await perform { session, done in session.submit(changes, by: nil) { done(.success($0)) } }
         } catch {
             return changes.map { _ in .failure(error as? StorageError ?? .closed) }
         }
@@ -113,35 +128,35 @@ extension Store {
 
     @discardableResult
     public func apply(_ change: AttributeChange) async throws -> [UInt32]? {
-        let result = try await perform { $0.submit(change, $1) }
+        let result = try await perform { $0.write(.attributes(change), $1) }
         return if case .applied(let changed) = result { changed } else { nil }
     }
 
     public func applyAsOne(_ changes: [AttributeChange]) async throws -> [Result<AttributeChangeResult, StorageError>] {
-        try await perform { session, done in session.submit(changes) { done(.success($0)) } }
+        try await perform { session, done in session.write(changes.map { .attributes($0) }) { done(.success($0)) } }
     }
 
     @discardableResult
     public func define(_ definition: AttributeDefinition) async throws -> AttributeDefinitionResult {
-        try await perform { $0.putAttribute(definition, by: .processUser, $1) }
+        try await write(.putAttribute(definition, by: .processUser))
     }
 
     @discardableResult
     public func removeDefinition(_ name: Identifier) async throws -> Bool {
-        try await perform { $0.removeAttribute(name, by: .processUser, $1) }
+        try await write(.removeAttribute(name, by: .processUser))
     }
 
     public func put(_ segment: Segment) async throws -> Bool {
-        try await perform { $0.putSegment(segment, by: .processUser, $1) }
+        try await write(.putSegment(segment, by: .processUser))
     }
 
     public func removeSegment(_ name: Identifier) async throws -> Bool {
-        try await perform { $0.removeSegment(name, by: .processUser, $1) }
+        try await write(.removeSegment(name, by: .processUser))
     }
 
     /// One scan of the users.
     public func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) async throws -> SegmentPage {
-        try await perform { $0.scan(matcher, scope, $1) }
+        try await perform { $0.read(.users(matcher, scope), $1) }
     }
 
     public func attributeSchema() throws(StorageError) -> AttributeSchema {
@@ -157,23 +172,23 @@ extension Store {
     }
 
     public func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] {
-        try read { $0.exposures(after: number, limit: limit, $1) }
+        try read(.exposures(after: number, limit: limit))
     }
 
     public func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent] {
-        try read { $0.goalEvents(after: number, limit: limit, $1) }
+        try read(.goalEvents(after: number, limit: limit))
     }
 
     public func exposures(
         of userID: Identifier, before number: Int64 = .max, limit: Int
     ) throws(StorageError) -> [StoredExposure] {
-        try read { $0.exposures(of: userID, before: number, limit: limit, $1) }
+        try read(.exposures(of: userID, before: number, limit: limit))
     }
 
     public func goalEvents(
         of userID: Identifier, before number: Int64 = .max, limit: Int
     ) throws(StorageError) -> [StoredGoalEvent] {
-        try read { $0.goalEvents(of: userID, before: number, limit: limit, $1) }
+        try read(.goalEvents(of: userID, before: number, limit: limit))
     }
 
     public func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] {
@@ -181,11 +196,11 @@ extension Store {
     }
 
     public func tally(experimentID: Identifier, goal: Identifier) throws(StorageError) -> ExperimentTally {
-        try read { $0.tally(experimentID: experimentID, goal: goal, $1) }
+        try read(.tally(experimentID: experimentID, goal: goal))
     }
 
     public func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] {
-        try read { $0.goals(experimentID: experimentID, limit: limit, $1) }
+        try read(.goals(experimentID: experimentID, limit: limit))
     }
 
     // MARK: Projects
@@ -194,11 +209,11 @@ extension Store {
     public func projects(
         ifChangedSince changes: Int64 = -1, datafilesAfter version: Int64 = 0
     ) throws(StorageError) -> ProjectState? {
-        try read { $0.projects(ifChangedSince: changes, datafilesAfter: version, $1) }
+        try read(.projects(ifChangedSince: changes, datafilesAfter: version))
     }
 
     public func removals(after time: Int64) throws(StorageError) -> [UserRemoval] {
-        try read { $0.removals(after: time, $1) }
+        try read(.removals(after: time))
     }
 
     public func projectChanges() throws(StorageError) -> Int64 {
@@ -214,19 +229,19 @@ extension Store {
     }
 
     public func datafileHistory(sdkKey: String, limit: Int) throws(StorageError) -> [StoredDatafile] {
-        try read { $0.datafileHistory(sdkKey: sdkKey, limit: limit, $1) }
+        try read(.datafileHistory(sdkKey: sdkKey, limit: limit))
     }
 
     public func datafile(sdkKey: String, activeAt time: Timestamp) throws(StorageError) -> StoredDatafile? {
-        try read { $0.datafile(sdkKey: sdkKey, activeAt: time, $1) }
+        try read(.datafile(sdkKey: sdkKey, activeAt: time))
     }
 
     public func datafile(sdkKey: String, version: Int64) throws(StorageError) -> StoredDatafile? {
-        try read { $0.datafile(sdkKey: sdkKey, version: version, $1) }
+        try read(.datafile(sdkKey: sdkKey, version: version))
     }
 
     public func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile? {
-        try read { $0.lastDatafile(sdkKey: sdkKey, by: author, $1) }
+        try read(.lastDatafile(sdkKey: sdkKey, by: author))
     }
 
     /// Activates a datafile whose content is its revision.
@@ -234,12 +249,11 @@ extension Store {
         _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
         makesProject: Bool = true, by author: Author = Author(name: "test")
     ) async throws -> StoredDatafile? {
-        try await perform {
-            $0.putDatafile(
+        try await write(
+            .putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
                 allocations: AllocationRules.allocations(inContent: Array(content.utf8)), replacing: replacing,
-                makesProject: makesProject, note: AuditNote(.datafilePut, of: sdkKey), by: author, $1)
-        }
+                makesProject: makesProject, note: AuditNote(.datafilePut, of: sdkKey), by: author))
     }
 
     @discardableResult
@@ -247,15 +261,11 @@ extension Store {
         _ sdkKey: String, name: String? = nil, becomesDefault: Bool = false
     ) async throws -> ProjectDefinitionResult {
         let change = ProjectDefinition(sdkKey: sdkKey, name: name, becomesDefault: becomesDefault)
-        return try await perform {
-            $0.putProject(change, datafile: Array("empty".utf8), by: Author(name: "test"), $1)
-        }
+        return try await write(.putProject(change, datafile: Array("empty".utf8), by: Author(name: "test")))
     }
 
     public func removeProject(_ sdkKey: String, expecting version: Int64) async throws -> ProjectRemovalResult {
-        try await perform {
-            $0.removeProject(sdkKey: sdkKey, expecting: version, by: Author(name: "test"), $1)
-        }
+        try await write(.removeProject(sdkKey: sdkKey, expecting: version, by: Author(name: "test")))
     }
 
     /// The projects, the default one marked by `*`.
@@ -270,23 +280,22 @@ extension Store {
         sdkKey: String = "key",
         by author: Author = Author(name: "test")
     ) async throws -> Identifier? {
-        try await perform {
-            $0.setForcedVariation(
-                variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, by: author, $1)
-        }
+        try await write(
+            .forceVariation(
+                variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, by: author))
     }
 
     // MARK: The audit log
 
     public func record(_ note: AuditNote, by author: Author) async throws {
-        try await perform { $0.record(note, by: author, $1) }
+        try await write(.record(note, by: author))
     }
 
     /// Finds entries of the audit log.
     public func audit(_ adjust: (inout AuditQuery) -> Void = { _ in }) async throws -> [AuditEntry] {
         var query = AuditQuery(limit: 1_000)
         adjust(&query)
-        return try await perform { [query] in $0.auditEntries(query, $1) }
+        return try await perform { [query] in $0.read(.auditEntries(query), $1) }
     }
 }
 
@@ -323,7 +332,7 @@ public final class WaitingReader: Sendable {
     }
 
     public func stickyDocuments(_ keys: [StickyDocumentKey]) throws(StorageError) -> [StickyDocument?] {
-        try inBatch { $0.stickyDocuments(keys, $1) }
+        try inBatch { $0.read(.stickyDocuments(keys), $1) }
     }
 
     /// The variations of a user by experiment; `nil` if there is no profile.
@@ -339,7 +348,7 @@ public final class WaitingReader: Sendable {
         var end = after
         repeat {
             let (first, count) = (end, limit - found.count)
-            let page = try inBatch { $0.profiles(after: first, limit: count, $1) }
+            let page = try inBatch { $0.read(.profiles(after: first, limit: count), $1) }
             found += page.profiles
             end = page.end
         } while end != nil && found.count < limit

@@ -89,7 +89,7 @@ extension StoreContract {
             #expect(
                 entries.allSatisfy { !"\($0.target)\(text($0.before ?? []))\(text($0.after ?? []))".contains("secret") }
             )
-            let records: UserRecords = try await store.perform { $0.records(of: "bob", $1) }
+            let records = try store.read(.records(of: "bob"))
             #expect(records.otherRecords.auditEntries == .init(count: 1, newest: entries[1].id))
             #expect(records.otherRecords.goalEvents == .init())
             // Erasing once more finds nothing.

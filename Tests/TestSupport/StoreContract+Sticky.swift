@@ -62,7 +62,7 @@ extension StoreContract {
             for hasProfile in [true, false] {
                 if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "ann") }
                 for key in [ann, phone, bob] { try await store.merge(["e__0": "a"], into: key) }
-                let records: UserRecords = try await store.perform { $0.records(of: "ann", $1) }
+                let records = try store.read(.records(of: "ann"))
                 #expect(records.stickyDocuments.map(\.attributeName) == ["deviceId", "id"])
                 #expect(records.profile.exists == hasProfile)
                 let result = try await store.apply(.erase, to: "ann")
@@ -76,8 +76,8 @@ extension StoreContract {
             let store = context.store
             for key in [ann, phone] { try await store.merge(["e__0": "a"], into: key) }
             let author = Author(name: "on-call")
-            #expect(try await store.perform { $0.removeStickyDocument(ann, by: author, $1) })
-            #expect(try await !store.perform { $0.removeStickyDocument(ann, by: author, $1) })
+            #expect(try await store.write(.removeStickyDocument(ann, by: author)))
+            #expect(try await !store.write(.removeStickyDocument(ann, by: author)))
             #expect(try context.reader.stickyDocuments([ann, phone]).map { $0?.key } == [nil, phone])
             let entry = try #require(try await store.audit().first)
             #expect(
@@ -100,6 +100,6 @@ extension Store {
         _ rule: ProfileChange.ConflictRule = .replace
     ) async throws -> [Identifier: Identifier] {
         let change = StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)
-        return try await perform { $0.submit(change, $1) }.assignments
+        return try await write(.stickyDocument(change)).assignments
     }
 }

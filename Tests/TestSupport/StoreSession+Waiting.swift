@@ -39,7 +39,7 @@ extension StoreSession {
         var end = after
         repeat {
             var result: Result<ProfilePage, StorageError>?
-            profiles(after: end, limit: limit - found.count) { result = $0 }
+            read(.profiles(after: end, limit: limit - found.count)) { result = $0 }
             let page = try completed(result)
             found += page.profiles
             end = page.end

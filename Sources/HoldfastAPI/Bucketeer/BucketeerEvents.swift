@@ -8,7 +8,7 @@ import Storage
 /// lists the events that were not stored, by id.
 struct BucketeerEventEndpoint {
     let services: Services
-    let store: any ProfileStore
+    let store: any StoreSession
     let projects: ProjectView
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {

@@ -9,7 +9,7 @@ import Storage
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
-    let store: any ProfileStore
+    let store: any StoreSession
     let projects: ProjectView
     let clock: StoreClock
 

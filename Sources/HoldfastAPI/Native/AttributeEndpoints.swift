@@ -6,7 +6,7 @@ import Storage
 
 /// `/v1/attributes`: which attributes users may have, and what their values are.
 struct AttributeEndpoints {
-    let store: any AttributeStore
+    let store: any StoreSession
     let catalog: ProjectCatalog
     let projects: ProjectView
 
@@ -37,7 +37,7 @@ struct AttributeEndpoints {
             throw CoreError(.conflict, "at most \(Self.limit) attributes may be defined")
         }
         let author = call.author(request)
-        switch try await completed({ store.putAttribute(definition, by: author, $0) }) {
+        switch try await store.write(.putAttribute(definition, by: author)) {
         case .created(let stored):
             try await catalog.refresh()
             return .json(stored.json, .created)
@@ -59,7 +59,7 @@ struct AttributeEndpoints {
             throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
         let author = call.author(request)
-        guard try await completed({ store.removeAttribute(name, by: author, $0) }) else {
+        guard try await store.write(.removeAttribute(name, by: author)) else {
             throw CoreError.undefined(catalog.snapshot().schema.unknownAttribute(name))
         }
         try await catalog.refresh()

@@ -8,7 +8,7 @@ import Storage
 /// it. Only admins may ask: counts of chosen conditions reveal the attributes of users.
 struct AudienceEndpoint {
     let services: Services
-    let store: any AttributeStore
+    let store: any StoreSession
     let projects: ProjectView
 
     /// `{"audience":…}` as in the body of an experiment. Scans all users who have attributes.
@@ -25,7 +25,7 @@ struct AudienceEndpoint {
             throw CoreError(
                 .unprocessable, "no segment has the name '\(name)'", at: ["audience"], mayBeStale: true)
         }
-        let page = try await completed { store.scan(SegmentMatcher(audience: audience, schema: schema), .size, $0) }
+        let page = try await store.read(.users(SegmentMatcher(audience: audience, schema: schema), .size))
         services.attributeMetrics.countScan(of: page.examined)
         return .json(["size": .integer(Int64(page.matches)), "examined": .integer(Int64(page.examined))])
     }

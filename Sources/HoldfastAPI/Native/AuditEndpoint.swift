@@ -6,7 +6,7 @@ import Storage
 
 /// `GET /v1/audit`: the changes that admins made, the newest first.
 struct AuditEndpoint {
-    let store: any AuditStore
+    let store: any StoreSession
 
     private static let parameters = [
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
@@ -17,7 +17,7 @@ struct AuditEndpoint {
         var wider = query
         // One more entry than requested shows whether there are further ones.
         wider.limit += 1
-        let entries = try await completed { store.auditEntries(wider, $0) }
+        let entries = try await store.read(.auditEntries(wider))
         return .json(Self.encode(Array(entries.prefix(query.limit)), isLast: entries.count <= query.limit))
     }
 

@@ -7,7 +7,7 @@ import Storage
 /// `/v1/datafile` for admins. The routes that the Agent's clients read are in `OptimizelyAgent/AgentConfig.swift`.
 struct DatafileEndpoints {
     let catalog: ProjectCatalog
-    let store: any ProjectStore
+    let store: any StoreSession
     let projects: ProjectView
 
     /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The project is that of the
@@ -25,13 +25,12 @@ struct DatafileEndpoints {
         if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
         let author = call.author(request)
         let stored = try await catalog.inBackground { session in
-            try await completed {
-                session.putDatafile(
+            try await session.write(
+                .putDatafile(
                     content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile),
                     replacing: preconditions.isEmpty ? nil : former?.version ?? 0, makesProject: false,
-                    note: AuditNote(.datafilePut, of: sdkKey), by: author, $0)
-            }
+                    note: AuditNote(.datafilePut, of: sdkKey), by: author))
         }
         guard let stored else {
             throw CoreError(
@@ -58,7 +57,7 @@ struct DatafileEndpoints {
     func history(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let sdkKey = try projects.project(named: request.sdkKey).sdkKey
-        let history = try await completed { store.datafileHistory(sdkKey: sdkKey, limit: limit, $0) }
+        let history = try await store.read(.datafileHistory(sdkKey: sdkKey, limit: limit))
         return .json(Self.describe(history, sdkKey))
     }
 
@@ -68,7 +67,7 @@ struct DatafileEndpoints {
             throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
         }
         let sdkKey = try projects.project(named: request.sdkKey).sdkKey
-        guard let stored = try await completed({ store.datafile(sdkKey: sdkKey, version: version, $0) }) else {
+        guard let stored = try await store.read(.datafile(sdkKey: sdkKey, version: version)) else {
             throw CoreError(
                 .notFound, "the project '\(sdkKey)' has no datafile of version \(version), or keeps it no longer")
         }

@@ -7,7 +7,7 @@ import Storage
 /// `/v1/exposures` and `/v1/events`: takes exposures and goal events, and exports them, for example to a warehouse.
 struct EventEndpoints {
     let services: Services
-    let store: any ProfileStore & EventStore
+    let store: any StoreSession
     let projects: ProjectView
 
     /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
@@ -65,7 +65,7 @@ struct EventEndpoints {
     /// `?format=json` returns a page.
     func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         try export(request, call, "events") { [store] after, limit throws(StorageError) in
-            let events = try await completed { store.goalEvents(after: after, limit: limit, $0) }
+            let events = try await store.read(.goalEvents(after: after, limit: limit))
             return EventExport.Page(events, last: events.last?.number, EventLine.append)
         }
     }
@@ -73,7 +73,7 @@ struct EventEndpoints {
     /// Exposures in the order in which they were stored or last changed.
     func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         try export(request, call, "exposures") { [store] after, limit throws(StorageError) in
-            let exposures = try await completed { store.exposures(after: after, limit: limit, $0) }
+            let exposures = try await store.read(.exposures(after: after, limit: limit))
             return EventExport.Page(exposures, last: exposures.last?.number, EventLine.append)
         }
     }

@@ -6,7 +6,7 @@ import Storage
 
 /// `POST /v1/profiles/lookup`: the profiles of many users in one request.
 struct LookupEndpoint {
-    let reader: any ProfileStore
+    let reader: any StoreSession
     /// The maximum number of user ids in one request.
     let limit: Int
 
@@ -43,7 +43,7 @@ struct LookupEndpoint {
 /// long one is read from the store while it is sent, so that only one piece is in memory. Belongs to one event loop.
 final class ProfileLookup: StoredStream {
     private let userIDs: [Identifier]
-    private let reader: any ProfileStore
+    private let reader: any StoreSession
     private var json = JSONWriter()
     /// The index of the first user who has not been looked up.
     private var position = 0
@@ -53,7 +53,7 @@ final class ProfileLookup: StoredStream {
     /// The number of users to look up at a time.
     private var window = PageSize(atMost: 16)
 
-    init(_ userIDs: [Identifier], _ reader: any ProfileStore) {
+    init(_ userIDs: [Identifier], _ reader: any StoreSession) {
         self.userIDs = userIDs
         self.reader = reader
         json.beginObject()

@@ -6,14 +6,14 @@ import Storage
 
 /// `GET /v1/profiles/{user_id}/export`: everything that is kept about one person, as one document.
 struct PersonalExportEndpoint {
-    let store: any ProfileStore & EventStore & AuditStore
+    let store: any StoreSession
     let projects: ProjectView
     let page: Int
 
     /// Responds with the document; 404 if nothing is stored.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
-        let records = try await completed { store.records(of: userID, $0) }
+        let records = try await store.read(.records(of: userID))
         guard !ErasedRecords(records).isEmpty else { throw ProfileEndpoints.unknown }
         let export = PersonalExport(head: try head(records), lists(records), pageSize: page)
         return call.response(MediaType.json, stream: export)
@@ -69,7 +69,7 @@ struct PersonalExportEndpoint {
         return [
             PersonalExport.List(name: "goal_events", records.otherRecords.goalEvents) {
                 [store] before, limit throws(StorageError) in
-                let events = try await completed { store.goalEvents(of: userID, before: before, limit: limit, $0) }
+                let events = try await store.read(.goalEvents(of: userID, before: before, limit: limit))
                 return EventExport.Page(events, last: events.last?.number, EventLine.append)
             },
             PersonalExport.List(name: "audit_entries", records.otherRecords.auditEntries) {
@@ -77,7 +77,7 @@ struct PersonalExportEndpoint {
                 var query = AuditQuery(limit: limit)
                 query.userID = userID
                 query.after = before
-                let entries = try await completed { [query] in store.auditEntries(query, $0) }
+                let entries = try await store.read(.auditEntries(query))
                 return EventExport.Page(entries, last: entries.last?.id, AuditEndpoint.append)
             },
         ]

@@ -6,7 +6,7 @@ import Storage
 
 /// `/v1/profiles/{user_id}`: one user's profile.
 struct ProfileEndpoints {
-    let store: any ProfileStore
+    let store: any StoreSession
     let events: EventQueue
     let knownExposures: KnownExposures
     let catalog: ProjectCatalog

@@ -4,7 +4,7 @@ import Storage
 
 /// Merges anonymous users into accounts, and updates what this process caches of both.
 struct ProfileMerger {
-    let store: any ProfileStore
+    let store: any StoreSession
     let services: Services
 
     /// Waits until the queued events of all users are stored.
@@ -15,7 +15,7 @@ struct ProfileMerger {
     /// - Throws: an error without a pointer, as it is about stored data.
     func merge(_ merge: ProfileMerge, by author: Author) async throws(CoreError) -> ProfileMergeResult {
         do throws(StorageError) {
-            let merged = try await completed { store.merge(merge, by: author, $0) }
+            let merged = try await store.write(.merge(merge, by: author))
             services.knownExposures.forget([ErasureRules.hash(merge.anonymousID)])
             return merged
         } catch {

@@ -7,7 +7,7 @@ import Storage
 /// `/v1/experiments/{key}/results`: the results of an experiment. Read from stored tallies, off the event loops.
 struct ResultsEndpoints {
     let services: Services
-    let store: any EventStore
+    let store: any StoreSession
     let projects: ProjectView
 
     /// As JSON, or with `?format=csv` for a spreadsheet.
@@ -36,12 +36,12 @@ struct ResultsEndpoints {
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request)
-        let tally = try await completed { store.tally(experimentID: experiment.id, goal: query.goal, $0) }
+        let tally = try await store.read(.tally(experimentID: experiment.id, goal: query.goal))
         // If nobody has reached the goal, a warning names others.
         let isReached = tally.variations.contains { $0.goal.events != 0 }
         let others =
             isReached
-            ? [] : try await completed { store.goals(experimentID: experiment.id, limit: Self.namedGoals, $0) }
+            ? [] : try await store.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
         let now = services.store.clock.now()
         return try await services.compute {
             render(
@@ -67,7 +67,7 @@ struct ResultsEndpoints {
     func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let id = try experiment(request).1.id
-        let goals = try await completed { store.goals(experimentID: id, limit: limit, $0) }
+        let goals = try await store.read(.goals(experimentID: id, limit: limit))
         return .json(["goals": .array(goals.map { .string($0.string) })])
     }
 

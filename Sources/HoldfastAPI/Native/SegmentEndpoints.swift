@@ -8,7 +8,7 @@ import Storage
 /// with `{"segment":"…"}`.
 struct SegmentEndpoints {
     let services: Services
-    let store: any AttributeStore
+    let store: any StoreSession
     let projects: ProjectView
     private var catalog: ProjectCatalog { services.projects }
 
@@ -28,7 +28,7 @@ struct SegmentEndpoints {
         let segment = try segment(request)
         var response = segment.json
         if try Request.flag("size", try request.query(knowing: ["size"])) {
-            let page = try await completed { store.scan(SegmentMatcher(segment, schema: projects.schema), .size, $0) }
+            let page = try await store.read(.users(SegmentMatcher(segment, schema: projects.schema), .size))
             services.attributeMetrics.countScan(of: page.examined)
             response["size"] = .integer(Int64(page.matches))
             response["examined"] = .integer(Int64(page.examined))
@@ -62,7 +62,7 @@ struct SegmentEndpoints {
             try await PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves)
         }
         let isNew = try await catalog.inBackground { session in
-            try await completed { session.putSegment(segment, by: author, $0) }
+            try await session.write(.putSegment(segment, by: author))
         }
         try await catalog.refresh()
         return .json(.object(segment.json), isNew ? .created : .ok)
@@ -91,7 +91,7 @@ struct SegmentEndpoints {
         let catalog = catalog
         let existed = try await catalog.inBackground { session in
             try Self.requireUnused(name, catalog.snapshot())
-            return try await completed { session.removeSegment(name, by: author, $0) }
+            return try await session.write(.removeSegment(name, by: author))
         }
         guard existed else { throw CoreError.undefined(catalog.snapshot().schema.unknownSegment(name)) }
         try await catalog.refresh()
@@ -135,13 +135,13 @@ struct SegmentEndpoints {
 /// The users of a segment as lines, found while they are sent. Only one piece is in memory.
 final class SegmentUsers: StoredStream {
     private let services: Services
-    private let store: any AttributeStore
+    private let store: any StoreSession
     private let matcher: SegmentMatcher
     private var after: Identifier?
     private var remaining: Int
     private var hasEnded = false
 
-    init(services: Services, store: any AttributeStore, matcher: SegmentMatcher, after: Identifier?, limit: Int) {
+    init(services: Services, store: any StoreSession, matcher: SegmentMatcher, after: Identifier?, limit: Int) {
         self.services = services
         self.store = store
         self.matcher = matcher
@@ -151,7 +151,7 @@ final class SegmentUsers: StoredStream {
 
     func next() async throws -> [UInt8]? {
         guard remaining > 0, !hasEnded else { return nil }
-        let page = try await completed { store.scan(matcher, .users(after: after), $0) }
+        let page = try await store.read(.users(matcher, .users(after: after)))
         services.attributeMetrics.countScan(of: page.examined)
         let users = page.userIDs.prefix(remaining)
         remaining -= users.count

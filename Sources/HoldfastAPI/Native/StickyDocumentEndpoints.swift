@@ -6,11 +6,11 @@ import Storage
 
 /// `/v1/sticky`: the documents in which GrowthBook's SDKs keep the variations that they assigned.
 struct StickyDocumentEndpoints {
-    let store: any StickyDocumentStore
+    let store: any StoreSession
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
-        guard let document = try await completed({ store.stickyDocuments([key], $0) }).first ?? nil else {
+        guard let document = try await store.read(.stickyDocuments([key])).first ?? nil else {
             throw Self.notFound
         }
         let json = Self.encode(document)
@@ -27,7 +27,7 @@ struct StickyDocumentEndpoints {
         }
         let change = StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)
         do throws(StorageError) {
-            return .json(Self.encode(try await completed { store.submit(change, $0) }))
+            return .json(Self.encode(try await store.write(.stickyDocument(change))))
         } catch .tooManyAssignments(let limit) {
             throw CoreError(
                 .unprocessable, "a sticky document must have at most \(limit) assignments; the change adds too many",
@@ -38,7 +38,7 @@ struct StickyDocumentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
         let author = call.author(request)
-        guard try await completed({ store.removeStickyDocument(key, by: author, $0) }) else { throw Self.notFound }
+        guard try await store.write(.removeStickyDocument(key, by: author)) else { throw Self.notFound }
         return Response(.noContent)
     }
 
@@ -47,7 +47,7 @@ struct StickyDocumentEndpoints {
         let keys = try request.withBody { bytes throws(CoreError) in
             try StickyDocumentInput.lookup(JSONInput.parse(bytes))
         }
-        let documents = try await completed { store.stickyDocuments(keys, $0) }
+        let documents = try await store.read(.stickyDocuments(keys))
         var writer = JSONWriter()
         writer.beginObject()
         writer.key("documents")

@@ -7,7 +7,7 @@ import Storage
 /// `GET` and `POST /v1/profiles`: exports and imports all profiles, one JSON object per line, in constant memory.
 struct TransferEndpoints {
     let services: Services
-    let store: any ProfileStore
+    let store: any StoreSession
 
     /// All profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends after
     /// N, `?detail=true` adds the origin of each assignment, `?format=json` returns a page.
@@ -52,14 +52,14 @@ struct TransferEndpoints {
 /// a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
 final class ProfileExport: StoredStream {
     private var form: ExportForm
-    private let reader: any ProfileStore
+    private let reader: any StoreSession
     private var pageSize: PageSize
     private let detail: Bool
     private var after: Identifier?
     private var remaining: Int
     private var isAtEnd = false
 
-    init(_ form: ExportForm, reader: any ProfileStore, after: Identifier?, page: Int, detail: Bool) {
+    init(_ form: ExportForm, reader: any StoreSession, after: Identifier?, page: Int, detail: Bool) {
         self.form = form
         self.reader = reader
         self.after = after
@@ -70,9 +70,7 @@ final class ProfileExport: StoredStream {
 
     func next() async throws -> [UInt8]? {
         guard remaining > 0, !isAtEnd else { return try await end() }
-        let page = try await completed {
-            reader.profiles(after: after, limit: min(pageSize.rows, remaining), $0)
-        }
+        let page = try await reader.read(.profiles(after: after, limit: min(pageSize.rows, remaining)))
         after = page.end
         isAtEnd = page.end == nil
         remaining -= page.profiles.count
@@ -84,7 +82,7 @@ final class ProfileExport: StoredStream {
     private func end() async throws(StorageError) -> [UInt8]? {
         guard form.awaitsEnd else { return nil }
         guard let after, !isAtEnd else { return form.end(next: .null) }
-        let page = try await completed { reader.profiles(after: after, limit: 1, $0) }
+        let page = try await reader.read(.profiles(after: after, limit: 1))
         let hasMore = !page.profiles.isEmpty || page.end != nil
         return form.end(next: hasMore ? .string(after.string) : .null)
     }

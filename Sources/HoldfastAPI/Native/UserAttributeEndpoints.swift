@@ -8,7 +8,7 @@ import Storage
 /// them require different scopes: only a caller who may read is told whether a value was stored before.
 struct UserAttributeEndpoints {
     let services: Services
-    let store: any AttributeStore
+    let store: any StoreSession
     let projects: ProjectView
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -64,7 +64,7 @@ struct UserAttributeEndpoints {
 
     /// - Returns: the attributes that changed.
     private func submit(_ change: AttributeChange) async throws -> [UInt32] {
-        switch try await completed({ store.submit(change, $0) }) {
+        switch try await store.write(.attributes(change)) {
         case .applied(let changed): return changed
         case .schemaHasChanged: throw CoreError.deletedAttribute
         }
@@ -88,7 +88,7 @@ struct UserAttributeEndpoints {
             line throws(CoreError) in
             try Self.change(from: line, projects.schema)
         } submit: { changes in
-            await settled { store.submit(changes, $0) }.map(Self.outcome)
+            await settled { store.write(changes.map { .attributes($0) }, $0) }.map(Self.outcome)
         }
     }
 

@@ -5,24 +5,20 @@ import Storage
 
 /// `/v1/profiles/{user_id}/exposures` and `/events`: what one user saw and did, in pages, last stored first.
 struct UserEventEndpoints {
-    let store: any EventStore
+    let store: any StoreSession
 
     /// The first exposure to each experiment.
     func exposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
-        let found = try await completed {
-            store.exposures(of: userID, before: page.before, limit: page.limit + 1, $0)
-        }
+        let found = try await store.read(.exposures(of: userID, before: page.before, limit: page.limit + 1))
         return page.response("exposures", found, \.number, EventLine.append)
     }
 
     func events(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
-        let found = try await completed {
-            store.goalEvents(of: userID, before: page.before, limit: page.limit + 1, $0)
-        }
+        let found = try await store.read(.goalEvents(of: userID, before: page.before, limit: page.limit + 1))
         return page.response("events", found, \.number, EventLine.append)
     }
 

@@ -7,7 +7,7 @@ import Storage
 /// `POST /v1/lookup` and `POST /v1/save`: profiles as the Agent's clients read and write them. Unlike the Agent, a save
 /// merges, and one without the map is refused, so that no server deletes assignments of another.
 struct AgentProfileEndpoints {
-    let store: any ProfileStore
+    let store: any StoreSession
 
     func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
@@ -55,7 +55,7 @@ struct AgentProfileEndpoints {
 /// `POST /v1/override`: forces a variation on a user for a test, or ends that, in all processes that use the store. The
 /// profile stays as it is.
 struct OverrideEndpoint {
-    let store: any ProjectStore
+    let store: any StoreSession
     let catalog: ProjectCatalog
 
     /// Responds once this process uses the override.
@@ -63,11 +63,10 @@ struct OverrideEndpoint {
         let asked = try OverrideRequest(request.body)
         let warning = asked.warning(in: request.project.datafile)
         guard request.isUpToDate || warning == nil else { throw AgentError.undefined }
-        let former = try await completed {
-            store.setForcedVariation(
+        let former = try await store.write(
+            .forceVariation(
                 asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
-                sdkKey: request.project.sdkKey, by: request.caller.author, $0)
-        }
+                sdkKey: request.project.sdkKey, by: request.caller.author))
         try await catalog.refresh()
         return asked.response(former, warning)
     }

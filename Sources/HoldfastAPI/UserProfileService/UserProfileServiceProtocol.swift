@@ -27,7 +27,7 @@ struct UserProfileServiceProtocol: WireProtocol {
 }
 
 private struct UserProfileServiceEndpoints {
-    let store: any ProfileStore
+    let store: any StoreSession
 
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)

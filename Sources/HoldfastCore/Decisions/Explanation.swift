@@ -67,9 +67,7 @@ extension ProjectView {
     /// Reads and compiles the datafile of a project that was active at a time.
     func datafile(of project: Project, activeAt time: Timestamp) async throws -> ExplainedDatafile {
         try await catalog.inBackground { session in
-            let found = try await completed {
-                session.datafile(sdkKey: project.sdkKey, activeAt: time, $0)
-            }
+            let found = try await session.read(.datafile(sdkKey: project.sdkKey, activeAt: time))
             guard let found else {
                 throw CoreError(.notFound, "no datafile is kept that was active at \(time.rfc3339)")
             }

@@ -155,7 +155,7 @@ public final class RemovalWatch: Sendable {
     public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let time = last.withLock(\.time)
         session.run { [self] session in
-            session.removals(after: time) { [self] result in
+            session.read(.removals(after: time)) { [self] result in
                 if case .success(let read) = result {
                     known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
                 }

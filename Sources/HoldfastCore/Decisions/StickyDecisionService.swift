@@ -11,7 +11,7 @@ public import Storage
 ///
 /// Belongs to one event loop.
 public final class StickyDecisionService {
-    let session: any ProfileStore & AttributeStore
+    let session: any StoreSession
     let projects: ProjectView
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
@@ -21,7 +21,7 @@ public final class StickyDecisionService {
 
     /// - Parameter session: the store as the event loop uses it.
     public init(
-        session: any ProfileStore & AttributeStore, projects: ProjectView, exposures: ExposureRecorder,
+        session: any StoreSession, projects: ProjectView, exposures: ExposureRecorder,
         metrics: DecisionMetrics
     ) {
         self.session = session

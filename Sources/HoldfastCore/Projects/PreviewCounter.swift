@@ -38,7 +38,7 @@ public struct PreviewCounter: Sendable {
     ) async throws -> Counts {
         let count = Count(preview: preview, moves: project.map { DefinitionMoves(from: $0, to: edited) })
         return try await self.count(count) { session throws(StorageError) in
-            let tally = try await completed { session.tally(experimentID: preview.edited.id, goal: "", $0) }
+            let tally = try await session.read(.tally(experimentID: preview.edited.id, goal: ""))
             return tally.users.reduce(0) { $0 + $1.counts.counted + $1.counts.crossed + $1.counts.forced }
         }
     }
@@ -89,7 +89,7 @@ public struct PreviewCounter: Sendable {
             counts.exposed = try await exposed(session)
             var after: Identifier?
             repeat {
-                let page = try await completed { session.profiles(after: after, limit: Self.page, $0) }
+                let page = try await session.read(.profiles(after: after, limit: Self.page))
                 try await add(page, of: count, to: &counts, session)
                 after = page.end
                 await Task.yield()

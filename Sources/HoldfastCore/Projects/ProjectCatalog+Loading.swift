@@ -66,10 +66,12 @@ extension ProjectCatalog {
         }
         do throws(StorageError) {
             _ = try definitions.wait { session, done in
-                session.putDatafile(
-                    content, sdkKey: sdkKey, revision: summary.revision,
-                    allocations: AllocationRules.allocations(in: summary.datafile), replacing: nil, makesProject: true,
-                    note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
+                session.write(
+                    .putDatafile(
+                        content, sdkKey: sdkKey, revision: summary.revision,
+                        allocations: AllocationRules.allocations(in: summary.datafile), replacing: nil,
+                        makesProject: true,
+                        note: AuditNote(.datafilePut, of: sdkKey), by: .processUser), done)
             }
             try updateAndWait()
         } catch {
@@ -81,7 +83,7 @@ extension ProjectCatalog {
     private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {
         do throws(StorageError) {
             return try updates.wait { session, done in
-                session.lastDatafile(sdkKey: sdkKey, by: .processUser, done)
+                session.read(.lastDatafile(sdkKey: sdkKey, by: .processUser), done)
             }
         } catch {
             throw DatafileLoadError("the stored datafile could not be read: \(error)", isOfStore: true)

@@ -194,7 +194,7 @@ public final class ProjectCatalog: Sendable {
         }
         guard !waiting.isEmpty else { return }
         let known = snapshot()
-        session.projects(ifChangedSince: known.changes, datafilesAfter: known.version) { [self] result in
+        session.read(.projects(ifChangedSince: known.changes, datafilesAfter: known.version)) { [self] result in
             if case .failure = result {
                 hasFailed.store(true, ordering: .relaxed)
             } else {
@@ -275,7 +275,7 @@ public final class ProjectCatalog: Sendable {
     ) async throws(StorageError) -> ProjectDefinitionResult {
         let empty = Datafile.empty(projectID: change.sdkKey, sdkKey: change.sdkKey).encoded()
         let result = try await definitions.run { session throws(StorageError) in
-            try await completed { session.putProject(change, datafile: empty, by: author, $0) }
+            try await session.write(.putProject(change, datafile: empty, by: author))
         }
         try await refresh()
         return result
@@ -286,9 +286,7 @@ public final class ProjectCatalog: Sendable {
         _ project: Project, by author: Author
     ) async throws(StorageError) -> ProjectRemovalResult {
         let result = try await definitions.run { session throws(StorageError) in
-            try await completed {
-                session.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author, $0)
-            }
+            try await session.write(.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author))
         }
         try await refresh()
         return result

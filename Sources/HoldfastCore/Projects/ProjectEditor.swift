@@ -169,12 +169,11 @@ public struct ProjectEditor: Sendable {
             after: edit.note.describe(edited, draft.definitions))
         let content = draft.definitions.datafile.encoded()
         catalog.expect(content, edited, draft.definitions)
-        let stored = try await completed {
-            session.putDatafile(
+        let stored = try await session.write(
+            .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0,
-                makesProject: false, note: note, by: edit.author, $0)
-        }
+                makesProject: false, note: note, by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()

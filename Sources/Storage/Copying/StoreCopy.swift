@@ -9,7 +9,7 @@ public protocol CopySource: AnyObject {
     ///   - row: only rows with greater keys are read; `nil` reads from the beginning.
     ///   - limit: about how many rows are read.
     /// - Returns: an empty array at the end, and only there.
-    func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
+    func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
 
     func counters() throws -> CopiedCounters
 }
@@ -23,7 +23,7 @@ public protocol CopyTarget: CopySource {
     func begin(copyOf source: String) throws -> Bool
 
     /// Deletes rows, by their keys, and inserts others, in one transaction. They may have keys in common.
-    func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws
+    func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws
 
     /// Completes the copy. Another copy of the same source may still follow, until a server uses the database.
     func finish(_ counters: CopiedCounters) throws
@@ -45,7 +45,7 @@ public struct CopyError: Error, Sendable, CustomStringConvertible {
 public struct StoreCopy {
     /// The checksums of a table in both databases, read after the copy.
     public struct Comparison: Sendable {
-        public let table: CopiedTable
+        public let table: StoredTable
         public let source: TableChecksum
         public let target: TableChecksum
 
@@ -58,7 +58,7 @@ public struct StoreCopy {
     }
 
     /// Reports how many rows of the source have been read in a phase.
-    public typealias Progress = (_ phase: Phase, _ table: CopiedTable, _ rows: Int) -> Void
+    public typealias Progress = (_ phase: Phase, _ table: StoredTable, _ rows: Int) -> Void
 
     private let source: any CopySource
     private let target: any CopyTarget
@@ -78,8 +78,8 @@ public struct StoreCopy {
     public func run() throws -> (written: Int, comparisons: [Comparison]) {
         _ = try target.begin(copyOf: source.name)
         var written = 0
-        for table in CopiedTable.allCases { written += try copy(table) }
-        let comparisons = try CopiedTable.allCases.map { table in
+        for table in StoredTable.allCases { written += try copy(table) }
+        let comparisons = try StoredTable.allCases.map { table in
             let found = try checksum(table, of: source) { progress(.comparing, table, $0) }
             return Comparison(table: table, source: found, target: try checksum(table, of: target) { _ in })
         }
@@ -88,7 +88,7 @@ public struct StoreCopy {
     }
 
     /// - Returns: the number of rows written or deleted.
-    private func copy(_ table: CopiedTable) throws -> Int {
+    private func copy(_ table: StoredTable) throws -> Int {
         var wanted = Cursor(source, table)
         var found = Cursor(target, table)
         var old: [CopiedRow] = []
@@ -130,7 +130,7 @@ public struct StoreCopy {
     }
 
     private func checksum(
-        _ table: CopiedTable, of database: any CopySource, _ progress: (Int) -> Void
+        _ table: StoredTable, of database: any CopySource, _ progress: (Int) -> Void
     ) throws -> TableChecksum {
         var checksum = TableChecksum()
         var last: CopiedRow?
@@ -146,14 +146,14 @@ public struct StoreCopy {
     /// Reads a table page by page.
     private struct Cursor {
         private let database: any CopySource
-        private let table: CopiedTable
+        private let table: StoredTable
         private var page: [CopiedRow] = []
         private var index = 0
         private var isAtEnd = false
         /// The rows that were passed.
         private(set) var count = 0
 
-        init(_ database: any CopySource, _ table: CopiedTable) {
+        init(_ database: any CopySource, _ table: StoredTable) {
             self.database = database
             self.table = table
         }

@@ -1,51 +1,29 @@
 public import Bucketing
 public import JSON
 
-/// What ``AttributeRules`` made of a change: its result, and what the store must write.
-public struct AttributeOutcome: Sendable {
-    public enum Effect: Sendable {
-        case none
-        case put(AttributeRecord)
-        case delete
-    }
-
-    public var result: AttributeChangeResult
-    public var effect: Effect
-}
-
 /// The rules of user attributes and their schema. Pure: no I/O.
 public enum AttributeRules {
-    /// Decodes the record that a change is about to be applied to. An unreadable one can still be removed.
+    /// Applies a change to a user's attributes. Unreadable ones can still be removed.
     ///
-    /// - Parameter bytes: `nil` if there is no record.
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
     /// - Throws: ``StorageError/damaged(reason:)``
-    public static func stored(
-        _ bytes: [UInt8]?, for change: AttributeChange
-    ) throws(StorageError) -> AttributeRecord? {
-        guard let bytes else { return nil }
-        if case .removeAll = change.operation { return AttributeRecord(checking: bytes) ?? .empty }
-        return try AttributeRecord(stored: bytes, of: change.userID)
-    }
-
-    /// Applies a change to a user's attributes.
-    ///
-    /// - Parameters:
-    ///   - stored: see ``stored(_:for:)``; `nil` if there is none.
-    ///   - isDefined: whether the schema has an attribute of this number; called for those that are set.
-    public static func apply<Failure>(
-        _ change: AttributeChange, to stored: AttributeRecord?, isDefined: (UInt32) throws(Failure) -> Bool
-    ) throws(Failure) -> AttributeOutcome {
+    public static func apply(
+        _ change: AttributeChange, to records: inout UserRecords
+    ) throws(StorageError) -> AttributeChangeResult? {
         guard case .update(let updates) = change.operation else {
-            return AttributeOutcome(
-                result: .applied(changed: stored?.numbers ?? []), effect: stored == nil ? .none : .delete)
+            guard records.has([.attributes]) else { return nil }
+            if records.attributes.exists { records.write(.putAttributes(.empty)) }
+            let stored = if case .present(let record) = records.attributes { record } else { AttributeRecord.empty }
+            return .applied(changed: stored.numbers)
         }
+        let sets = updates.values.contains { $0 != .remove }
+        guard records.has(sets ? [.attributes, .definedAttributes] : [.attributes]) else { return nil }
         var changed: [UInt32] = []
-        let record = (stored ?? .empty).applying(updates) { changed.append($0) }
-        for number in changed where updates[number] != .remove {
-            guard try isDefined(number) else { return AttributeOutcome(result: .schemaHasChanged, effect: .none) }
-        }
-        let effect: AttributeOutcome.Effect = changed.isEmpty ? .none : record.isEmpty ? .delete : .put(record)
-        return AttributeOutcome(result: .applied(changed: changed), effect: effect)
+        let record = (try records.attributes.get() ?? .empty).applying(updates) { changed.append($0) }
+        let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes.contains($0) }
+        guard isDefined else { return .schemaHasChanged }
+        if !changed.isEmpty { records.write(.putAttributes(record)) }
+        return .applied(changed: changed)
     }
 
     /// Decides on a definition, given the one of the same name.

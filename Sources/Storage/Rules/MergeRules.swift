@@ -59,6 +59,7 @@ public struct MergeRules: Sendable {
         account.write(.recordAudit(note, author))
         if storedAnonymous != nil { anonymous.write(.deleteProfile(replacing: storedAnonymous)) }
         anonymous.write(.eraseOtherRecords)
+        anonymous.write(.noteRemoval(ErasureRules.mergeHash(anonymous.userID)))
         return ProfileMergeResult(changed: true, profile: profile)
     }
 

@@ -50,6 +50,8 @@ public struct StoreRules: Sendable {
                 records.write(.recordAudit(note, author))
             }
         }
+        // Even if nothing was stored: another process may have writes waiting.
+        if change.operation.isErasure { records.write(.noteRemoval(ErasureRules.hash(change.userID))) }
         return result
     }
 
@@ -83,11 +85,12 @@ public struct StoreRules: Sendable {
 
     /// Forces a variation on a user for a test, or with `nil` removes the forced one.
     ///
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Returns: the variation that was forced before, if any; `nil` if `records` lacks something, and nothing has
+    ///   changed.
     public static func force(
         _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
         in records: inout UserRecords, _ tallies: inout TallyChanges
-    ) -> ForcedVariationResult? {
+    ) -> Identifier?? {
         guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else {
             return nil
         }
@@ -113,7 +116,7 @@ public struct StoreRules: Sendable {
             records.write(.recordAudit(note, author))
         }
         for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
-        return ForcedVariationResult(former: former?.variationKey)
+        return .some(former?.variationKey)
     }
 }
 
@@ -137,12 +140,6 @@ public enum ErasureRules {
             return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
         }
     }
-}
-
-/// The result of forcing a variation.
-public struct ForcedVariationResult: Sendable {
-    /// The variation that was forced before, if any.
-    public var former: Identifier?
 }
 
 extension ProfileChange {

@@ -153,6 +153,8 @@ public struct UserRecords: Sendable {
         case eraseOtherRecords
         /// Deletes the sticky documents of attributes that have this user's id as their value.
         case eraseStickyDocuments
+        /// Remembers a user who was erased or merged by a mark, see ``ErasureRules``.
+        case noteRemoval(Int64)
         case recordAudit(AuditNote, Author)
     }
 

@@ -1,3 +1,5 @@
+import Storage
+
 /// An SQL statement.
 struct Statement {
     /// The name under which each connection prepares it once.
@@ -55,6 +57,68 @@ struct Query {
     let parameters: [Parameter]
 }
 
+extension Query {
+    init(_ query: SQLQuery) {
+        self.init(
+            statement: Statement(query.name, query.sql),
+            parameters: query.parameters.map { value in
+                switch value {
+                case .integer(let number): .integer(number)
+                case .double(let number): .double(number)
+                case .text(let text): .text(text)
+                case .bytes(let bytes): .bytes(bytes)
+                }
+            })
+    }
+
+    /// Inserts rows, in their order; see ``StoredTable/conflict``.
+    static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> Query {
+        let columns = table.insertedColumns.enumerated().map { index, column in
+            Parameter.column(rows.lazy.map { $0[index] }, column.type)
+        }
+        return Query(statement: Statement.inserts[table] ?? Statement.insert(into: table), parameters: columns)
+    }
+}
+
+extension Statement {
+    fileprivate static let inserts = Dictionary(
+        uniqueKeysWithValues: StoredTable.allCases.map { ($0, insert(into: $0)) })
+
+    /// Inserts rows whose columns are given as arrays.
+    fileprivate static func insert(into table: StoredTable) -> Statement {
+        let columns = table.insertedColumns
+        let names = columns.map(\.name).joined(separator: ", ")
+        let arrays = columns.enumerated().map { "$\($0 + 1)::\($1.type.array)" }.joined(separator: ", ")
+        // Events have one sequence; see ``RoundEffects``.
+        let isNumbered = table == .exposures || table == .goalEvents
+        var sql = """
+            INSERT INTO \(table.rawValue) (\(names)\(isNumbered ? ", number" : ""))
+            SELECT \(names)\(isNumbered ? ", nextval('event_numbers')" : "")
+            FROM unnest(\(arrays)) WITH ORDINALITY AS new (\(names), place) ORDER BY place
+            """
+        let key = table.keyNames.joined(separator: ", ")
+        switch table.conflict {
+        case .fails: break
+        case .keepsRow: sql += " ON CONFLICT (\(key)) DO NOTHING"
+        case .replacesRow:
+            let values = table.columnNames.dropFirst(table.keyCount).map { "\($0) = excluded.\($0)" }
+            sql += " ON CONFLICT (\(key)) DO UPDATE SET \(values.joined(separator: ", "))"
+        }
+        return Statement("insert_\(table)", sql)
+    }
+}
+
+extension StoredTable.ColumnType {
+    fileprivate var array: String {
+        switch self {
+        case .text: "text[]"
+        case .integer, .integer32: "bigint[]"
+        case .double: "float8[]"
+        case .bytes: "bytea[]"
+        }
+    }
+}
+
 /// A parameter in PostgreSQL's binary format.
 ///
 /// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays
@@ -89,6 +153,16 @@ struct Parameter {
 
     static func double(_ value: Double) -> Parameter {
         Parameter(type: float8, bytes: bigEndian(value.bitPattern))
+    }
+
+    /// The values of one column as an array.
+    static func column(_ values: some Collection<SQLValue>, _ type: StoredTable.ColumnType) -> Parameter {
+        switch type {
+        case .text: texts(values.map { if case .text(let text) = $0 { text } else { nil } })
+        case .integer, .integer32: integers(values.map { if case .integer(let number) = $0 { number } else { nil } })
+        case .double: doubles(values.map { if case .double(let number) = $0 { number } else { nil } })
+        case .bytes: blobs(values.map { if case .bytes(let bytes) = $0 { bytes } else { nil } })
+        }
     }
 
     static func texts(_ values: [String?]) -> Parameter {

@@ -1,9 +1,9 @@
-import Bucketing
 import CPostgreSQL
+import Storage
 
 /// The rows that a statement returned, in PostgreSQL's binary format. The bytes are not trusted: a value with an
 /// unexpected format reads as zero or empty.
-final class Rows: @unchecked Sendable {
+final class Rows: RandomAccessCollection, @unchecked Sendable {
     // Safe: libpq does not change a result.
     private let result: OpaquePointer
     let count: Int
@@ -20,44 +20,43 @@ final class Rows: @unchecked Sendable {
         PQclear(result)
     }
 
-    var indices: Range<Int> { 0..<count }
+    var startIndex: Int { 0 }
+    var endIndex: Int { count }
 
-    func isNull(_ row: Int, _ column: Int32) -> Bool {
+    subscript(index: Int) -> ResultRow { ResultRow(result: self, index: index) }
+
+    fileprivate func isNull(_ row: Int, _ column: Int32) -> Bool {
         guard row < count, column < columns else { return true }
         return PQgetisnull(result, Int32(row), column) == 1
     }
 
-    func withBytes<Value>(_ row: Int, _ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value {
+    fileprivate func withBytes<Value>(
+        _ row: Int, _ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value
+    ) -> Value {
         guard row < count, column < columns else { return body(.init(start: nil, count: 0)) }
-        let length = Int(max(0, PQgetlength(result, Int32(row), column)))
+        let length = Int(Swift.max(0, PQgetlength(result, Int32(row), column)))
         return body(UnsafeRawBufferPointer(start: PQgetvalue(result, Int32(row), column), count: length))
     }
+}
 
-    func bytes(_ row: Int, _ column: Int32) -> [UInt8] {
-        withBytes(row, column) { Array($0) }
+/// One of the rows; one that does not exist has NULL in all columns.
+struct ResultRow: Row {
+    fileprivate let result: Rows
+    fileprivate let index: Int
+
+    func isNull(_ column: Int32) -> Bool { result.isNull(index, column) }
+
+    func withBytes<Value>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value {
+        result.withBytes(index, column, body)
     }
 
-    func text(_ row: Int, _ column: Int32) -> String {
-        withBytes(row, column) { String(decoding: $0, as: UTF8.self) }
-    }
+    func bytes(_ column: Int32) -> [UInt8] { withBytes(column) { Array($0) } }
 
-    func identifier(_ row: Int, _ column: Int32) -> Identifier {
-        Identifier(text(row, column))
-    }
-
-    /// `nil` for NULL.
-    func optionalBytes(_ row: Int, _ column: Int32) -> [UInt8]? {
-        isNull(row, column) ? nil : bytes(row, column)
-    }
-
-    /// `nil` for NULL.
-    func optionalText(_ row: Int, _ column: Int32) -> String? {
-        isNull(row, column) ? nil : text(row, column)
-    }
+    func text(_ column: Int32) -> String { withBytes(column) { String(decoding: $0, as: UTF8.self) } }
 
     /// Of any integer type, and 1 for true.
-    func integer(_ row: Int, _ column: Int32) -> Int64 {
-        withBytes(row, column) { bytes in
+    func integer(_ column: Int32) -> Int64 {
+        withBytes(column) { bytes in
             switch bytes.count {
             case 8: Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
             case 4: Int64(Int32(bigEndian: bytes.loadUnaligned(as: Int32.self)))
@@ -68,33 +67,22 @@ final class Rows: @unchecked Sendable {
         }
     }
 
-    func bool(_ row: Int, _ column: Int32) -> Bool {
-        integer(row, column) != 0
-    }
+    func bounded(_ column: Int32) -> Int64 { Self.bounded(integer(column)) }
 
-    /// An integer that can be added to others without overflow.
-    func bounded(_ row: Int, _ column: Int32) -> Int64 {
-        Self.bounded(integer(row, column))
-    }
-
-    func double(_ row: Int, _ column: Int32) -> Double {
-        withBytes(row, column, Self.double)
-    }
+    func double(_ column: Int32) -> Double { withBytes(column, Self.double) }
 
     /// The elements of an array of `bigint`, bounded.
-    func integers(_ row: Int, _ column: Int32) -> [Int64] {
-        elements(row, column) { $0.count == 8 ? Self.bounded(Int64(bigEndian: $0.loadUnaligned(as: Int64.self))) : 0 }
+    func integers(_ column: Int32) -> [Int64] {
+        elements(column) { $0.count == 8 ? Self.bounded(Int64(bigEndian: $0.loadUnaligned(as: Int64.self))) : 0 }
     }
 
     /// The elements of an array of `double precision`.
-    func doubles(_ row: Int, _ column: Int32) -> [Double] {
-        elements(row, column, Self.double)
-    }
+    func doubles(_ column: Int32) -> [Double] { elements(column, Self.double) }
 
     private func elements<Element>(
-        _ row: Int, _ column: Int32, _ decode: (UnsafeRawBufferPointer) -> Element
+        _ column: Int32, _ decode: (UnsafeRawBufferPointer) -> Element
     ) -> [Element] {
-        withBytes(row, column) { bytes in
+        withBytes(column) { bytes in
             // Dimensions, flags, element type, size, lower bound; then each element with its length.
             var found: [Element] = []
             var position = 20

@@ -18,7 +18,7 @@ struct CopyInput {
         bytes.append(contentsOf: content)
     }
 
-    mutating func append(_ value: CopiedValue, as type: CopiedTable.ColumnType) {
+    mutating func append(_ value: CopiedValue, as type: StoredTable.ColumnType) {
         switch value {
         case .null: append(UInt32.max)
         case .text(let content), .bytes(let content):
@@ -47,12 +47,9 @@ struct CopyInput {
     }
 }
 
-extension CopiedTable {
+extension StoredTable {
     /// Whether PostgreSQL keeps it in `tallies`, as addends.
     var isTally: Bool { self == .variationUsers || self == .variationGoals }
-
-    var columnNames: [String] { columns.map(\.name) }
-    var keyNames: [String] { Array(columnNames.prefix(keyCount)) }
 
     /// The table and columns that rows are inserted into.
     var target: String {
@@ -60,15 +57,15 @@ extension CopiedTable {
         case .users: "users (user_id, version, profile, assignments, expires_at, attributes)"
         case .variationUsers, .variationGoals:
             "tallies (experiment_id, variation_id, period, day, goal, counts, sums)"
-        default: "\(rawValue) (\(columnNames.joined(separator: ", ")))"
+        default: "\(rawValue) (\(columnList))"
         }
     }
 }
 
 extension CopiedRow {
-    func precedes(_ other: CopiedRow, in table: CopiedTable) -> Bool { compareKey(other, in: table) < 0 }
+    func precedes(_ other: CopiedRow, in table: StoredTable) -> Bool { compareKey(other, in: table) < 0 }
 
-    func append(to input: inout CopyInput, of table: CopiedTable) {
+    func append(to input: inout CopyInput, of table: StoredTable) {
         switch table {
         case .users:
             input.beginRow(columns: 6)
@@ -98,7 +95,7 @@ extension CopiedRow {
     }
 
     /// A sum of tallies.
-    init(_ row: TallyRow, in table: CopiedTable) {
+    init(_ row: TallyRow, in table: StoredTable) {
         let key = row.key
         func text(_ identifier: Identifier?) -> CopiedValue { .text(Array((identifier?.string ?? "").utf8)) }
         self.init([text(key.experimentID)])
@@ -125,22 +122,10 @@ extension Parameter {
     }
 
     /// One column of rows as an array.
-    static func values(_ rows: [CopiedRow], at index: Int, _ type: CopiedTable.ColumnType) -> Parameter {
+    static func values(_ rows: [CopiedRow], at index: Int, _ type: StoredTable.ColumnType) -> Parameter {
         type == .text
             ? .texts(rows.map { $0.values[index] == .null ? nil : $0.values[index].string })
             : .integers(rows.map { $0.values[index].integer })
-    }
-}
-
-extension Rows {
-    func value(_ row: Int, _ column: Int32, _ type: CopiedTable.ColumnType) -> CopiedValue {
-        guard !isNull(row, column) else { return .null }
-        switch type {
-        case .text: return .text(bytes(row, column))
-        case .bytes: return .bytes(bytes(row, column))
-        case .integer, .integer32: return .integer(integer(row, column))
-        case .double: return .double(double(row, column))
-        }
     }
 }
 

@@ -48,7 +48,7 @@ public final class PostgreSQLCopy: CopyTarget {
 
     // MARK: Reading
 
-    public func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
+    public func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
         if table.isTally { return try tallies(table, after: row) }
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "$\($0)" }.joined(separator: ", ")
@@ -62,20 +62,18 @@ public final class PostgreSQLCopy: CopyTarget {
             "SELECT \(columns.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
                 + "ORDER BY \(keys) LIMIT \(limit)",
             row.map { $0.values.prefix(table.keyCount).map(Parameter.init) } ?? [])
-        return rows.indices.map { index in
-            CopiedRow(table.columns.indices.map { rows.value(index, Int32($0), table.columns[$0].type) })
-        }
+        return rows.map { CopiedRow($0, of: table) }
     }
 
     /// Adds up the tallies of one experiment after the other, until some follow the row.
-    private func tallies(_ table: CopiedTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
+    private func tallies(_ table: StoredTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
         var (experiment, comparison) = (row?.values[0].string ?? "", ">=")
         while true {
             let next = try handle.query(
                 "SELECT min(experiment_id) FROM tallies WHERE \(kind) AND experiment_id \(comparison) $1",
                 [.text(experiment)])
-            guard let found = next.optionalText(0, 0) else { return [] }
+            guard let found = next[0].optionalText(0) else { return [] }
             (experiment, comparison) = (found, ">")
             let rows = try handle.query(
                 """
@@ -83,8 +81,7 @@ public final class PostgreSQLCopy: CopyTarget {
                 WHERE \(kind) AND experiment_id = $1 ORDER BY number
                 """, [.text(experiment)])
             var sums: [TallyRow.Key: TallyRow] = [:]
-            for index in rows.indices {
-                guard let row = TallyRow(rows, index) else { continue }
+            for row in rows.lazy.compactMap({ TallyRow($0) }) {
                 // A single row stays as it is: adding can give another representation of the same sum.
                 if sums[row.key]?.add(row) == nil { sums[row.key] = row }
             }
@@ -104,8 +101,8 @@ public final class PostgreSQLCopy: CopyTarget {
             FROM project_state
             """)
         return CopiedCounters(
-            newestDatafile: rows.integer(0, 0), newestAttribute: rows.integer(0, 1), newestEvent: rows.integer(0, 2),
-            newestAuditEntry: rows.integer(0, 3), latestTime: rows.integer(0, 4))
+            newestDatafile: rows[0].integer(0), newestAttribute: rows[0].integer(1), newestEvent: rows[0].integer(2),
+            newestAuditEntry: rows[0].integer(3), latestTime: rows[0].integer(4))
     }
 
     // MARK: Writing
@@ -123,7 +120,7 @@ public final class PostgreSQLCopy: CopyTarget {
         else {
             throw CopyError("no server must use \(name); one does, or did less than a minute ago: stop it and wait")
         }
-        for table in CopiedTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
+        for table in StoredTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
             throw CopyError(
                 "\(name) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)")
         }
@@ -132,7 +129,7 @@ public final class PostgreSQLCopy: CopyTarget {
         return true
     }
 
-    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws {
+    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
         try transaction { () throws(PostgreSQLError) in
             let gone = isFresh ? old : old + new
             if !gone.isEmpty { try delete(gone, from: table) }
@@ -151,7 +148,7 @@ public final class PostgreSQLCopy: CopyTarget {
         }
     }
 
-    private func delete(_ rows: [CopiedRow], from table: CopiedTable) throws(PostgreSQLError) {
+    private func delete(_ rows: [CopiedRow], from table: StoredTable) throws(PostgreSQLError) {
         var columns = table.columns.prefix(table.keyCount).map { $0 }
         var condition = columns.map { "found.\($0.name) = old.\($0.name)" }.joined(separator: " AND ")
         if table == .variationUsers { condition += " AND found.goal IS NULL" }
@@ -212,7 +209,7 @@ enum CopyState {
     static func read(_ handle: Handle) throws(PostgreSQLError) -> (source: String, isComplete: Bool)? {
         let rows = try handle.query("SELECT name, holder FROM leases WHERE name LIKE 'copy of %'")
         guard rows.count > 0 else { return nil }
-        return (String(rows.text(0, 0).dropFirst(prefix.count)), rows.integer(0, 1) != 0)
+        return (String(rows[0].text(0).dropFirst(prefix.count)), rows[0].integer(1) != 0)
     }
 
     static func set(_ source: String, isComplete: Bool, _ handle: Handle) throws(PostgreSQLError) {

@@ -33,12 +33,12 @@ struct TallyRow {
     }
 
     /// - Returns: `nil` for a row with an unexpected format.
-    init?(_ rows: Rows, _ row: Int) {
+    init?(_ row: ResultRow) {
         key = Key(
-            experimentID: rows.identifier(row, 0), variationID: rows.identifier(row, 1), period: rows.integer(row, 2),
-            day: rows.integer(row, 3), goal: rows.optionalText(row, 4).map { Identifier($0) })
-        counts = rows.integers(row, 5)
-        let numbers = rows.doubles(row, 6)
+            experimentID: row.identifier(0), variationID: row.identifier(1), period: row.integer(2),
+            day: row.integer(3), goal: row.optionalIdentifier(4))
+        counts = row.integers(5)
+        let numbers = row.doubles(6)
         guard counts.count == 4, numbers.count == 10 else { return nil }
         sums = (0..<5).map { CompensatedSum(numbers[2 * $0], rest: numbers[2 * $0 + 1]) }
     }
@@ -51,8 +51,7 @@ struct TallyRow {
     /// Adds up the rows of each key.
     static func folded(_ rows: Rows) -> [TallyRow] {
         var folded: [Key: TallyRow] = [:]
-        for index in rows.indices {
-            guard let row = TallyRow(rows, index) else { continue }
+        for row in rows.lazy.compactMap({ TallyRow($0) }) {
             folded[row.key, default: TallyRow(zero: row.key)].add(row)
         }
         return Array(folded.values)
@@ -61,26 +60,12 @@ struct TallyRow {
     private init(zero key: Key) {
         self.init(key, GoalTally())
     }
-
-    var goalTally: GoalTally {
-        var tally = GoalTally()
-        (tally.events, tally.converted) = (Int(counts[0]), Int(counts[1]))
-        (tally.convertedBefore, tally.convertedBoth) = (Int(counts[2]), Int(counts[3]))
-        (tally.y, tally.yy, tally.x, tally.xx, tally.xy) = (sums[0], sums[1], sums[2], sums[3], sums[4])
-        return tally
-    }
 }
 
 /// The `tallies` table.
 enum TallyRows {
     private static let columns = "experiment_id, variation_id, period, day, goal, counts, sums"
 
-    static let ofExperiment = Statement(
-        "tallies",
-        "SELECT \(columns) FROM tallies WHERE experiment_id = $1 AND (goal IS NULL OR goal = $2) ORDER BY number")
-    static let goals = Statement(
-        "goals",
-        "SELECT DISTINCT goal FROM tallies WHERE experiment_id = $1 AND goal IS NOT NULL ORDER BY goal LIMIT $2")
     /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their keys.
     ///
     /// No row can be taken twice, whoever else takes rows at the same time, so this needs no lock.
@@ -146,29 +131,6 @@ enum TallyRows {
         }
         return insert(users + goals)
     }
-
-    /// What was tallied of an experiment for a goal.
-    ///
-    /// - Parameters:
-    ///   - rows: of ``ofExperiment``.
-    ///   - periods: of ``AllocationPeriodRows/ofExperiments``, from the same snapshot.
-    static func tally(_ rows: Rows, periods: Rows) -> ExperimentTally {
-        var users: [(cohort: Cohort, counts: UserCounts)] = []
-        var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
-        for row in TallyRow.folded(rows) {
-            let key = row.key
-            if key.goal == nil {
-                let counts = UserCounts(
-                    counted: Int(row.counts[0]), crossed: Int(row.counts[1]), forced: Int(row.counts[2]))
-                users.append((Cohort(variationID: key.variationID, period: key.period, day: key.day), counts))
-            } else {
-                goals.append((key.variationID, key.day, row.goalTally))
-            }
-        }
-        return ExperimentTally(
-            periods: periods.indices.map { AllocationPeriodRows.decode(periods, $0).period }, users: users, goals: goals
-        )
-    }
 }
 
 /// The `allocation_periods` table.
@@ -176,39 +138,14 @@ enum AllocationPeriodRows {
     static let ofExperiments = Statement(
         "allocation_periods",
         """
-        SELECT experiment_id, number, sdk_key, since, allocation FROM allocation_periods
+        SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
         WHERE experiment_id = ANY($1)
         """)
     /// The last period of each experiment in a project.
     static let latest = Statement(
         "latest_allocation_periods",
         """
-        SELECT DISTINCT ON (experiment_id) experiment_id, number, sdk_key, since, allocation FROM allocation_periods
+        SELECT DISTINCT ON (experiment_id) \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
         WHERE sdk_key = $1 ORDER BY experiment_id, since DESC, number DESC
         """)
-    private static let insertAll = Statement(
-        "insert_allocation_periods",
-        """
-        INSERT INTO allocation_periods (experiment_id, number, sdk_key, since, allocation)
-        SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
-        ON CONFLICT (experiment_id, number) DO NOTHING
-        """)
-
-    typealias Period = (experimentID: Identifier, period: AllocationPeriod)
-
-    static func insert(_ periods: [Period]) -> Query {
-        insertAll(
-            .texts(periods.map(\.experimentID.string)), .integers(periods.map(\.period.number)),
-            .texts(periods.map(\.period.sdkKey)), .integers(periods.map(\.period.since)),
-            .texts(periods.map(\.period.storedAllocation)))
-    }
-
-    static func decode(_ rows: Rows, _ row: Int) -> Period {
-        (
-            rows.identifier(row, 0),
-            AllocationPeriod(
-                number: rows.integer(row, 1), sdkKey: rows.text(row, 2), since: rows.bounded(row, 3),
-                stored: rows.text(row, 4))
-        )
-    }
 }

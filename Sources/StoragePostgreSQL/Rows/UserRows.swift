@@ -106,11 +106,6 @@ enum UserRows {
         FROM (SELECT FROM users WHERE user_id = $1 AND version = $2 FOR SHARE) AS kept
         """)
 
-    static let page = Statement(
-        "profile_page",
-        """
-        SELECT user_id, profile FROM users WHERE user_id > $1 AND profile IS NOT NULL ORDER BY user_id LIMIT $2
-        """)
     static let attributePage = Statement(
         "attribute_page",
         """
@@ -144,18 +139,8 @@ enum UserRows {
 
     static func nodes(_ rows: Rows) -> [Identifier: Int64] {
         var nodes: [Identifier: Int64] = [:]
-        for row in rows.indices { nodes[rows.identifier(row, 0)] = rows.integer(row, 1) }
+        for row in rows { nodes[row.identifier(0)] = row.integer(1) }
         return nodes
-    }
-
-    /// The profile in a row that begins with the user's id.
-    static func profile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
-        .init(rows.optionalBytes(row, column), of: rows.identifier(row, 0))
-    }
-
-    /// Decodes a row of a user's id, the number of the user's records of one kind, and the greatest of their numbers.
-    static func several(_ rows: Rows, _ row: Int) -> UserRecords.Several {
-        .init(count: Int(rows.integer(row, 1)), newest: rows.integer(row, 2))
     }
 }
 

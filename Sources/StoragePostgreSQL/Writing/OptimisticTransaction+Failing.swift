@@ -103,7 +103,7 @@ extension OptimisticTransaction {
         run([Statement.begin(), rows, Statement.rollback()]) { [self] result in
             switch result {
             case .success(let rows):
-                let free = Set(rows[1].indices.map { rows[1].identifier($0, 0) })
+                let free = Set(rows[1].map { $0.identifier(0) })
                 separate(Set(stored).subtracting(free))
             // Somebody has locked the table.
             case .failure(let error) where error.state == PostgreSQLError.lockNotAvailable: separate([])

@@ -98,59 +98,35 @@ final class OptimisticTransaction {
         return waited > ErasureRules.memory || erasedFor <= waited
     }
 
-    /// Records an erasure or merge, even if nothing was stored: events of the user may wait in another server.
-    func removed(_ user: UserState, _ mark: Int64) {
-        user.deleteRow()
-        effects.removals.append(mark)
-    }
-
-    /// Applies a rule to a user's records.
+    /// Applies the rule of a change to the users' records. Performs the writes of the first user first.
     ///
     /// - Returns: `nil` if something has to be read first.
-    func apply<Value>(
-        to userID: Identifier, _ rule: (inout UserRecords, inout TallyChanges) throws(StorageError) -> Value?
-    ) -> Result<Value, StorageError>? {
-        var records = UserRecords(userID: userID)
-        guard let user = user(userID) else {
-            // Run the rule only to learn what else it needs, so that it is read together with the row.
+    func apply<Value>(_ change: UserChange<Value>) -> Result<Value, StorageError>? {
+        var records = change.userIDs.map { UserRecords(userID: $0) }
+        let context = RuleContext(store.settings.rules, at: now)
+        let users = change.userIDs.compactMap { user($0) }
+        guard users.count == records.count else {
+            // Run the rule only to learn what else it needs, so that it is read together with the rows.
             var ignored = TallyChanges()
-            _ = try? rule(&records, &ignored)
-            for part in records.takeMissing() { needs.add(part, of: userID) }
+            _ = try? change.rule(&records, &ignored, context)
+            for index in records.indices {
+                for part in records[index].takeMissing() { needs.add(part, of: records[index].userID) }
+            }
             return nil
         }
         while true {
             do throws(StorageError) {
-                if let value = try rule(&records, &effects.tallies) {
-                    perform(records, of: user)
+                if let value = try change.rule(&records, &effects.tallies, context) {
+                    for (records, user) in zip(records, users) { perform(records, of: user) }
                     return .success(value)
                 }
             } catch {
+                refused()
                 return .failure(error)
             }
-            guard fill(&records, of: user) else { return nil }
-        }
-    }
-
-    /// Applies a rule to the records of two users, see ``apply(to:_:)``. Performs the writes of the first user first.
-    func apply<Value>(
-        to first: Identifier, _ second: Identifier,
-        _ rule: (inout UserRecords, inout UserRecords, inout TallyChanges) throws(StorageError) -> Value?
-    ) -> Result<Value, StorageError>? {
-        let (firstUser, secondUser) = (user(first), user(second))
-        guard let firstUser, let secondUser else { return nil }
-        var (firstRecords, secondRecords) = (UserRecords(userID: first), UserRecords(userID: second))
-        while true {
-            do throws(StorageError) {
-                if let value = try rule(&firstRecords, &secondRecords, &effects.tallies) {
-                    perform(firstRecords, of: firstUser)
-                    perform(secondRecords, of: secondUser)
-                    return .success(value)
-                }
-            } catch {
-                return .failure(error)
-            }
-            let isFilled = (fill(&firstRecords, of: firstUser), fill(&secondRecords, of: secondUser))
-            guard isFilled.0, isFilled.1 else { return nil }
+            var isComplete = true
+            for (index, user) in users.enumerated() where !fill(&records[index], of: user) { isComplete = false }
+            guard isComplete else { return nil }
         }
     }
 
@@ -269,10 +245,10 @@ final class OptimisticTransaction {
 
     func takeRows(_ rows: Rows, of userIDs: [Identifier]) {
         for userID in userIDs { users[userID] = UserState(userID) }
-        for row in rows.indices {
-            users[rows.identifier(row, 0)]?.read(
-                version: rows.integer(row, 1), profile: UserRows.profile(rows, row, 2),
-                attributes: rows.optionalBytes(row, 3))
+        for row in rows {
+            users[row.identifier(0)]?.read(
+                version: row.integer(1), profile: .init(row.optionalBytes(2), of: row.identifier(0)),
+                attributes: row.optionalBytes(3))
         }
     }
 
@@ -337,7 +313,7 @@ final class OptimisticTransaction {
             switch result {
             case .success(let rows):
                 var versions: [Identifier: Int64] = [:]
-                for row in rows[0].indices { versions[rows[0].identifier(row, 0)] = rows[0].integer(row, 1) }
+                for row in rows[0] { versions[row.identifier(0)] = row.integer(1) }
                 let isSame = userIDs.allSatisfy { versions[$0] == users[$0]?.version }
                 if isSame { settle(conflicts: [], []) } else { tryAgain() }
             case .failure(let error): failed(error)

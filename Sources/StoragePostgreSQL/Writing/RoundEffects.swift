@@ -7,13 +7,13 @@ struct RoundEffects {
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
     /// The marks of users who were erased or merged.
-    var removals: [Int64] = []
+    private(set) var removals: [Int64] = []
     private(set) var auditEntries: [AuditEntry] = []
     /// In the order in which they arrived.
     private var exposures: [StoredExposure] = []
     private var goalEvents: [GoalEvent] = []
     private var changesProjects = false
-    private(set) var periods: [AllocationPeriodRows.Period] = []
+    private(set) var periods: [AllocationPeriod.OfExperiment] = []
     /// Users whose goal events and audit entries move to another user.
     private var takenOver: [(from: Identifier, to: Identifier)] = []
     /// Users whose sticky documents are deleted.
@@ -60,6 +60,7 @@ struct RoundEffects {
             for index in auditEntries.indices where auditEntries[index].userID == userID {
                 auditEntries[index].anonymize()
             }
+        case .noteRemoval(let mark): removals.append(mark)
         case .recordAudit(let note, let author):
             auditEntries.append(AuditEntry(note, by: author, at: now))
         }
@@ -75,31 +76,32 @@ struct RoundEffects {
         }
         for (former, userID) in takenOver {
             let parameters = [Parameter.text(former.string), .text(userID.string)]
-            queries.append(Query(statement: GoalEventRows.copy, parameters: parameters))
-            queries.append(GoalEventRows.delete(.texts([former.string])))
+            queries.append(Query(statement: EventRows.copyGoalEvents, parameters: parameters))
+            queries.append(EventRows.erase(.goalEvents)(.texts([former.string])))
             queries.append(Query(statement: AuditRows.move, parameters: parameters))
         }
         add(users.filter(\.isErased).map(\.userID.string)) { erased in
-            for statement in [
-                ExposureRows.delete, GoalEventRows.delete, UserGoalRows.deleteAll, ForcedVariationRows.deleteAll,
-            ] { queries.append(statement(.texts(erased))) }
+            for table: StoredTable in [.exposures, .goalEvents, .userGoals, .forcedVariations] {
+                queries.append(EventRows.erase(table)(.texts(erased)))
+            }
             return AuditRows.anonymize(.texts(erased))
         }
         add(stickyErasures.map(\.string)) { StickyDocumentRows.deleteAll(.texts($0)) }
         add(users.flatMap { user in user.deletedTotals.map { (user.userID, $0) } }) { totals in
-            UserGoalRows.delete(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
+            EventRows.deleteTotals(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
         }
-        add(users.flatMap { user in user.putTotals.map { (user.userID, $0.key, $0.value) } }) { totals in
-            UserGoalRows.put(totals.map { (userID: $0.0, key: $0.1, total: $0.2) })
+        func insert(_ rows: [[SQLValue]], into table: StoredTable) {
+            add(rows) { .insert($0, into: table) }
         }
-        add(users.flatMap(\.deletedForcedVariations), ForcedVariationRows.delete)
-        add(users.flatMap(\.putForcedVariations), ForcedVariationRows.put)
-        add(periods, AllocationPeriodRows.insert)
+        insert(users.flatMap { user in user.putTotals.map { $1.values(user.userID, $0) } }, into: .userGoals)
+        add(users.flatMap(\.deletedForcedVariations), EventRows.delete)
+        insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
+        insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
         if !exposures.isEmpty || !goalEvents.isEmpty { queries.append(Self.lockNumbers(.integer(Self.numbering))) }
-        add(exposures, ExposureRows.put)
-        add(goalEvents, GoalEventRows.insert)
+        insert(exposures.map(\.values), into: .exposures)
+        insert(goalEvents.map(\.values), into: .goalEvents)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
-        add(auditEntries, AuditRows.insert)
+        insert(auditEntries.map(\.values), into: .audit)
         add(Set(removals).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
@@ -171,7 +173,7 @@ struct UserRowWrites {
     func conflicts(_ results: ArraySlice<Rows>) -> Set<Identifier> {
         var conflicts: Set<Identifier> = []
         for (users, rows) in zip(touched, results) where rows.count < users.count {
-            let changed = Set(rows.indices.map { rows.identifier($0, 0) })
+            let changed = Set(rows.map { $0.identifier(0) })
             conflicts.formUnion(users.filter { !changed.contains($0) })
         }
         return conflicts

@@ -76,15 +76,15 @@ struct RoundNeeds {
             readings.append(
                 (
                     ProjectStateRow.read(),
-                    { $1.newestDatafileVersion = $0.count > 0 ? ProjectStateRow($0, 0).newestDatafile : 0 }
+                    { $1.newestDatafileVersion = $0.first.map { ProjectStateRow($0).newestDatafile } ?? 0 }
                 ))
         }
         if definedAttributes {
             readings.append(
                 (
-                    AttributeSchemaRows.numbers(),
+                    AttributeRows.numbers(),
                     { rows, round in
-                        round.attributeNumbers = Set(rows.indices.map { UInt32(clamping: rows.integer($0, 0)) })
+                        round.attributeNumbers = Set(rows.map { UInt32(clamping: $0.integer(0)) })
                     }
                 ))
         }
@@ -103,9 +103,9 @@ struct RoundNeeds {
                     // restored.
                     round.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
                     for userID in erasures { round.erasures.ages[userID] = .infinity }
-                    for row in rows.indices {
-                        if let userID = hashes[rows.integer(row, 0)] {
-                            round.erasures.ages[userID] = rows.double(row, 1)
+                    for row in rows {
+                        if let userID = hashes[row.integer(0)] {
+                            round.erasures.ages[userID] = row.double(1)
                         }
                     }
                 }
@@ -123,25 +123,25 @@ struct RoundNeeds {
         }
         read(periods, AllocationPeriodRows.ofExperiments) { [periods] rows, round in
             for experimentID in periods { round.readPeriods[experimentID] = [] }
-            for row in rows.indices {
-                let (experimentID, period) = AllocationPeriodRows.decode(rows, row)
+            for row in rows {
+                let (experimentID, period) = AllocationPeriod.decode(row)
                 round.readPeriods[experimentID]?.append(period)
             }
         }
-        read(exposures, ExposureRows.ofUsers) { [exposures] rows, round in
+        read(exposures, EventRows.exposures) { [exposures] rows, round in
             for userID in exposures { round.users[userID]?.readExposures = [] }
-            for row in rows.indices {
-                let stored = ExposureRows.decode(rows, row)
+            for row in rows {
+                let stored = StoredExposure(row)
                 round.users[stored.exposure.userID]?.readExposures?.append(stored)
             }
         }
-        read(totals, UserGoalRows.ofUsers) { [totals] rows, round in
+        read(totals, EventRows.totals) { [totals] rows, round in
             for userID in totals { round.users[userID]?.readTotals = .init(isComplete: true) }
             Self.takeTotals(rows, round)
         }
         if !goalTotals.isEmpty {
             let asked = goalTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
-            let statement = store.isDistributed ? UserGoalRows.someDistributed : UserGoalRows.some
+            let statement = store.isDistributed ? EventRows.someTotalsDistributed : EventRows.someTotals
             let query = statement(
                 .texts(asked.map(\.userID.string)), .texts(asked.map(\.key.experimentID.string)),
                 .texts(asked.map(\.key.goal.string)))
@@ -154,60 +154,55 @@ struct RoundNeeds {
                     }
                 ))
         }
-        read(forcedVariations, ForcedVariationRows.ofUsers) { [forcedVariations] rows, round in
+        read(forcedVariations, EventRows.forcedVariations) { [forcedVariations] rows, round in
             for userID in forcedVariations { round.users[userID]?.readForcedVariations = [] }
-            for row in rows.indices {
-                let variation = ForcedVariationRows.decode(rows, row)
+            for row in rows {
+                let variation = ForcedVariation(row)
                 round.users[variation.userID]?.readForcedVariations?.append(variation)
             }
         }
-        read(otherRecords, GoalEventRows.counts) { [otherRecords] rows, round in
+        read(otherRecords, EventRows.goalEventCounts) { [otherRecords] rows, round in
             for userID in otherRecords { round.users[userID]?.readOtherRecords = .init() }
-            for row in rows.indices {
-                round.users[rows.identifier(row, 0)]?.readOtherRecords?.goalEvents = UserRows.several(rows, row)
+            for row in rows {
+                round.users[row.identifier(0)]?.readOtherRecords?.goalEvents = .init(row, at: 1)
             }
         }
         read(otherRecords, AuditRows.counts) { rows, round in
-            for row in rows.indices {
-                round.users[rows.identifier(row, 0)]?.readOtherRecords?.auditEntries = UserRows.several(rows, row)
+            for row in rows {
+                round.users[row.identifier(0)]?.readOtherRecords?.auditEntries = .init(row, at: 1)
             }
         }
         read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, round in
             for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = [] }
-            for row in rows.indices {
-                round.users[rows.identifier(row, 0)]?.readStickyDocuments?.append(
-                    .init(attributeName: rows.text(row, 1), content: rows.text(row, 2)))
+            for row in rows {
+                round.users[row.identifier(0)]?.readStickyDocuments?.append(.init(row, at: 1))
             }
         }
         if !goalEvents.isEmpty {
             let asked = goalEvents.sorted { $0.key < $1.key }
-            let query = GoalEventRows.ofUsers(.texts(asked.map(\.key.string)), .integers(asked.map(\.value)))
+            let query = EventRows.goalEvents(.texts(asked.map(\.key.string)), .integers(asked.map(\.value)))
             readings.append(
                 (
                     query,
                     { rows, round in
                         for (userID, since) in asked { round.users[userID]?.readGoalEvents = (since, []) }
-                        for row in rows.indices {
-                            round.users[rows.identifier(row, 0)]?.readGoalEvents?.events.append(
-                                .init(
-                                    goal: rows.identifier(row, 1), value: rows.double(row, 2),
-                                    happenedAt: rows.integer(row, 3),
-                                    senderID: rows.optionalText(row, 4).map { Identifier($0) }))
+                        for row in rows {
+                            round.users[row.identifier(0)]?.readGoalEvents?.events.append(.init(row, at: 1))
                         }
                     }
                 ))
         }
         if !senders.isEmpty {
             let asked = Array(senders)
-            let query = GoalEventRows.known(
+            let query = EventRows.knownSenders(
                 .texts(asked.map(\.userID.string)), .texts(asked.map(\.senderID.string)))
             readings.append(
                 (
                     query,
                     { rows, round in
                         for sender in asked { round.users[sender.userID]?.readSenderIDs[sender.senderID] = false }
-                        for row in rows.indices {
-                            round.users[rows.identifier(row, 0)]?.readSenderIDs[rows.identifier(row, 1)] = true
+                        for row in rows {
+                            round.users[row.identifier(0)]?.readSenderIDs[row.identifier(1)] = true
                         }
                     }
                 ))
@@ -216,9 +211,9 @@ struct RoundNeeds {
     }
 
     private static func takeTotals(_ rows: Rows, _ round: OptimisticTransaction) {
-        for row in rows.indices {
-            let (key, total) = UserGoalRows.decode(rows, row)
-            round.users[rows.identifier(row, 0)]?.readTotals.found[key] = total
+        for row in rows {
+            let (key, total) = UserGoal.decode(row)
+            round.users[row.identifier(0)]?.readTotals.found[key] = total
         }
     }
 }

@@ -35,7 +35,7 @@ final class UserState {
     private(set) var attributes: [UInt8]?
     private(set) var profileChanged = false
     private(set) var attributesChanged = false
-    /// Whether the row that was read is to be deleted.
+    /// Whether the row that was read is to be deleted, unless a later change needs it.
     private(set) var deletesRow = false
     /// Whether the rows in other tables are to be deleted.
     private(set) var isErased = false
@@ -85,11 +85,6 @@ final class UserState {
     /// Whether the user has a row after the change.
     var needsRow: Bool {
         if case .absent = profile { attributes != nil || needsGuard } else { true }
-    }
-
-    /// Deletes the row, unless a later change needs it.
-    func deleteRow() {
-        if version != nil { deletesRow = true }
     }
 
     func set(_ profile: ProfileRecord?) {
@@ -185,6 +180,7 @@ final class UserState {
         case .putPeriod, .expectNewestDatafile: break
         case .eraseStickyDocuments: stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
+        case .noteRemoval: if version != nil { deletesRow = true }
         case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries.count += 1 }
         }
     }

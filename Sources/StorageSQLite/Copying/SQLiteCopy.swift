@@ -52,17 +52,17 @@ public final class SQLiteCopy: CopyTarget {
 
     // MARK: Reading
 
-    public func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
+    public func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
         guard table == .users else { return try page(of: table, after: row, limit: limit) }
         return try users(after: row, limit: limit)
     }
 
-    private func page(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
+    private func page(of table: StoredTable, after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "?\($0)" }.joined(separator: ", ")
         let condition = row == nil ? "" : "WHERE (\(keys)) > (\(places)) "
         let sql =
-            "SELECT \(table.columnNames.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
+            "SELECT \(table.columnList) FROM \(table.rawValue) \(condition)"
             + "ORDER BY \(keys) LIMIT \(limit)"
         var found: [CopiedRow] = []
         found.reserveCapacity(limit)
@@ -70,8 +70,7 @@ public final class SQLiteCopy: CopyTarget {
             guard let row else { return }
             statement.bind(row.values.prefix(table.keyCount))
         } row: { statement throws(SQLiteError) in
-            found.append(
-                CopiedRow(table.columns.indices.map { statement.value(Int32($0), table.columns[$0].type) }))
+            found.append(CopiedRow(statement, of: table))
         }
         return found
     }
@@ -85,10 +84,7 @@ public final class SQLiteCopy: CopyTarget {
             try statement(sql).run {
                 $0.bind([key])
             } row: { statement throws(SQLiteError) in
-                found.append([
-                    statement.value(0, .text), statement.value(1, .bytes), statement.value(2, .integer),
-                    statement.value(3, .bytes),
-                ])
+                found.append(CopiedRow(statement, of: .users).values)
             }
             return found
         }
@@ -143,7 +139,7 @@ public final class SQLiteCopy: CopyTarget {
             try connection.execute("UPDATE copy_state SET is_complete = 0")
             return false
         case nil:
-            for table in CopiedTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
+            for table in StoredTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
                 throw CopyError(
                     "\(path) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)"
                 )
@@ -153,9 +149,9 @@ public final class SQLiteCopy: CopyTarget {
         }
     }
 
-    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws {
+    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
         try transaction { () throws(SQLiteError) in
-            let parts: [(name: String, table: CopiedTable)] =
+            let parts: [(name: String, table: StoredTable)] =
                 table == .users ? [("profiles", table), ("user_attributes", table)] : [(table.rawValue, table)]
             for part in parts {
                 let condition = table.keyNames.enumerated().map { "\($1) = ?\($0 + 1)" }.joined(separator: " AND ")
@@ -167,7 +163,7 @@ public final class SQLiteCopy: CopyTarget {
             // In an outdated copy, rows with other keys may have the same number, or the same sender's id: they are
             // replaced.
             let insert = try statement(
-                "INSERT OR REPLACE INTO \(table.rawValue) (\(table.columnNames.joined(separator: ", "))) VALUES (\(places))"
+                "INSERT OR REPLACE INTO \(table.rawValue) (\(table.columnList)) VALUES (\(places))"
             )
             for row in new { try insert.run { $0.bind(row.values[...]) } }
         }
@@ -236,11 +232,6 @@ public final class SQLiteCopy: CopyTarget {
     }
 }
 
-extension CopiedTable {
-    fileprivate var columnNames: [String] { columns.map { "\"\($0.name)\"" } }
-    fileprivate var keyNames: [String] { Array(columnNames.prefix(keyCount)) }
-}
-
 extension Statement {
     fileprivate func bind(_ values: ArraySlice<CopiedValue>) {
         for (index, value) in values.enumerated() {
@@ -252,16 +243,6 @@ extension Statement {
             case .text(let bytes): bind(text: bytes, at: place)
             case .bytes(let bytes): bind(bytes, at: place)
             }
-        }
-    }
-
-    fileprivate func value(_ column: Int32, _ type: CopiedTable.ColumnType) -> CopiedValue {
-        guard !isNull(column) else { return .null }
-        switch type {
-        case .text: return .text(bytes(column))
-        case .bytes: return .bytes(bytes(column))
-        case .integer, .integer32: return .integer(integer(column))
-        case .double: return .double(double(column))
         }
     }
 }

@@ -11,9 +11,16 @@ final class BackgroundReader: @unchecked Sendable {
     private let queue: DispatchQueue
     private var connection: Connection?
     private var isClosed = false
+    private let limit: Int
+    private let reads = Atomic<Int>(0)
 
-    /// - Parameter label: the name of the queue.
-    init(file: DatabaseFile, lockTimeout: Double, label: String, qos: DispatchQoS = .userInitiated) {
+    /// - Parameters:
+    ///   - label: the name of the queue.
+    ///   - limit: the maximum number of queries at the same time; more are refused.
+    init(
+        file: DatabaseFile, lockTimeout: Double, label: String, qos: DispatchQoS = .userInitiated, limit: Int = .max
+    ) {
+        self.limit = limit
         queue = DispatchQueue(label: label, qos: qos)
         self.file = file
         self.lockTimeout = lockTimeout
@@ -29,6 +36,40 @@ final class BackgroundReader: @unchecked Sendable {
         _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
     ) {
         queue.async { [self] in completion(result(of: body)) }
+    }
+
+    /// Reads a query. Each step of a scan is a separate read, so that concurrent scans alternate and none blocks
+    /// checkpoints.
+    ///
+    /// - Parameter completion: called on the reader's queue.
+    func read<Value>(
+        _ query: StoreQuery<Value>, _ context: ReadingContext,
+        _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        guard reads.add(1, ordering: .relaxed).newValue <= limit else {
+            reads.subtract(1, ordering: .relaxed)
+            return completion(.failure(.overloaded))
+        }
+        queue.async { [self] in
+            read(query.reading(context)) { [self] result in
+                reads.subtract(1, ordering: .relaxed)
+                completion(result)
+            }
+        }
+    }
+
+    private func read<Value>(
+        _ reading: Reading<Value>, _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        let outcome = result { connection throws(SQLiteError) in try connection.read(reading) }
+        switch outcome.flatMap({ $0 }) {
+        case .success(.value(let value)): completion(.success(value))
+        case .success(.more(let next)):
+            // Safe: used on the queue only.
+            nonisolated(unsafe) let next = next
+            queue.async { [self] in read(next, completion) }
+        case .failure(let error): completion(.failure(error))
+        }
     }
 
     private func result<Value>(of body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
@@ -56,78 +97,5 @@ final class BackgroundReader: @unchecked Sendable {
             isClosed = true
             connection = nil
         }
-    }
-}
-
-/// Scans the attributes of all users in the background, in steps of a few milliseconds. Each step is a separate read,
-/// so that concurrent scans alternate and none blocks checkpoints.
-final class SegmentReader: Sendable {
-    private let reader: BackgroundReader
-    private let scans = Atomic<Int>(0)
-
-    typealias Completion = @Sendable (Result<SegmentPage, StorageError>) -> Void
-
-    /// The number of rows in one step.
-    private static let stepRows = 4_096
-    /// The maximum number of concurrent scans; more are refused.
-    private static let limit = 64
-
-    init(file: DatabaseFile, lockTimeout: Double) {
-        reader = BackgroundReader(file: file, lockTimeout: lockTimeout, label: "segments", qos: .utility)
-    }
-
-    func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, completion: @escaping Completion) {
-        guard scans.add(1, ordering: .relaxed).newValue <= Self.limit else {
-            scans.subtract(1, ordering: .relaxed)
-            return completion(.failure(.overloaded))
-        }
-        var page = SegmentPage()
-        if case .users(let after) = scope { page.last = after }
-        resume(matcher, scope, page) { [self] result in
-            scans.subtract(1, ordering: .relaxed)
-            completion(result)
-        }
-    }
-
-    private func resume(
-        _ matcher: SegmentMatcher, _ scope: SegmentScan, _ page: SegmentPage, completion: @escaping Completion
-    ) {
-        reader.read { connection throws(SQLiteError) in
-            try Self.step(matcher, scope, page, on: connection)
-        } _: { [self] result in
-            if case .success(let next) = result, next.last != nil, next.userIDs.isEmpty {
-                resume(matcher, scope, next, completion: completion)
-            } else {
-                completion(result)
-            }
-        }
-    }
-
-    private static func step(
-        _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage, on connection: Connection
-    ) throws(SQLiteError) -> SegmentPage {
-        var page = former
-        page.last = nil
-        var rows = 0
-        let isListing = if case .users = scope { true } else { false }
-        try connection.statement(
-            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
-        ).run {
-            // User ids are not empty, so that all follow the empty text.
-            $0.bind(former.last?.string ?? "", at: 1)
-            $0.bind(Int64(stepRows), at: 2)
-        } row: { row in
-            rows += 1
-            if rows == stepRows { page.last = Identifier(row.text(0)) }
-            guard row.withBytes(1, matcher.matches) else { return }
-            page.matches += 1
-            if isListing { page.userIDs.append(Identifier(row.text(0))) }
-        }
-        page.examined += rows
-        return page
-    }
-
-    func close() {
-        reader.close()
     }
 }

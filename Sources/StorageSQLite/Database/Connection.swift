@@ -1,6 +1,7 @@
 import CSQLite
 import CSQLiteSupport
 import Glibc
+import Storage
 
 /// A connection to a database file, used by one thread or queue at a time.
 final class Connection {
@@ -23,6 +24,9 @@ final class Connection {
     private(set) var logPages = 0
     /// Keyed by the address of the SQL text, which is a literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
+    /// Keyed by the name of the query.
+    private var queries: [String: Statement] = [:]
+    private var inserts: [StoredTable: Statement] = [:]
     private let busyHandler: BusyHandler
     private var logIndex: UnsafeMutableRawPointer?
     /// Whether a new connection should replace this one.
@@ -62,6 +66,8 @@ final class Connection {
 
     deinit {
         statements.removeAll()
+        queries.removeAll()
+        inserts.removeAll()
         sqlite3_close_v2(handle)
     }
 
@@ -86,6 +92,49 @@ final class Connection {
         let statement = try Statement.prepare(sql.description, on: handle)
         statements[sql.utf8Start] = statement
         return statement
+    }
+
+    /// Returns the statement of a query, which is prepared at its first use.
+    private func statement(_ query: SQLQuery) throws(SQLiteError) -> Statement {
+        if let known = queries[query.name] { return known }
+        let statement = try Statement.prepare(query.sql.replacing("$", with: "?"), on: handle)
+        queries[query.name] = statement
+        return statement
+    }
+
+    /// Runs the statement of a query and calls `row` for each row.
+    func run(_ query: SQLQuery, row: (any Row) -> Void = { _ in }) throws(SQLiteError) {
+        try statement(query).run {
+            $0.bind(query.parameters)
+        } row: { statement throws(SQLiteError) in
+            row(statement)
+        }
+    }
+
+    /// Inserts a row; see ``StoredTable/conflict``.
+    func insert(_ values: [SQLValue], into table: StoredTable) throws(SQLiteError) {
+        if let known = inserts[table] { return try known.run { $0.bind(values) } }
+        let verb =
+            switch table.conflict {
+            case .fails: "INSERT"
+            case .keepsRow: "INSERT OR IGNORE"
+            case .replacesRow: "INSERT OR REPLACE"
+            }
+        let columns = table.insertedColumns.map(\.name)
+        let places = (1...columns.count).map { "?\($0)" }.joined(separator: ", ")
+        let statement = try prepare(
+            "\(verb) INTO \(table.rawValue) (\(columns.joined(separator: ", "))) VALUES (\(places))")
+        inserts[table] = statement
+        try statement.run { $0.bind(values) }
+    }
+
+    /// Runs the statements of a reading, in one snapshot.
+    func read<Value>(_ reading: Reading<Value>) throws(SQLiteError) -> Result<Reading<Value>.Outcome, StorageError> {
+        let needsSnapshot = reading.steps.count > 1 && !isInTransaction
+        if needsSnapshot { try statement("BEGIN").run() }
+        defer { if needsSnapshot { try? statement("COMMIT").run() } }
+        for (query, take) in reading.steps { try run(query, row: take) }
+        return Result { () throws(StorageError) in try reading.finish() }
     }
 
     /// Returns a new statement for a text that is put together.

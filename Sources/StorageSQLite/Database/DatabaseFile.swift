@@ -115,7 +115,7 @@ struct DatabaseFile: Sendable {
                 let note = AuditNote(
                     .databaseMigrate, of: "\(Self.version)", before: ["version": .integer(version)],
                     after: ["version": .integer(Self.version)])
-                try AuditRows.insert(AuditEntry(note, by: .processUser, at: systemWallClock()), on: connection)
+                try connection.insert(AuditEntry(note, by: .processUser, at: systemWallClock()).values, into: .audit)
             }
             try connection.execute("PRAGMA application_id = \(Self.applicationID)")
             try connection.execute("PRAGMA user_version = \(Self.version)")

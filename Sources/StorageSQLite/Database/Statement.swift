@@ -1,8 +1,9 @@
 import CSQLite
 import Glibc
+import Storage
 
 /// A prepared statement of a connection. After each run it is reset and its bindings are cleared.
-final class Statement {
+final class Statement: Row {
     private let handle: OpaquePointer
     private let connection: OpaquePointer
 
@@ -91,6 +92,19 @@ final class Statement {
                 _ = sqlite3_bind_text(handle, index, start, Int32(bytes.count), Self.copied)
             } else {
                 bind("", at: index)
+            }
+        }
+    }
+
+    /// Binds all parameters, in order.
+    func bind(_ values: [SQLValue]) {
+        for (index, value) in values.enumerated() {
+            let place = Int32(index + 1)
+            switch value {
+            case .integer(let number): bind(number, at: place)
+            case .double(let number): bind(number, at: place)
+            case .text(let text): bind(text, at: place)
+            case .bytes(let bytes): if let bytes { bind(bytes, at: place) } else { bind(String?.none, at: place) }
             }
         }
     }

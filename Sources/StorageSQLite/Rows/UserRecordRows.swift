@@ -1,80 +1,131 @@
 import Bucketing
 import Storage
 
-/// Reads and writes the records of one user for the rules in `Storage`.
+/// Reads and writes the records of users for the rules in `Storage`.
 extension WriteTransaction {
-    /// Applies a rule: reads what it lacks until it returns a result, then performs its writes.
-    func apply<Result>(
-        to userID: Identifier, at now: Timestamp,
-        _ rule: (inout UserRecords, inout TallyChanges) throws(StorageError) -> Result?
-    ) throws -> Result {
-        var records = UserRecords(userID: userID)
+    /// Applies a change: reads what its rule lacks until it returns a result, then performs its writes, those of the
+    /// first user first.
+    func apply<Value>(_ change: UserChange<Value>, _ rules: ProfileRules, at now: Timestamp) throws -> Value {
+        var records = change.userIDs.map { UserRecords(userID: $0) }
+        let context = RuleContext(rules, at: now)
         while true {
-            if let result = try rule(&records, &tallies) {
-                for write in records.writes { try perform(write, of: userID, at: now) }
+            if let result = try change.rule(&records, &tallies, context) {
+                for user in records {
+                    for write in user.writes { try perform(write, of: user.userID, at: now) }
+                }
                 return result
             }
-            for part in records.takeMissing() { try read(part, into: &records) }
-        }
-    }
-
-    /// Applies a rule to two users, like ``apply(to:at:_:)``. Performs the writes of the first user first.
-    func apply<Result>(
-        to first: Identifier, _ second: Identifier, at now: Timestamp,
-        _ rule: (inout UserRecords, inout UserRecords, inout TallyChanges) throws(StorageError) -> Result?
-    ) throws -> Result {
-        var (firstRecords, secondRecords) = (UserRecords(userID: first), UserRecords(userID: second))
-        while true {
-            if let result = try rule(&firstRecords, &secondRecords, &tallies) {
-                for write in firstRecords.writes { try perform(write, of: first, at: now) }
-                for write in secondRecords.writes { try perform(write, of: second, at: now) }
-                return result
+            for index in records.indices {
+                for part in records[index].takeMissing() { try read(part, into: &records[index]) }
             }
-            for part in firstRecords.takeMissing() { try read(part, into: &firstRecords) }
-            for part in secondRecords.takeMissing() { try read(part, into: &secondRecords) }
         }
     }
 
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
+        let user = SQLValue.text(records.userID)
         switch part {
+        case .profile, .attributes, .otherRecords, .stickyDocuments, .forcedVariations, .exposures:
+            for (query, take) in UserRecords.statements(part, of: records.userID, .sqlite) {
+                try connection.run(query) { take($0, &records) }
+            }
+        case .definedAttributes: records.definedAttributes = try definedAttributes()
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         case .newestDatafile: records.newestDatafile = try newestDatafile()
-        default: try UserRecordRows.read(part, into: &records, on: connection)
+        case .exposure(let experimentID):
+            let sql = """
+                SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1 AND experiment_id = $2
+                """
+            try connection.run(SQLQuery("exposure", sql, user, .text(experimentID))) {
+                records.exposures = [StoredExposure($0)]
+            }
+        case .totals(let experimentID):
+            try readTotals("user_id = $1 AND experiment_id = $2", [user, .text(experimentID)], into: &records)
+        case .goalTotals(let goal, let experimentIDs):
+            for experimentID in experimentIDs {
+                try readTotals(
+                    "user_id = $1 AND experiment_id = $2 AND goal = $3",
+                    [user, .text(experimentID), .text(goal)], into: &records)
+            }
+        case .goalEvents(let time):
+            let sql = """
+                SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = $1 AND happened_at >= $2
+                """
+            try connection.run(SQLQuery("goal_events_since", sql, user, .integer(time))) {
+                records.goalEvents.append(.init($0))
+            }
+        case .goalEvent(let senderID):
+            let sql = "SELECT 1 FROM goal_events WHERE user_id = $1 AND sender_id = $2"
+            try connection.run(SQLQuery("goal_event", sql, user, .text(senderID))) { _ in
+                records.hasGoalEvent = true
+            }
+        }
+    }
+
+    private func readTotals(
+        _ condition: String, _ parameters: [SQLValue], into records: inout UserRecords
+    ) throws(SQLiteError) {
+        let sql = "SELECT \(StoredTable.userGoals.columnList) FROM user_goals WHERE \(condition)"
+        try connection.run(SQLQuery("user_goals_\(parameters.count)", sql, parameters)) { row in
+            let (key, total) = UserGoal.decode(row)
+            records.totals[key] = total
         }
     }
 
     private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {
+        let user = SQLValue.text(userID)
         switch write {
         case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
         // Nobody else writes before the commit.
         case .expectNewestDatafile: break
         case .deleteProfile(let stored): try deleteProfile(of: userID, replacing: stored)
-        case .putForcedVariation(let variation): try ForcedVariationRows.put(variation, in: self)
-        case .deleteForcedVariation(let variation): try ForcedVariationRows.delete(variation, in: self)
-        case .putExposure(let stored): try ExposureRows.put(stored, in: self)
-        case .putTotal(let total, let key): try UserGoalRows.put(total, userID, key, on: connection)
-        case .deleteTotals(let experimentID): try UserGoalRows.delete(userID, experimentID, on: connection)
-        case .insertGoalEvent(let event): try GoalEventRows.insert(event, in: self)
-        case .putPeriod(let period, let experimentID): try put(period, of: experimentID)
+        case .putForcedVariation(let variation):
+            try insert(variation.values, into: .forcedVariations)
+            try changedProjects()
+        case .deleteForcedVariation(let variation):
+            let sql = "DELETE FROM forced_variations WHERE sdk_key = $1 AND user_id = $2 AND experiment_key = $3"
+            try run(SQLQuery("delete_forced_variation", sql, Array(variation.values.prefix(3))))
+            try changedProjects()
+        case .putExposure(let stored): try insert(stored.values, into: .exposures)
+        case .putTotal(let total, let key): try insert(total.values(userID, key), into: .userGoals)
+        case .deleteTotals(let experimentID):
+            let sql = "DELETE FROM user_goals WHERE user_id = $1 AND experiment_id = $2"
+            try run(SQLQuery("delete_totals", sql, user, .text(experimentID)))
+        case .insertGoalEvent(let event): try insert(event.values, into: .goalEvents)
+        case .putPeriod(let period, let experimentID): try put([(experimentID, period)])
         case .putAttributes(let record): try AttributeRows.put(record, for: userID, in: self)
-        case .takeOver(let other):
-            try GoalEventRows.move(from: other, to: userID, in: self)
-            try AuditRows.move(from: other, to: userID, in: self)
+        case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .eraseStickyDocuments:
-            try connection.statement("DELETE FROM sticky_documents WHERE attribute_value = ?1").run {
-                $0.bind(userID.string, at: 1)
-            }
-            changed()
+            try run(SQLQuery("erase_sticky", "DELETE FROM sticky_documents WHERE attribute_value = $1", user))
+        case .noteRemoval(let mark): noteRemoval(mark)
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }
 
+    /// Makes another user's goal events and audit entries a user's, except events with a sender's id that the user has
+    /// already.
+    private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
+        for (name, sql) in [
+            (
+                "delete_repeated_events",
+                """
+                DELETE FROM goal_events WHERE user_id = $1 AND sender_id IN
+                (SELECT sender_id FROM goal_events WHERE user_id = $2 AND sender_id IS NOT NULL)
+                """
+            ),
+            ("move_goal_events", "UPDATE goal_events SET user_id = $2 WHERE user_id = $1"),
+            ("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1"),
+        ] { try run(SQLQuery(name, sql, .text(other), .text(userID))) }
+    }
+
     private func eraseOtherRecords(of userID: Identifier) throws(SQLiteError) {
-        try ForcedVariationRows.erase(userID, in: self)
+        let count = try connection.statement("DELETE FROM forced_variations WHERE user_id = ?1").change {
+            $0.bind(userID.string, at: 1)
+        }
+        if count > 0 { try changedProjects() }
         try AttributeRows.erase(userID, in: self)
-        try AuditRows.erase(userID, in: self)
         for sql: StaticString in [
+            "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ?1",
             "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
             "DELETE FROM goal_events WHERE user_id = ?1",
         ] {
@@ -82,69 +133,22 @@ extension WriteTransaction {
         }
         changed()
     }
-}
 
-/// Reads the parts of a user's records.
-enum UserRecordRows {
-    static func read(
-        _ part: UserRecords.Part, into records: inout UserRecords, on connection: Connection
-    ) throws(SQLiteError) {
-        let userID = records.userID
-        switch part {
-        case .profile: records.profile = .init(try ProfileRows.find(userID, on: connection), of: userID)
-        case .attributes: records.attributes = .init(try AttributeRows.find(userID, on: connection), of: userID)
-        case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
-        case .otherRecords: records.otherRecords = try otherRecords(userID, on: connection)
-        case .stickyDocuments: records.stickyDocuments = try StickyDocumentRows.ofUser(userID, on: connection)
-        case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
-        case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
-        case .exposure(let experimentID):
-            if let exposure = try ExposureRows.find(userID, experimentID, on: connection) {
-                records.exposures = [exposure]
-            }
-        case .totals(let experimentID):
-            for (goal, total) in try UserGoalRows.ofUser(userID, experimentID, on: connection) {
-                records.totals[.init(experimentID: experimentID, goal: goal)] = total
-            }
-        case .goalTotals(let goal, let experimentIDs):
-            for experimentID in experimentIDs {
-                records.totals[.init(experimentID: experimentID, goal: goal)] =
-                    try UserGoalRows.find(userID, experimentID, goal, on: connection)
-            }
-        case .goalEvents(let time): records.goalEvents = try GoalEventRows.ofUser(userID, since: time, on: connection)
-        case .goalEvent(let senderID):
-            records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
-        // The transaction itself provides what all users share.
-        case .periods, .newestDatafile: break
-        }
+    /// Inserts a row; see ``StoredTable/conflict``.
+    func insert(_ values: [SQLValue], into table: StoredTable) throws(SQLiteError) {
+        try connection.insert(values, into: table)
+        changed()
     }
 
-    private static func otherRecords(
-        _ userID: Identifier, on connection: Connection
-    ) throws(SQLiteError) -> UserRecords.OtherRecords {
-        UserRecords.OtherRecords(
-            goalEvents: try several(
-                "SELECT count(*), coalesce(max(number), 0) FROM goal_events WHERE user_id = ?1", userID, on: connection),
-            auditEntries: try several(
-                "SELECT count(*), coalesce(max(id), 0) FROM audit WHERE user_id = ?1", userID, on: connection))
+    /// Runs a statement that writes.
+    func run(_ query: SQLQuery) throws(SQLiteError) {
+        try connection.run(query)
+        changed()
     }
 
-    private static func several(
-        _ query: StaticString, _ userID: Identifier, on connection: Connection
-    ) throws(SQLiteError) -> UserRecords.Several {
-        try connection.statement(query).first {
-            $0.bind(userID.string, at: 1)
-        } row: {
-            .init(count: Int($0.bounded(0)), newest: $0.integer(1))
-        } ?? .init()
-    }
-
-    /// Reads everything, in one snapshot.
-    static func everything(of userID: Identifier, on connection: Connection) throws(SQLiteError) -> UserRecords {
-        var records = UserRecords(userID: userID)
-        try connection.statement("BEGIN").run()
-        defer { try? connection.statement("COMMIT").run() }
-        for part in UserRecords.everything { try read(part, into: &records, on: connection) }
-        return records
+    /// Records an admin's change in the audit log, in the same transaction as the change.
+    func record(_ note: AuditNote, by author: Author, at now: Timestamp) throws(SQLiteError) {
+        try insert(AuditEntry(note, by: author, at: now).values, into: .audit)
+        recorded()
     }
 }

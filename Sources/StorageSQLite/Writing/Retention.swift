@@ -40,7 +40,11 @@ final class Retention: @unchecked Sendable {
         writer.submit { [batch, auditRetention] transaction in
             let now = transaction.now
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
-            let old = try AuditRows.prune(before: now - auditRetention, limit: batch, in: transaction)
+            let old = try Self.delete(
+                """
+                DELETE FROM audit
+                WHERE id IN (SELECT id FROM audit WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2)
+                """, before: now - auditRetention, limit: batch, in: transaction)
             try ErasureRows.prune(limit: batch, in: transaction)
             return (expired, old)
         } completion: { [self] result in
@@ -53,11 +57,29 @@ final class Retention: @unchecked Sendable {
 
     private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
         writer.submit { [batch] transaction in
-            try GoalEventRows.deleteOldest(
-                receivedBefore: transaction.now - eventRetention, limit: batch, in: transaction)
+            // The tallies keep counting them.
+            try Self.delete(
+                """
+                DELETE FROM goal_events
+                WHERE number IN (SELECT number FROM goal_events ORDER BY number LIMIT ?2) AND received_at < ?1
+                """, before: transaction.now - eventRetention, limit: batch, in: transaction)
         } completion: { [batch] result in
             if case .success(batch) = result { done(true) } else { done(false) }
         }
+    }
+
+    /// Deletes the oldest rows that are from before a time.
+    ///
+    /// - Returns: the number of deleted rows.
+    private static func delete(
+        _ sql: StaticString, before time: Timestamp, limit: Int, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> Int {
+        let count = try transaction.connection.statement(sql).change {
+            $0.bind(time, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        }
+        if count > 0 { transaction.changed() }
+        return count
     }
 
     private static func deleteExpired(

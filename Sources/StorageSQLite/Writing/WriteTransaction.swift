@@ -31,6 +31,7 @@ final class WriteTransaction {
     private(set) var hasWritten = false
     /// Read at its first use.
     private var newestDatafileVersion: Int64?
+    private var attributeNumbers: Set<UInt32>?
     /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
 
@@ -88,6 +89,47 @@ final class WriteTransaction {
         return true
     }
 
+    /// Applies a change with all its consequences.
+    func apply(
+        _ change: ProfileChange, by author: Author?, _ rules: ProfileRules
+    ) throws -> ProfileChangeResult {
+        let now = now
+        var anonymous: ProfileRecord?
+        if case .assign(_, let version, let anonymousID) = change.operation {
+            guard try version == newestDatafile() else { throw StorageError.staleDatafile }
+            anonymous = try anonymousID.flatMap { try profile(of: $0) }
+        }
+        if !change.operation.isErasure { try expectNotErased(change.userID) }
+        guard change.concernsProfileOnly else { return try apply(.profile(change, by: author), rules, at: now) }
+        return try create(change, anonymous: anonymous, rules, at: now)
+            ?? update(change, anonymous: anonymous, rules, at: now)
+    }
+
+    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
+    private func create(
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp
+    ) throws(SQLiteError) -> ProfileChangeResult? {
+        guard isUnknown(change.userID),
+            let outcome = try? rules.apply(change, to: nil, anonymous: anonymous, at: now),
+            case .put(let record) = outcome.effect,
+            try insert(record, for: change.userID)
+        else { return nil }
+        return outcome.result
+    }
+
+    private func update(
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp
+    ) throws -> ProfileChangeResult {
+        let stored = try profile(of: change.userID)
+        let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)
+        switch outcome.effect {
+        case .none: break
+        case .put(let record): try put(record, for: change.userID, replacing: stored)
+        case .delete: try deleteProfile(of: change.userID, replacing: stored)
+        }
+        return outcome.result
+    }
+
     /// Stores a profile.
     ///
     /// - Parameter stored: the present one.
@@ -130,15 +172,10 @@ final class WriteTransaction {
         if try wasErased(userID, since: submittedAt) { throw StorageError.erased }
     }
 
-    /// Notes the erasure of a user, even if nothing was stored: another process may have writes waiting.
-    func erased(_ userID: Identifier) {
-        removals.append(ErasureRules.hash(userID))
+    /// Notes a user who was erased or merged into another; see ``ErasureRules``.
+    func noteRemoval(_ mark: Int64) {
+        removals.append(mark)
         hasWritten = true
-    }
-
-    /// Notes that a user was merged into another.
-    func merged(_ userID: Identifier) {
-        removals.append(ErasureRules.mergeHash(userID))
     }
 
     /// Records erasures and merges, so that all processes drop waiting changes of the erased users, and forget what
@@ -189,22 +226,36 @@ final class WriteTransaction {
 
     func allocationPeriods(of experimentID: Identifier) throws(SQLiteError) -> [AllocationPeriod] {
         if let known = allocationPeriods[experimentID] { return known }
-        let periods = try AllocationPeriodRows.ofExperiment(experimentID, on: connection)
+        var periods: [AllocationPeriod] = []
+        try connection.run(AllocationPeriod.ofExperiment(experimentID)) {
+            periods.append(AllocationPeriod.decode($0).period)
+        }
         allocationPeriods[experimentID] = periods
         return periods
     }
 
-    func put(_ period: AllocationPeriod, of experimentID: Identifier) throws(SQLiteError) {
-        try AllocationPeriodRows.insert(period, experimentID, in: self)
-        allocationPeriods[experimentID] = nil
+    func put(_ periods: [AllocationPeriod.OfExperiment]) throws(SQLiteError) {
+        for (experimentID, period) in periods {
+            try insert(period.values(experimentID), into: .allocationPeriods)
+            allocationPeriods[experimentID] = nil
+        }
     }
 
-    // MARK: Datafiles
+    // MARK: Datafiles and attributes
+
+    /// Returns the numbers of the attributes in the schema.
+    func definedAttributes() throws(SQLiteError) -> Set<UInt32> {
+        if let attributeNumbers { return attributeNumbers }
+        let numbers = try connection.statement("SELECT number FROM attributes").all { UInt32(clamping: $0.integer(0)) }
+        attributeNumbers = Set(numbers)
+        return Set(numbers)
+    }
 
     /// Returns the version of the newest datafile of all projects; 0 if there is none.
     func newestDatafile() throws(SQLiteError) -> Int64 {
         if let newestDatafileVersion { return newestDatafileVersion }
-        let version = try DatafileRows.newestVersion(on: connection)
+        let version = try connection.integer(
+            "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'datafiles'")
         newestDatafileVersion = version
         return version
     }
@@ -212,7 +263,7 @@ final class WriteTransaction {
     /// Announces a changed datafile, forced variation, attribute or segment to all processes.
     func changedProjects() throws(SQLiteError) {
         try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
-        newestDatafileVersion = nil
+        (newestDatafileVersion, attributeNumbers) = (nil, nil)
         changed()
     }
 

@@ -64,7 +64,7 @@ private final class CopiedRows {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shownAt = DispatchTime.now()
 
-    func report(_ phase: StoreCopy.Phase, _ table: CopiedTable, _ rows: Int) {
+    func report(_ phase: StoreCopy.Phase, _ table: StoredTable, _ rows: Int) {
         let now = DispatchTime.now()
         guard now >= shownAt + .seconds(isTerminal ? 1 : 10) else { return }
         shownAt = now

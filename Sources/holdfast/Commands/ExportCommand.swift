@@ -36,7 +36,7 @@ struct ExportCommand: ParsableCommand {
             let page: ProfilePage
             do throws(StorageError) {
                 page = try session.wait { [last] session, done in
-                    session.profiles(after: last, limit: Self.page, done)
+                    session.read(.profiles(after: last, limit: Self.page), done)
                 }
             } catch {
                 throw Failure("the export \(last.map { "stopped after '\($0)'" } ?? "cannot begin"): \(error)")

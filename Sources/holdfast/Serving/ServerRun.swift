@@ -146,7 +146,7 @@ struct ServerRun {
             let note = AuditNote(
                 .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
             audit.run { session in
-                session.record(note, by: Author(name: "signal SIGHUP")) { result in
+                session.write(.record(note, by: Author(name: "signal SIGHUP"))) { result in
                     guard case .failure(let error) = result else { return }
                     logger.error(
                         "the change of tokens was not recorded in the audit log", metadata: ["error": "\(error)"])

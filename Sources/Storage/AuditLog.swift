@@ -78,7 +78,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case databaseMigrate = "database.migrate"
 }
 
-/// A recorded action of an admin.
+/// A recorded action of an admin, written in the same transaction as its change. Actions that change nothing are not
+/// recorded.
 public struct AuditEntry: Sendable, Equatable {
     /// Ascending in time.
     public var id: Int64
@@ -149,15 +150,4 @@ public struct AuditQuery: Sendable {
     public init(limit: Int) {
         self.limit = limit
     }
-}
-
-/// Stores the audit log: the actions of admins.
-///
-/// An entry is written in the same transaction as its change. Actions that change nothing are not recorded.
-public protocol AuditStore: AnyObject {
-    /// Records an action that took place outside the store.
-    func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>)
-
-    /// Finds entries, newest first.
-    func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>)
 }

@@ -198,52 +198,6 @@ public struct ProfileOutcome: Sendable {
     }
 }
 
-/// Stores user profiles.
-public protocol ProfileStore: AnyObject {
-    /// Reads the profile of a user; `nil` if there is none.
-    func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>)
-
-    /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
-    func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>)
-
-    /// Reads ``UserRecords/everything`` that is stored of a user, in one snapshot.
-    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>)
-
-    /// Applies a change.
-    ///
-    /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and
-    ///   the values before and after from existing entries. `nil` for a change that is not recorded.
-    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
-
-    /// Merges an anonymous user into an account and records that in the audit log.
-    func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>)
-
-    /// Applies changes in order. A refused change does not affect the others.
-    ///
-    /// - Parameters:
-    ///   - author: as in ``submit(_:by:_:)-(ProfileChange,_,_)``
-    ///   - completion: called with a result for each change in order, when all are durable or have failed.
-    func submit(
-        _ changes: [ProfileChange], by author: Author?,
-        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
-}
-
-extension ProfileStore {
-    /// Applies a change that is not recorded in the audit log.
-    @inlinable
-    public func submit(_ change: ProfileChange, _ completion: @escaping Completion<ProfileChangeResult>) {
-        submit(change, by: nil, completion)
-    }
-
-    /// Applies changes that are not recorded in the audit log.
-    @inlinable
-    public func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
-    ) {
-        submit(changes, by: nil, completion)
-    }
-}
-
 /// One page of all profiles.
 public struct ProfilePage: Sendable {
     public var profiles: [(userID: Identifier, profile: ProfileRecord)]

@@ -1,9 +1,8 @@
-/// A table in the form that all stores can read and write, so that one store's content can become another's.
+/// The tables that every database has, in the form in which one's content can become another's.
 ///
-/// Names and columns are those of `migrations/`. Two tables differ between stores: ``users`` is a profile and the
-/// attributes of one user, wherever a store keeps them; ``variationUsers`` and ``variationGoals`` are the tallies,
-/// added up.
-public enum CopiedTable: String, Sendable, CaseIterable {
+/// Names and columns are those of `migrations/`. Some differ between databases: ``users`` is a profile and the
+/// attributes of one user, wherever they are kept; ``variationUsers`` and ``variationGoals`` are the tallies, added up.
+public enum StoredTable: String, Sendable, CaseIterable {
     case projects
     case datafiles
     case attributes
@@ -101,114 +100,47 @@ public enum CopiedTable: String, Sendable, CaseIterable {
     private static func columns(_ columns: (String, ColumnType)...) -> [Column] {
         columns.map { Column(name: $0.0, type: $0.1) }
     }
+
+    package var columnNames: [String] { columns.map(\.name) }
+    package var keyNames: [String] { Array(columnNames.prefix(keyCount)) }
+
+    /// The names of all columns, as a statement selects them.
+    package var columnList: String { Self.columnLists[self] ?? "" }
+    private static let columnLists = Dictionary(
+        uniqueKeysWithValues: allCases.map { ($0, $0.columnNames.joined(separator: ", ")) })
 }
 
-/// A value of a column. Texts are their UTF-8, so that they compare by bytes, as databases do.
-public enum CopiedValue: Sendable, Equatable {
-    case null
-    case integer(Int64)
-    case double(Double)
-    case text([UInt8])
-    case bytes([UInt8])
+// MARK: Inserting
 
-    /// The integer; 0 for anything else.
-    public var integer: Int64 { if case .integer(let number) = self { number } else { 0 } }
+extension StoredTable {
+    /// What becomes of an inserted row whose key is there already.
+    package enum Conflict: Sendable {
+        /// The statement fails.
+        case fails
+        /// The present row stays.
+        case keepsRow
+        case replacesRow
+    }
 
-    /// The number; 0 for anything else.
-    public var double: Double { if case .double(let number) = self { number } else { 0 } }
-
-    /// The bytes of a text or of bytes; `nil` for anything else.
-    public var content: [UInt8]? {
+    package var conflict: Conflict {
         switch self {
-        case .text(let bytes), .bytes(let bytes): bytes
-        case .null, .integer, .double: nil
+        case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
+        case .allocationPeriods: .keepsRow
+        case .projects, .segments, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals, .variationUsers,
+            .variationGoals:
+            .replacesRow
         }
     }
 
-    public var string: String { String(decoding: content ?? [], as: UTF8.self) }
-
-    fileprivate func compare(_ other: CopiedValue) -> Int {
-        switch (self, other) {
-        case (.integer(let left), .integer(let right)): left < right ? -1 : left > right ? 1 : 0
-        case (.text(let left), .text(let right)):
-            left == right ? 0 : left.lexicographicallyPrecedes(right) ? -1 : 1
-        default: 0
-        }
-    }
-}
-
-/// A row of a ``CopiedTable``.
-public struct CopiedRow: Sendable, Equatable {
-    /// In the order of the table's columns.
-    public var values: [CopiedValue]
-
-    public init(_ values: [CopiedValue]) {
-        self.values = values
-    }
-
-    /// Negative if its key comes before the other's, positive if after.
-    package func compareKey(_ other: CopiedRow, in table: CopiedTable) -> Int {
-        for index in 0..<min(table.keyCount, values.count, other.values.count) {
-            let order = values[index].compare(other.values[index])
-            if order != 0 { return order }
-        }
-        return 0
-    }
-}
-
-/// The last numbers that a store has assigned, so that the copy assigns none of them again.
-public struct CopiedCounters: Sendable, Equatable {
-    public var newestDatafile: Int64
-    public var newestAttribute: Int64
-    /// Of exposures and goal events.
-    public var newestEvent: Int64
-    public var newestAuditEntry: Int64
-    /// See ``StoreClock``.
-    public var latestTime: Timestamp
-
-    public init(
-        newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64,
-        latestTime: Timestamp
-    ) {
-        self.newestDatafile = newestDatafile
-        self.newestAttribute = newestAttribute
-        self.newestEvent = newestEvent
-        self.newestAuditEntry = newestAuditEntry
-        self.latestTime = latestTime
-    }
-}
-
-/// The number of rows of a table, and a checksum over them in the order of their keys: 64-bit FNV-1a over a tag and the
-/// bytes of each value, <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv-17>.
-public struct TableChecksum: Sendable, Equatable {
-    public private(set) var rows = 0
-    public private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
-
-    public mutating func add(_ row: CopiedRow) {
-        rows += 1
-        for value in row.values {
-            switch value {
-            case .null: add(0)
-            case .integer(let number):
-                add(1)
-                add(word: UInt64(bitPattern: number))
-            case .double(let number):
-                add(2)
-                // SQLite stores no negative zero.
-                add(word: number == 0 ? 0 : number.bitPattern)
-            case .text(let bytes), .bytes(let bytes):
-                add(3)
-                add(word: UInt64(bytes.count))
-                for byte in bytes { add(byte) }
-            }
+    /// The column whose value the database assigns to each inserted row, in ascending order.
+    package var assignedColumn: String? {
+        switch self {
+        case .exposures, .goalEvents: "number"
+        case .audit: "id"
+        default: nil
         }
     }
 
-    private mutating func add(_ byte: UInt8) {
-        value = (value ^ UInt64(byte)) &* 0x100_0000_01b3
-    }
-
-    private mutating func add(word number: UInt64) {
-        for shift in stride(from: UInt64(0), to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number >> shift)) }
-    }
+    /// The columns of an inserted row: all but the assigned one.
+    package var insertedColumns: [Column] { columns.filter { $0.name != assignedColumn } }
 }

@@ -36,7 +36,9 @@ public struct Exposure: Sendable, Equatable {
     }
 }
 
-/// The stored first exposure of a user to an experiment.
+/// The stored first exposure of a user to an experiment, by the time at which it happened. Later ones only show whether
+/// the user stays in one variation. Results count the goal events since the first exposure and, for comparison, those
+/// before it; see ``EventRules``.
 public struct StoredExposure: Sendable {
     /// Greater than the numbers of all exposures stored or changed earlier.
     public var number: Int64
@@ -136,42 +138,4 @@ public enum EventOutcome: Sendable {
     /// The exposure would enroll the user with definitions that are not the newest any more. Nothing was written; the
     /// caller should look the variation up again.
     case outdated
-}
-
-/// Stores exposures and goal events, and keeps the tallies of variations up to date as they arrive.
-///
-/// For each user and experiment it keeps the first exposure, by the time at which it happened. Later ones only show
-/// whether the user stays in one variation. Results count the goal events since the first exposure and, for
-/// comparison, those before it; see ``EventRules``.
-public protocol EventStore: AnyObject {
-    /// Stores events in order, in one transaction. Events of a user whom another process has erased since they were
-    /// received are dropped: they count as stored before the erasure. Events that are ``EventOutcome/outdated`` do not
-    /// affect the others.
-    ///
-    /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
-    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)
-
-    /// Reads exposures in the order of their numbers.
-    func exposures(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>)
-
-    /// Reads goal events in the order of their numbers.
-    func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
-
-    /// Reads exposures of a user, the last stored or changed first.
-    ///
-    /// - Parameter number: only those with smaller numbers.
-    func exposures(
-        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>)
-
-    /// Reads goal events of a user, the last stored first.
-    ///
-    /// - Parameter number: only those with smaller numbers.
-    func goalEvents(
-        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
-
-    /// Reads the tallies of an experiment for a goal: by variation, allocation period and day of enrollment.
-    func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>)
-
-    /// Reads the goals that users of an experiment reached before or since their exposure.
-    func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>)
 }

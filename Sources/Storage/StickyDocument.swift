@@ -14,6 +14,9 @@ public struct StickyDocumentKey: Sendable, Hashable {
 }
 
 /// The variations that GrowthBook SDKs have assigned to one value of an attribute.
+///
+/// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
+/// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
 public struct StickyDocument: Sendable, Equatable {
     public var key: StickyDocumentKey
     /// Keys of variations by `<experiment>__<bucketVersion>`.
@@ -64,24 +67,4 @@ public struct StickyDocumentChange: Sendable {
         self.assignments = assignments
         self.onConflict = onConflict
     }
-}
-
-/// Stores the sticky documents of GrowthBook SDKs.
-///
-/// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
-/// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
-public protocol StickyDocumentStore: AnyObject {
-    /// Reads documents, in the order of their keys; `nil` for each that does not exist.
-    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>)
-
-    /// Merges assignments into a document.
-    ///
-    /// - Parameter completion: called with the document after the change, or with
-    ///   ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
-    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>)
-
-    /// Deletes a document. The audit log records it.
-    ///
-    /// - Parameter completion: called with whether the document existed.
-    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>)
 }

@@ -1,0 +1,177 @@
+public import Bucketing
+
+// MARK: Projects
+
+extension SharedChange<StoredDatafile?> {
+    /// Activates a datafile and records that in the audit log. The result is the stored datafile, or `nil` if another
+    /// version was active or the project is missing.
+    ///
+    /// - Parameters:
+    ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
+    ///   - note: the versions and revisions before and after are added to it.
+    ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
+    ///     any.
+    ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
+    public static func putDatafile(
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author
+    ) -> Self {
+        // The time is not that of the submission: assignments that precede this change were made with the former datafile.
+        Self(
+            .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey),
+            bytes: WaitingBytes.ofChange + content.count
+        ) { records, context in
+            let former = records.activeDatafile
+            if let replacing, former?.version ?? 0 != replacing { return nil }
+            switch ProjectRules.activate(
+                sdkKey, makesProject: makesProject, among: records.projects, at: context.now)
+            {
+            case .known: break
+            case .new(let record): records.write(.putProject(record))
+            case .refused: return nil
+            }
+            let stored = StoredDatafile(
+                version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content,
+                storedAt: context.now, author: author.name)
+            records.write(.insertDatafile(stored))
+            let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
+            if !periods.isEmpty { records.write(.insertPeriods(periods)) }
+            records.record(note.activating(stored, replacing: former), by: author)
+            return stored
+        }
+    }
+}
+
+extension SharedChange<ProjectDefinitionResult> {
+    /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
+    ///
+    /// - Parameter datafile: the content, of the revision `0`, of a project that is new.
+    public static func putProject(_ change: ProjectDefinition, datafile: [UInt8], by author: Author) -> Self {
+        Self(.projects) { records, context in
+            let result = ProjectRules.apply(change, among: records.projects, at: context.now)
+            let former = records.projects.first { $0.sdkKey == change.sdkKey }
+            guard let note = AuditNote(result, replacing: former) else { return result }
+            records.write(.putProject(result.record))
+            if case .created = result {
+                let stored = StoredDatafile(
+                    version: records.newestDatafile + 1, sdkKey: change.sdkKey, revision: "0", content: datafile,
+                    storedAt: context.now, author: author.name)
+                records.write(.insertDatafile(stored))
+            }
+            records.record(note, by: author)
+            return result
+        }
+    }
+}
+
+extension SharedChange<ProjectRemovalResult> {
+    /// Deletes a project with all its datafiles and forced variations, and records that in the audit log.
+    ///
+    /// - Parameter version: the version of its datafile, which has nothing that would be lost.
+    public static func removeProject(sdkKey: String, expecting version: Int64, by author: Author) -> Self {
+        Self(.projects, .activeDatafile(sdkKey: sdkKey)) { records, _ in
+            let active = records.activeDatafile?.version ?? 0
+            let result = ProjectRules.remove(sdkKey, expecting: version, active: active, among: records.projects)
+            guard result == .removed, let former = records.projects.first(where: { $0.sdkKey == sdkKey }) else {
+                return result
+            }
+            records.write(.deleteProject(sdkKey: sdkKey))
+            records.record(AuditNote(removing: former), by: author)
+            return result
+        }
+    }
+}
+
+// MARK: Attributes and segments
+
+extension SharedChange<AttributeDefinitionResult> {
+    /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
+    public static func putAttribute(_ definition: AttributeDefinition, by author: Author) -> Self {
+        Self(.attribute(definition.name)) { records, _ in
+            let former = records.attribute
+            var result = AttributeRules.define(definition, replacing: former)
+            switch result {
+            case .created(let wanted):
+                let created = wanted.numbered(UInt32(clamping: records.newestAttribute + 1))
+                records.write(.insertAttribute(created))
+                result = .created(created)
+            case .changed(let definition): records.write(.updateAttribute(definition))
+            case .unchanged, .otherType: break
+            }
+            if let note = AuditNote(result, replacing: former) { records.record(note, by: author) }
+            return result
+        }
+    }
+}
+
+extension SharedChange<Bool> {
+    /// Deletes an attribute. Readers that know the new schema no longer see its values, which are deleted in the
+    /// background. The result is whether it existed.
+    public static func removeAttribute(_ name: Identifier, by author: Author) -> Self {
+        Self(.attribute(name)) { records, _ in
+            guard let former = records.attribute else { return false }
+            records.write(.deleteAttribute(former))
+            records.record(AuditNote(removing: former), by: author)
+            return true
+        }
+    }
+
+    /// Defines a segment, or changes its conditions. The result is whether the segment is new.
+    public static func putSegment(_ segment: Segment, by author: Author) -> Self {
+        Self(.segment(segment.name)) { records, _ in
+            let former = records.segment
+            guard former != segment.conditions else { return false }
+            records.write(.putSegment(segment))
+            records.record(AuditNote(segment, replacing: former), by: author)
+            return former == nil
+        }
+    }
+
+    /// Deletes a segment. The result is whether it existed.
+    public static func removeSegment(_ name: Identifier, by author: Author) -> Self {
+        Self(.segment(name)) { records, _ in
+            guard let former = records.segment else { return false }
+            records.write(.deleteSegment(name))
+            records.record(AuditNote(.segmentDelete, of: name.string, before: former), by: author)
+            return true
+        }
+    }
+
+    /// Deletes a sticky document, even an unreadable one, and records that in the audit log. The result is whether it
+    /// existed.
+    public static func removeStickyDocument(_ key: StickyDocumentKey, by author: Author) -> Self {
+        Self(.stickyDocument(key, isChanged: false)) { records, _ in
+            guard let former = records.stickyDocument else { return false }
+            records.write(.deleteStickyDocument(key))
+            records.record(AuditNote(removing: key, try? StickyDocument(key: key, content: former)), by: author)
+            return true
+        }
+    }
+}
+
+// MARK: Sticky documents and the audit log
+
+extension SharedChange<StickyDocument> {
+    /// Merges assignments into a sticky document. The result is the document after the change, which may fail with
+    /// ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
+    public static func stickyDocument(_ change: StickyDocumentChange) -> Self {
+        Self(
+            .stickyDocument(change.key, isChanged: true), userID: change.key.attributeValue,
+            bytes: change.waitingBytes
+        ) { records, context throws(StorageError) in
+            var stored: StickyDocument?
+            if let content = records.stickyDocument { stored = try StickyDocument(key: change.key, content: content) }
+            let document = try StickyDocumentRules.merge(
+                change, into: stored, limit: context.profiles.assignmentLimit)
+            if document != stored ?? StickyDocument(key: change.key) { records.write(.putStickyDocument(document)) }
+            return document
+        }
+    }
+}
+
+extension SharedChange<Void> {
+    /// Records an action that took place outside the store in the audit log.
+    public static func record(_ note: AuditNote, by author: Author) -> Self {
+        Self { records, _ in records.record(note, by: author) }
+    }
+}

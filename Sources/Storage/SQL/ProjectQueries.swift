@@ -1,0 +1,195 @@
+package import Bucketing
+import Dispatch
+
+extension StoreQuery<ProjectState?> {
+    /// Reads the state of all projects if it has changed; `nil` if not. It is small and rarely changes, so that its users
+    /// keep it in memory.
+    ///
+    /// - Parameters:
+    ///   - changes: the ``ProjectState/changes`` of the known state; -1 if there is none.
+    ///   - version: the greatest known version; only newer datafiles are read.
+    public static func projects(ifChangedSince changes: Int64, datafilesAfter version: Int64) -> Self {
+        Self(.projects(ifChangedSince: changes, datafilesAfter: version)) { context in
+            let sql = "SELECT \(countColumns(context.dialect)) WHERE changes <> $1"
+            var hasChanged = false
+            let query = SQLQuery("project_changes_since", sql, .integer(changes))
+            return Reading([(query, { _ in hasChanged = true })]) {
+                hasChanged ? .more(state(datafilesAfter: version, context)) : .value(nil)
+            }
+        }
+    }
+
+    private static func countColumns(_ dialect: SQLDialect) -> String {
+        switch dialect {
+        case .sqlite:
+            """
+            changes, newest_datafile FROM (SELECT project_changes AS changes,
+                (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'datafiles') AS newest_datafile
+                FROM counters)
+            """
+        case .postgreSQL: "changes, newest_datafile FROM project_state"
+        }
+    }
+
+    /// Reads all tables in one snapshot.
+    private static func state(datafilesAfter version: Int64, _ context: ReadingContext) -> Reading<ProjectState?> {
+        var state = ProjectState(
+            changes: 0, projects: [], newestDatafile: 0, datafiles: [], forcedVariations: [], schema: .empty)
+        var (attributes, segments): ([AttributeDefinition], [Segment]) = ([], [])
+        let datafiles = SQLQuery(
+            "active_datafiles",
+            """
+            SELECT \(StoredTable.datafiles.columnList) FROM datafiles
+            WHERE version > $1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
+            """, .integer(version))
+        return Reading([
+            (
+                SQLQuery("project_changes", "SELECT \(countColumns(context.dialect))"),
+                { (state.changes, state.newestDatafile) = ($0.bounded(0), $0.bounded(1)) }
+            ),
+            (datafiles, { state.datafiles.append(StoredDatafile($0)) }),
+            (SharedRecords.allProjects, { state.projects.append(ProjectRecord($0)) }),
+            (SharedRecords.all(.forcedVariations), { state.forcedVariations.append(ForcedVariation($0)) }),
+            (
+                SharedRecords.all(.attributes),
+                { if let attribute = AttributeDefinition($0) { attributes.append(attribute) } }
+            ),
+            (SharedRecords.all(.segments), { if let segment = Segment($0) { segments.append(segment) } }),
+        ]) {
+            state.schema = AttributeSchema(attributes: attributes, segments: segments)
+            // What is decided with a datafile comes after it.
+            if let newest = state.datafiles.map(\.storedAt).max() { context.clock.advance(to: newest) }
+            return .value(state)
+        }
+    }
+}
+
+extension StoreQuery<[UserRemoval]> {
+    /// Reads the users who were erased or merged lately, by any process; some of them more than once.
+    ///
+    /// - Parameter time: the greatest known ``UserRemoval/time``; only later ones need to be read.
+    public static func removals(after time: Int64) -> Self {
+        Self(.removals(after: time)) { context in
+            let query =
+                switch context.dialect {
+                // Times after now are from before the machine was restarted.
+                case .sqlite:
+                    SQLQuery(
+                        "removals",
+                        "SELECT user_hash, erased_at FROM erasures WHERE erased_at > $1 AND erased_at <= $2",
+                        .integer(time), .integer(Int64(clamping: DispatchTime.now().uptimeNanoseconds)))
+                // In microseconds. A transaction that began before others may have been committed after them.
+                case .postgreSQL:
+                    SQLQuery(
+                        "removals",
+                        """
+                        SELECT user_hash, (extract(epoch FROM erased_at) * 1000000)::bigint FROM erasures
+                        WHERE erased_at > to_timestamp($1::bigint / 1000000.0::float8) - make_interval(secs => $2)
+                        """, .integer(time), .double(context.longestTransaction))
+                }
+            return .all(query) { UserRemoval(mark: $0.integer(0), time: $0.integer(1)) }
+        }
+    }
+}
+
+extension StoreQuery<[StoredDatafile]> {
+    /// Reads the last datafiles of a project, newest first, without their content.
+    public static func datafileHistory(sdkKey: String, limit: Int) -> Self {
+        Self(.datafileHistory(sdkKey: sdkKey, limit: limit)) { _ in
+            .all(SharedRecords.datafileHistory(sdkKey: sdkKey, limit: limit)) { StoredDatafile($0) }
+        }
+    }
+}
+
+extension SharedRecords {
+    package static func datafileHistory(sdkKey: String, limit: Int) -> SQLQuery {
+        SQLQuery(
+            "datafile_history",
+            """
+            SELECT \(StoredDatafile.columnsWithoutContent) FROM datafiles
+            WHERE sdk_key = $1 ORDER BY version DESC LIMIT $2
+            """, .text(sdkKey), .integer(limit))
+    }
+
+    package static var allProjects: SQLQuery { all(.projects, "ORDER BY sdk_key") }
+
+    fileprivate static func all(_ table: StoredTable, _ rest: String = "") -> SQLQuery {
+        SQLQuery("all_\(table)", "SELECT \(table.columnList) FROM \(table.rawValue) \(rest)")
+    }
+
+    /// Finds an attribute or a segment.
+    package static func find(_ name: Identifier, in table: StoredTable) -> SQLQuery {
+        SQLQuery(
+            "find_\(table)", "SELECT \(table.columnList) FROM \(table.rawValue) WHERE name = $1", .text(name))
+    }
+
+    /// Finds the content of a sticky document.
+    package static func find(_ key: StickyDocumentKey) -> SQLQuery {
+        SQLQuery(
+            "find_sticky_document",
+            "SELECT assignments FROM sticky_documents WHERE attribute_value = $1 AND attribute_name = $2",
+            .text(key.attributeValue), .text(key.attributeName))
+    }
+}
+
+extension StoreQuery<StoredDatafile?> {
+    /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
+    public static func datafile(sdkKey: String, activeAt time: Timestamp) -> Self {
+        Self(.activeDatafile(sdkKey: sdkKey, at: time)) { context in
+            // Of datafiles older than those that are kept some were deleted: which one was active is unknown.
+            first(
+                "datafile_active_at",
+                """
+                AS found WHERE sdk_key = $1 AND stored_at <= $2
+                    AND (SELECT count(*) FROM datafiles WHERE sdk_key = $1 AND version > found.version) < $3
+                ORDER BY version DESC LIMIT 1
+                """, .text(sdkKey), .integer(time), .integer(context.datafileHistory))
+        }
+    }
+
+    /// Reads a datafile of a project by its version; `nil` if there was none, or if it is no longer kept.
+    public static func datafile(sdkKey: String, version: Int64) -> Self {
+        Self(.datafile(sdkKey: sdkKey, version: version)) { _ in
+            first("datafile_version", "WHERE version = $1 AND sdk_key = $2", .integer(version), .text(sdkKey))
+        }
+    }
+
+    /// Reads the last datafile of a project that an author activated, if any.
+    public static func lastDatafile(sdkKey: String, by author: Author) -> Self {
+        Self(.lastDatafile(sdkKey: sdkKey, author: author.name)) { _ in
+            first(
+                "last_datafile", "WHERE sdk_key = $1 AND author = $2 ORDER BY version DESC LIMIT 1", .text(sdkKey),
+                .text(author.name))
+        }
+    }
+
+    private static func first(_ name: String, _ rest: String, _ parameters: SQLValue...) -> Reading<StoredDatafile?> {
+        .first(SQLQuery(name, "SELECT \(StoredTable.datafiles.columnList) FROM datafiles \(rest)", parameters)) {
+            StoredDatafile($0)
+        }
+    }
+}
+
+extension StoreQuery<[AuditEntry]> {
+    /// Finds entries of the audit log, newest first.
+    public static func auditEntries(_ query: AuditQuery) -> Self {
+        Self(.auditEntries(query)) { _ in
+            let sql = """
+                SELECT \(StoredTable.audit.columnList) FROM audit
+                WHERE ($1 IS NULL OR author = $1) AND ($2 IS NULL OR action = $2) AND ($3 IS NULL OR user_id = $3)
+                    AND ($4 IS NULL OR target = $4) AND ($5 IS NULL OR recorded_at >= $5)
+                    AND ($6 IS NULL OR recorded_at < $6) AND ($7 IS NULL OR id < $7)
+                ORDER BY id DESC LIMIT $8
+                """
+            var reading = Reading<[AuditEntry]>.all(
+                SQLQuery(
+                    "find_audit", sql, .text(query.author), .text(query.action?.rawValue),
+                    .text(query.userID), .text(query.target), .integer(query.since), .integer(query.until),
+                    .integer(query.after), .integer(query.limit))
+            ) { AuditEntry($0) }
+            // Which index serves it depends on what is asked for.
+            reading.dependsOnValues = true
+            return reading
+        }
+    }
+}

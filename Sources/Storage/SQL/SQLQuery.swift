@@ -1,0 +1,123 @@
+package import Bucketing
+
+/// A parameter of a statement; `nil` is NULL.
+package enum SQLValue: Sendable {
+    case integer(Int64?)
+    case double(Double)
+    case text(String?)
+    case bytes([UInt8]?)
+}
+
+/// The databases, where their SQL differs.
+package enum SQLDialect: Sendable {
+    case sqlite
+    case postgreSQL
+}
+
+/// A statement with its parameters.
+package struct SQLQuery: Sendable {
+    /// The name under which each connection prepares it once.
+    package let name: String
+    /// Refers to its parameters as `$1`, `$2`…
+    package let sql: String
+    package let parameters: [SQLValue]
+
+    package init(_ name: String, _ sql: String, _ parameters: SQLValue...) {
+        self.init(name, sql, parameters)
+    }
+
+    package init(_ name: String, _ sql: String, _ parameters: [SQLValue]) {
+        self.name = name
+        self.sql = sql
+        self.parameters = parameters
+    }
+}
+
+/// A row that a statement has returned. Columns are counted from 0. The bytes are not trusted: a value with an unexpected
+/// format reads as zero or empty.
+package protocol Row {
+    func isNull(_ column: Int32) -> Bool
+    func integer(_ column: Int32) -> Int64
+    /// An integer that can be added to others without overflow, whatever a damaged database contains.
+    func bounded(_ column: Int32) -> Int64
+    func double(_ column: Int32) -> Double
+    func text(_ column: Int32) -> String
+    /// The bytes of a text or of bytes.
+    func bytes(_ column: Int32) -> [UInt8]
+    /// Lends the bytes of a column in place.
+    func withBytes<Value>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value
+}
+
+extension Row {
+    package func identifier(_ column: Int32) -> Identifier { Identifier(text(column)) }
+
+    /// `nil` for NULL.
+    package func optionalBytes(_ column: Int32) -> [UInt8]? { isNull(column) ? nil : bytes(column) }
+
+    /// `nil` for NULL.
+    package func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
+
+    package func optionalIdentifier(_ column: Int32) -> Identifier? { optionalText(column).map { Identifier($0) } }
+}
+
+/// How a ``StoreQuery`` is read from a database: by statements that see one snapshot, and by what becomes of their rows.
+package struct Reading<Value> {
+    package enum Outcome {
+        case value(Value)
+        /// Something else must be read, of a later snapshot.
+        case more(Reading)
+    }
+
+    package typealias Step = (query: SQLQuery, take: (any Row) -> Void)
+
+    package let steps: [Step]
+    /// Whether the best plan of the statements depends on their parameters.
+    package var dependsOnValues = false
+    /// Returns the value, after all rows were taken.
+    package let finish: () throws(StorageError) -> Outcome
+
+    package init(_ steps: [Step], _ finish: @escaping () throws(StorageError) -> Outcome) {
+        self.steps = steps
+        self.finish = finish
+    }
+
+    /// Reads all rows of one statement.
+    ///
+    /// - Parameter decode: returns `nil` for a row that is skipped.
+    package static func all<Element>(
+        _ query: SQLQuery, _ decode: @escaping (any Row) -> Element?
+    ) -> Reading where Value == [Element] {
+        var found: [Element] = []
+        return Reading([(query, { row in if let element = decode(row) { found.append(element) } })]) { .value(found) }
+    }
+
+    /// Reads the only row of one statement; `nil` if there is none.
+    package static func first<Element>(
+        _ query: SQLQuery, _ decode: @escaping (any Row) -> Element
+    ) -> Reading where Value == Element? {
+        var found: Element?
+        return Reading([(query, { found = decode($0) })]) { .value(found) }
+    }
+}
+
+/// What a reading depends on beside its query.
+package struct ReadingContext: Sendable {
+    package let dialect: SQLDialect
+    package let clock: StoreClock
+    package let datafileHistory: Int
+    /// The number of rows that one step of a scan reads.
+    package let scanRows: Int
+    /// How long a transaction may take, in seconds, if several are in progress at the same time.
+    package let longestTransaction: Double
+
+    package init(
+        _ dialect: SQLDialect, _ settings: StoreSettings, _ clock: StoreClock, scanRows: Int,
+        longestTransaction: Double = 0
+    ) {
+        self.dialect = dialect
+        self.clock = clock
+        datafileHistory = max(1, settings.datafileHistory)
+        self.scanRows = scanRows
+        self.longestTransaction = longestTransaction
+    }
+}

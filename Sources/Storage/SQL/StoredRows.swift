@@ -1,0 +1,218 @@
+package import Bucketing
+import JSON
+
+// How records are decoded from rows with the columns of their ``StoredTable``, and what is inserted: the values of its
+// ``StoredTable/insertedColumns``, in order.
+
+extension SQLValue {
+    package static func text(_ identifier: Identifier?) -> SQLValue { .text(identifier?.string) }
+    static func text(_ bytes: [UInt8]?) -> SQLValue { .text(bytes.map { String(decoding: $0, as: UTF8.self) }) }
+    package static func integer(_ number: Int) -> SQLValue { .integer(Int64(number)) }
+}
+
+extension StoredDatafile {
+    package init(_ row: any Row) {
+        self.init(
+            version: row.bounded(0), sdkKey: row.text(1), revision: row.text(2), content: row.bytes(3),
+            storedAt: row.bounded(4), author: row.text(5))
+    }
+
+    package var values: [SQLValue] {
+        [.integer(version), .text(sdkKey), .text(revision), .bytes(content), .integer(storedAt), .text(author)]
+    }
+
+    /// The columns of a datafile without its content.
+    package static let columnsWithoutContent = "version, sdk_key, revision, NULL, stored_at, author"
+}
+
+extension ProjectRecord {
+    package init(_ row: any Row) {
+        self.init(
+            sdkKey: row.text(0), name: row.text(1), createdAt: row.integer(2), isDefault: row.integer(3) != 0)
+    }
+
+    package var values: [SQLValue] { [.text(sdkKey), .text(name), .integer(createdAt), .integer(isDefault ? 1 : 0)] }
+}
+
+extension ForcedVariation {
+    package init(_ row: any Row) {
+        self.init(
+            sdkKey: row.text(0), userID: row.identifier(1), experimentKey: row.identifier(2),
+            variationKey: row.identifier(3))
+    }
+
+    package var values: [SQLValue] { [.text(sdkKey), .text(userID), .text(experimentKey), .text(variationKey)] }
+}
+
+extension AttributeDefinition {
+    /// - Returns: `nil` for a definition of a newer release, which is skipped as if it did not exist.
+    package init?(_ row: any Row) {
+        guard let document = try? JSONParser().parse(row.text(2)), let number = UInt32(exactly: row.integer(0)) else {
+            return nil
+        }
+        self.init(name: row.identifier(1), number: number, document: document)
+    }
+
+    /// The definition as databases keep it.
+    package var storedDocument: String { String(decoding: document.encoded(), as: UTF8.self) }
+    package var values: [SQLValue] { [.integer(Int64(number)), .text(name), .text(storedDocument)] }
+}
+
+extension Segment {
+    package init?(_ row: any Row) {
+        let conditions = Segment.conditions(stored: row.text(1))
+        guard !conditions.isNull else { return nil }
+        self.init(name: row.identifier(0), conditions: conditions)
+    }
+
+    package var values: [SQLValue] { [.text(name), .text(storedConditions)] }
+}
+
+extension AllocationPeriod {
+    package typealias OfExperiment = (experimentID: Identifier, period: AllocationPeriod)
+
+    package static func decode(_ row: any Row) -> OfExperiment {
+        (
+            row.identifier(0),
+            AllocationPeriod(
+                number: row.integer(1), sdkKey: row.text(2), since: row.bounded(3), stored: row.text(4))
+        )
+    }
+
+    package func values(_ experimentID: Identifier) -> [SQLValue] {
+        [.text(experimentID), .integer(number), .text(sdkKey), .integer(since), .text(storedAllocation)]
+    }
+}
+
+extension StoredExposure {
+    private static let (crossed, forced): (Int64, Int64) = (1, 2)
+
+    package init(_ row: any Row) {
+        let flags = row.integer(6)
+        let exposure = Exposure(
+            userID: row.identifier(0), experimentID: row.identifier(1), experimentKey: row.identifier(3),
+            variationID: row.identifier(4), happenedAt: row.bounded(5), isForced: flags & Self.forced != 0,
+            sdkKey: row.text(7), payload: row.bytes(8))
+        self.init(
+            number: row.integer(2), exposure: exposure, isCrossed: flags & Self.crossed != 0, period: row.integer(9))
+    }
+
+    package var values: [SQLValue] {
+        let flags = (isCrossed ? Self.crossed : 0) | (exposure.isForced ? Self.forced : 0)
+        return [
+            .text(exposure.userID), .text(exposure.experimentID), .text(exposure.experimentKey),
+            .text(exposure.variationID), .integer(exposure.happenedAt), .integer(flags), .text(exposure.sdkKey),
+            .text(exposure.payload), .integer(period),
+        ]
+    }
+}
+
+extension StoredGoalEvent {
+    package init(_ row: any Row) {
+        let event = GoalEvent(
+            userID: row.identifier(1), goal: row.identifier(2), value: row.double(3), happenedAt: row.integer(4),
+            receivedAt: row.integer(5), senderID: row.optionalIdentifier(7), sdkKey: row.text(6),
+            payload: row.bytes(8))
+        self.init(number: row.integer(0), event: event)
+    }
+}
+
+extension GoalEvent {
+    package var values: [SQLValue] {
+        [
+            .text(userID), .text(goal), .double(value), .integer(happenedAt), .integer(receivedAt), .text(sdkKey),
+            .text(senderID), .text(payload),
+        ]
+    }
+}
+
+extension UserRecords.GoalValue {
+    /// - Parameter row: a goal, value, time and sender's id.
+    package init(_ row: any Row, at column: Int32 = 0) {
+        self.init(
+            goal: row.identifier(column), value: row.double(column + 1), happenedAt: row.integer(column + 2),
+            senderID: row.optionalIdentifier(column + 3))
+    }
+}
+
+extension UserRecords.Several {
+    /// - Parameter row: the number of records and the greatest of their numbers.
+    package init(_ row: any Row, at column: Int32 = 0) {
+        self.init(count: Int(row.bounded(column)), newest: row.integer(column + 1))
+    }
+}
+
+extension UserRecords.StickyContent {
+    /// - Parameter row: the name of the attribute and the assignments.
+    package init(_ row: any Row, at column: Int32 = 0) {
+        self.init(attributeName: row.text(column), content: row.text(column + 1))
+    }
+}
+
+extension StickyDocument {
+    package var values: [SQLValue] {
+        [.text(key.attributeValue), .text(key.attributeName), .text(content.encoded())]
+    }
+}
+
+extension UserGoal {
+    package static func decode(_ row: any Row) -> (key: UserRecords.TotalKey, total: UserGoal) {
+        let total = UserGoal(
+            beforeCount: row.bounded(3), beforeValue: row.double(4), afterCount: row.bounded(5),
+            afterValue: row.double(6))
+        return (.init(experimentID: row.identifier(1), goal: row.identifier(2)), total)
+    }
+
+    package func values(_ userID: Identifier, _ key: UserRecords.TotalKey) -> [SQLValue] {
+        [
+            .text(userID), .text(key.experimentID), .text(key.goal), .integer(beforeCount), .double(beforeValue),
+            .integer(afterCount), .double(afterValue),
+        ]
+    }
+}
+
+extension UserCounts {
+    package init(_ row: any Row, at column: Int32) {
+        self.init(
+            counted: Int(row.bounded(column)), crossed: Int(row.bounded(column + 1)),
+            forced: Int(row.bounded(column + 2)))
+    }
+}
+
+extension GoalTally {
+    package init(_ row: any Row, at column: Int32) {
+        func sum(_ index: Int32) -> CompensatedSum {
+            CompensatedSum(row.double(column + index), rest: row.double(column + index + 1))
+        }
+        self.init()
+        events = Int(row.bounded(column))
+        converted = Int(row.bounded(column + 1))
+        convertedBefore = Int(row.bounded(column + 2))
+        convertedBoth = Int(row.bounded(column + 3))
+        (y, yy, x, xx, xy) = (sum(4), sum(6), sum(8), sum(10), sum(12))
+    }
+
+    package func values(_ key: TallyChanges.Goal) -> [SQLValue] {
+        [
+            .text(key.experimentID), .text(key.goal), .text(key.variationID), .integer(key.day), .integer(events),
+            .integer(converted), .integer(convertedBefore), .integer(convertedBoth),
+        ] + [y, yy, x, xx, xy].flatMap { [.double($0.value), .double($0.rest)] }
+    }
+}
+
+extension AuditEntry {
+    package init(_ row: any Row) {
+        self.init(
+            id: row.integer(0), recordedAt: row.integer(1),
+            author: Author(name: row.text(2), requestID: row.text(3)), action: row.text(4),
+            userID: row.optionalIdentifier(5), target: row.text(6), before: row.optionalBytes(7),
+            after: row.optionalBytes(8))
+    }
+
+    package var values: [SQLValue] {
+        [
+            .integer(recordedAt), .text(author.name), .text(author.requestID), .text(action), .text(userID),
+            .text(target), .text(before), .text(after),
+        ]
+    }
+}

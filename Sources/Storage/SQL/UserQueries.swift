@@ -1,0 +1,172 @@
+public import Bucketing
+
+extension StoreQuery<ProfilePage> {
+    /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
+    public static func profiles(after: Identifier?, limit: Int) -> Self {
+        Self(.profiles(after: after, limit: limit)) { context in
+            var rows: [(userID: Identifier, record: [UInt8])] = []
+            let sql =
+                switch context.dialect {
+                case .sqlite: "SELECT user_id, record FROM profiles WHERE user_id > $1 ORDER BY user_id LIMIT $2"
+                case .postgreSQL:
+                    """
+                    SELECT user_id, profile FROM users WHERE user_id > $1 AND profile IS NOT NULL
+                    ORDER BY user_id LIMIT $2
+                    """
+                }
+            // User ids are not empty, so that all follow the empty text.
+            let query = SQLQuery("profile_page", sql, .text(after?.string ?? ""), .integer(limit))
+            return Reading([(query, { rows.append(($0.identifier(0), $0.bytes(1))) })]) { () throws(StorageError) in
+                let now = context.clock.now()
+                var page = ProfilePage(profiles: [], end: rows.count < limit ? nil : rows.last?.userID)
+                for (userID, record) in rows {
+                    guard let profile = try ProfileRecord(stored: record, of: userID).visible(at: now) else { continue }
+                    page.profiles.append((userID, profile))
+                }
+                return .value(page)
+            }
+        }
+    }
+}
+
+extension StoreQuery<UserRecords> {
+    /// Reads ``UserRecords/everything`` that is stored of a user, in one snapshot.
+    public static func records(of userID: Identifier) -> Self {
+        Self(.records(of: userID)) { context in
+            var records = UserRecords(userID: userID)
+            let steps = UserRecords.everything.flatMap { part in
+                UserRecords.statements(part, of: userID, context.dialect).map {
+                    query, take -> Reading<UserRecords>.Step in
+                    (query, { take($0, &records) })
+                }
+            }
+            return Reading(steps) { .value(records) }
+        }
+    }
+}
+
+extension UserRecords {
+    package typealias Step = (query: SQLQuery, take: (any Row, inout UserRecords) -> Void)
+
+    /// Returns the statements that read a part of ``everything`` for one user.
+    package static func statements(_ part: Part, of userID: Identifier, _ dialect: SQLDialect) -> [Step] {
+        let user = SQLValue.text(userID)
+        func record(_ column: String, sqlite table: String) -> String {
+            switch dialect {
+            case .sqlite: "SELECT record FROM \(table) WHERE user_id = $1"
+            case .postgreSQL: "SELECT \(column) FROM users WHERE user_id = $1"
+            }
+        }
+        switch part {
+        case .profile:
+            return [
+                (
+                    SQLQuery("profile_of_user", record("profile", sqlite: "profiles"), user),
+                    { $1.profile = .init($0.optionalBytes(0), of: userID) }
+                )
+            ]
+        case .attributes:
+            return [
+                (
+                    SQLQuery("attributes_of_user", record("attributes", sqlite: "user_attributes"), user),
+                    { $1.attributes = .init($0.optionalBytes(0), of: userID) }
+                )
+            ]
+        case .forcedVariations:
+            let sql = "SELECT \(StoredTable.forcedVariations.columnList) FROM forced_variations WHERE user_id = $1"
+            return [
+                (SQLQuery("forced_variations_of_user", sql, user), { $1.forcedVariations.append(ForcedVariation($0)) })
+            ]
+        case .exposures:
+            let sql = "SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1"
+            return [(SQLQuery("exposures_of_user", sql, user), { $1.exposures.append(StoredExposure($0)) })]
+        case .otherRecords:
+            let goalEvents = "SELECT count(*), coalesce(max(number), 0) FROM goal_events WHERE user_id = $1"
+            let auditEntries = "SELECT count(*), coalesce(max(id), 0) FROM audit WHERE user_id = $1"
+            return [
+                (SQLQuery("goal_events_of_user_count", goalEvents, user), { $1.otherRecords.goalEvents = .init($0) }),
+                (SQLQuery("audit_of_user_count", auditEntries, user), { $1.otherRecords.auditEntries = .init($0) }),
+            ]
+        case .stickyDocuments:
+            let sql = """
+                SELECT attribute_name, assignments FROM sticky_documents WHERE attribute_value = $1
+                ORDER BY attribute_name
+                """
+            return [(SQLQuery("sticky_documents_of_user", sql, user), { $1.stickyDocuments.append(.init($0)) })]
+        case .definedAttributes, .exposure, .totals, .goalTotals, .goalEvents, .goalEvent, .periods, .newestDatafile:
+            return []
+        }
+    }
+}
+
+extension StoreQuery<[StickyDocument?]> {
+    /// Reads documents, in the order of their keys; `nil` for each that does not exist.
+    public static func stickyDocuments(_ keys: [StickyDocumentKey]) -> Self {
+        Self(.stickyDocuments(keys)) { _ in
+            var contents = [String?](repeating: nil, count: keys.count)
+            let steps = keys.enumerated().map { index, key -> Reading<[StickyDocument?]>.Step in
+                (SharedRecords.find(key), { contents[index] = $0.text(0) })
+            }
+            return Reading(steps) { () throws(StorageError) in
+                var documents: [StickyDocument?] = []
+                for (key, content) in zip(keys, contents) {
+                    guard let content else {
+                        documents.append(nil)
+                        continue
+                    }
+                    documents.append(try StickyDocument(key: key, content: content))
+                }
+                return .value(documents)
+            }
+        }
+    }
+}
+
+extension StoreQuery<SegmentPage> {
+    /// Scans the users who have attributes, in the byte order of their ids, without blocking writers or other readers.
+    /// The scan is not a snapshot: it sees each user's attributes at the moment it reaches the user.
+    ///
+    /// - Parameter scope: whether to list a page of users or to count all.
+    public static func users(_ matcher: SegmentMatcher, _ scope: SegmentScan) -> Self {
+        Self(.users(matcher, scope)) { context in
+            var page = SegmentPage()
+            if case .users(let after) = scope { page.last = after }
+            return step(matcher, scope, page, context)
+        }
+    }
+
+    private static func step(
+        _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage, _ context: ReadingContext
+    ) -> Reading<SegmentPage> {
+        let sql =
+            switch context.dialect {
+            case .sqlite: "SELECT user_id, record FROM user_attributes WHERE user_id > $1 ORDER BY user_id LIMIT $2"
+            case .postgreSQL:
+                """
+                SELECT user_id, attributes FROM users WHERE user_id > $1 AND attributes IS NOT NULL
+                ORDER BY user_id LIMIT $2
+                """
+            }
+        let query = SQLQuery(
+            "segment_scan", sql, .text(former.last?.string ?? ""), .integer(context.scanRows))
+        let isListing = if case .users = scope { true } else { false }
+        var (page, rows) = (former, 0)
+        page.last = nil
+        return Reading([
+            (
+                query,
+                { row in
+                    rows += 1
+                    if rows == context.scanRows { page.last = row.identifier(0) }
+                    guard row.withBytes(1, matcher.matches) else { return }
+                    page.matches += 1
+                    if isListing { page.userIDs.append(row.identifier(0)) }
+                }
+            )
+        ]) {
+            page.examined += rows
+            let isDone = page.last == nil || !page.userIDs.isEmpty
+            return isDone ? .value(page) : .more(step(matcher, scope, page, context))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+public import Bucketing
+
+/// A datafile that is or was active.
+public struct StoredDatafile: Sendable {
+    /// Ascending across the datafiles of all projects.
+    public var version: Int64
+    public var sdkKey: String
+    /// The datafile's own revision.
+    public var revision: String
+    /// JSON.
+    public var content: [UInt8]
+    public var storedAt: Timestamp
+    /// The name of its ``Author``.
+    public var author: String
+
+    public init(
+        version: Int64, sdkKey: String, revision: String, content: [UInt8], storedAt: Timestamp, author: String
+    ) {
+        self.version = version
+        self.sdkKey = sdkKey
+        self.revision = revision
+        self.content = content
+        self.storedAt = storedAt
+        self.author = author
+    }
+}
+
+/// A variation that is forced on a user for a test; it is not part of the profile.
+public struct ForcedVariation: Sendable, Hashable {
+    public var sdkKey: String
+    public var userID: Identifier
+    public var experimentKey: Identifier
+    public var variationKey: Identifier
+
+    public init(sdkKey: String, userID: Identifier, experimentKey: Identifier, variationKey: Identifier) {
+        self.sdkKey = sdkKey
+        self.userID = userID
+        self.experimentKey = experimentKey
+        self.variationKey = variationKey
+    }
+}
+
+/// Everything that decisions depend on except users, from one snapshot.
+public struct ProjectState: Sendable {
+    /// A counter that every change raises, in any process.
+    public var changes: Int64
+    /// All projects, in the order of their SDK keys.
+    public var projects: [ProjectRecord]
+    /// The version of the newest datafile of all projects, including deleted ones; 0 if there was none.
+    public var newestDatafile: Int64
+    /// The active datafiles that were asked for, in the order of their versions.
+    public var datafiles: [StoredDatafile]
+    public var forcedVariations: [ForcedVariation]
+    public var schema: AttributeSchema
+
+    public init(
+        changes: Int64, projects: [ProjectRecord], newestDatafile: Int64, datafiles: [StoredDatafile],
+        forcedVariations: [ForcedVariation], schema: AttributeSchema
+    ) {
+        self.changes = changes
+        self.projects = projects
+        self.newestDatafile = newestDatafile
+        self.datafiles = datafiles
+        self.forcedVariations = forcedVariations
+        self.schema = schema
+    }
+}
+
+/// A user of whom nothing was left at a time: erased, or merged into another user.
+public struct UserRemoval: Sendable, Hashable {
+    /// The ``ErasureRules/hash(_:)`` or the ``ErasureRules/mergeHash(_:)`` of the user.
+    public var mark: Int64
+    /// In a unit of the store, by its own clock.
+    public var time: Int64
+
+    public init(mark: Int64, time: Int64) {
+        self.mark = mark
+        self.time = time
+    }
+
+    /// The ``ErasureRules/hash(_:)`` that the user may have: one of the two is the user's.
+    public var userHashes: [Int64] { [mark, ~mark] }
+}

@@ -1,0 +1,169 @@
+import Bucketing
+import Storage
+
+extension PostgreSQLSession {
+    // MARK: Profiles
+
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
+        let outcome = Outcome<ProfileChangeResult>()
+        let kind: PendingChange.Kind = change.concernsProfileOnly ? .profile : .records
+        submit(
+            PendingChange(kind, bytes: change.waitingBytes, [step(change, by: author, outcome)]) { failure in
+                completion(outcome.result(unless: failure))
+            })
+    }
+
+    func submit(
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        submit(
+            changes, changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records, bytes: \.waitingBytes,
+            { step($0, by: author, $1) }, completion)
+    }
+
+    private func step(
+        _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
+    ) -> ChangeStep {
+        let rules = store.settings.rules
+        return ChangeStep(change.userID) { round in
+            var anonymous: ProfileRecord?
+            if case .assign(_, let version, let anonymousID) = change.operation {
+                // All are read at once.
+                let newest = round.newestDatafile()
+                let other = anonymousID.flatMap { round.user($0) }
+                guard let newest, anonymousID == nil || other != nil, round.user(change.userID) != nil else {
+                    _ = round.user(change.userID)
+                    return false
+                }
+                guard newest == version else {
+                    outcome.result = .failure(.staleDatafile)
+                    round.refused()
+                    return true
+                }
+                round.expectNewestDatafile(version)
+                if let other {
+                    do throws(StorageError) {
+                        anonymous = try other.profile.get()
+                    } catch {
+                        outcome.result = .failure(error)
+                        round.refused()
+                        return true
+                    }
+                    round.keep(other)
+                }
+            }
+            guard
+                let result = change.concernsProfileOnly
+                    ? Self.apply(change, anonymous: anonymous, rules, in: round)
+                    : round.apply(.profile(change, by: author))
+            else { return false }
+            outcome.result = result
+            return true
+        }
+    }
+
+    private static func apply(
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, in round: OptimisticTransaction
+    ) -> Result<ProfileChangeResult, StorageError>? {
+        guard let user = round.user(change.userID) else { return nil }
+        do throws(StorageError) {
+            let outcome = try rules.apply(change, to: try user.profile.get(), anonymous: anonymous, at: round.now)
+            switch outcome.effect {
+            case .none: break
+            case .put(let record): user.set(record)
+            case .delete: user.set(ProfileRecord?.none)
+            }
+            return .success(outcome.result)
+        } catch {
+            round.refused()
+            return .failure(error)
+        }
+    }
+
+    // MARK: Other changes of users
+
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
+        submit(events, .records, bytes: \.waitingBytes, Self.step) { results in
+            completion(
+                Result { () throws(StorageError) in
+                    var outcomes: [EventOutcome] = []
+                    for result in results { outcomes.append(try result.get()) }
+                    return outcomes
+                })
+        }
+    }
+
+    private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
+        ChangeStep(received.event.userID) { round in
+            let wasErased = round.wasErased(received.event.userID, since: received.receivedAt)
+            if wasErased == true {
+                outcome.result = .success(.stored)
+                return true
+            }
+            let result = round.apply(.event(received))
+            guard wasErased != nil, let result else { return false }
+            outcome.result = result
+            return true
+        }
+    }
+
+    func write<Value>(
+        _ changes: [UserChange<Value>], _ completion: @escaping ([Result<Value, StorageError>]) -> Void
+    ) {
+        submit(
+            changes, changes.allSatisfy(\.concernsAttributesOnly) ? .attributes : .records, bytes: \.bytes,
+            { change, outcome in
+                ChangeStep(change.userIDs[0]) { round in
+                    guard let result = round.apply(change) else { return false }
+                    outcome.result = result
+                    return true
+                }
+            },
+            // It moves rows in the database, which rules of other changes in the same transaction would not see.
+            isAlone: changes.contains { $0.userIDs.count > 1 }, completion)
+    }
+
+    /// Submits changes for one transaction.
+    private func submit<Change, Value>(
+        _ changes: [Change], _ kind: PendingChange.Kind, bytes: (Change) -> Int,
+        _ step: (Change, Outcome<Value>) -> ChangeStep, isAlone: Bool = false,
+        _ completion: @escaping ([Result<Value, StorageError>]) -> Void
+    ) {
+        guard !changes.isEmpty else { return completion([]) }
+        let outcomes = changes.map { _ in Outcome<Value>() }
+        let pending = PendingChange(
+            kind, bytes: changes.reduce(0) { $0 + bytes($1) }, zip(changes, outcomes).map { step($0, $1) }
+        ) { failure in
+            completion(outcomes.map { $0.result(unless: failure) })
+        }
+        pending.isAlone = isAlone
+        submit(pending)
+    }
+
+    // MARK: What all users share
+
+    func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
+        let outcome = Outcome<Value>()
+        let (settings, clock) = (store.settings, store.clock)
+        let (locks, reads) = SharedRecords.readings(change.parts)
+        submit(
+            ProjectChange(bytes: change.bytes, lock: locks.map(\.query), reads: reads.map(\.query)) { results in
+                var records = SharedRecords()
+                for (reading, rows) in zip(locks + reads, results) {
+                    for row in rows { reading.take(row, &records) }
+                }
+                // Not before: changes that the lock waited for came earlier.
+                let now = clock.now()
+                outcome.result = Result { () throws(StorageError) in
+                    try change.rule(&records, RuleContext(settings.rules, at: now))
+                }
+                return (
+                    records.queries(settings, at: now),
+                    records.writes.count { if case .recordAudit = $0 { true } else { false } }
+                )
+            } complete: { failure in
+                completion(outcome.result(unless: failure))
+            })
+    }
+}

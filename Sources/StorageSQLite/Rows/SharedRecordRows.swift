@@ -1,0 +1,116 @@
+import Bucketing
+import Storage
+
+/// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
+extension WriteTransaction {
+    /// Applies a change.
+    ///
+    /// - Returns: its result, and whether it deletes an attribute, whose values are to be deleted, too.
+    func apply<Value>(
+        _ change: SharedChange<Value>, _ settings: StoreSettings
+    ) throws -> (value: Value, removesAttribute: Bool) {
+        if let userID = change.userID { try expectNotErased(userID) }
+        let now = now
+        var records = SharedRecords()
+        for part in change.parts { try read(part, into: &records) }
+        let value = try change.rule(&records, RuleContext(settings.rules, at: now))
+        for write in records.writes { try perform(write, keeping: settings.datafileHistory, at: now) }
+        if records.writes.contains(where: \.changesProjects) { try changedProjects() }
+        let removesAttribute = records.writes.contains { if case .deleteAttribute = $0 { true } else { false } }
+        return (value, removesAttribute)
+    }
+
+    private func read(_ part: SharedRecords.Part, into records: inout SharedRecords) throws(SQLiteError) {
+        switch part {
+        case .projects:
+            records.newestDatafile = try newestDatafile()
+            try connection.run(SharedRecords.allProjects) { records.projects.append(ProjectRecord($0)) }
+        case .activeDatafile(let sdkKey):
+            try connection.run(SharedRecords.datafileHistory(sdkKey: sdkKey, limit: 1)) {
+                records.activeDatafile = StoredDatafile($0)
+            }
+        case .latestPeriods(let sdkKey):
+            let sql = """
+                SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
+                WHERE sdk_key = $1 ORDER BY since, number
+                """
+            var periods: [AllocationPeriod.OfExperiment] = []
+            try connection.run(SQLQuery("latest_periods", sql, .text(sdkKey))) {
+                periods.append(AllocationPeriod.decode($0))
+            }
+            records.latestPeriods = Dictionary(periods.map { ($0, $1) }, uniquingKeysWith: { _, last in last })
+        case .attribute(let name):
+            records.newestAttribute = try connection.integer(
+                "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'attributes'")
+            try connection.run(SharedRecords.find(name, in: .attributes)) {
+                records.attribute = AttributeDefinition($0)
+            }
+        case .segment(let name):
+            try connection.run(SharedRecords.find(name, in: .segments)) {
+                records.segment = Segment.conditions(stored: $0.text(1))
+            }
+        case .stickyDocument(let key, _):
+            try connection.run(SharedRecords.find(key)) { records.stickyDocument = $0.text(0) }
+        }
+    }
+
+    /// - Parameter count: how many datafiles of a project are kept.
+    private func perform(_ write: SharedRecords.Write, keeping count: Int, at now: Timestamp) throws(SQLiteError) {
+        switch write {
+        case .putProject(let record):
+            if record.isDefault {
+                try connection.statement("UPDATE projects SET is_default = 0 WHERE is_default").run()
+            }
+            try insert(record.values, into: .projects)
+        case .deleteProject(let sdkKey):
+            for table: StoredTable in [.datafiles, .forcedVariations, .projects] {
+                try delete(from: table, where: "sdk_key = $1", .text(sdkKey))
+            }
+        case .insertDatafile(let datafile):
+            try insert(datafile.values, into: .datafiles)
+            try prune(datafile.sdkKey, keeping: count)
+        case .insertPeriods(let periods): try put(periods)
+        case .insertAttribute(let definition): try insert(definition.values, into: .attributes)
+        case .updateAttribute(let definition):
+            let sql = "UPDATE attributes SET definition = $2 WHERE number = $1"
+            let number = SQLValue.integer(Int(definition.number))
+            try run(SQLQuery("update_attribute", sql, number, .text(definition.storedDocument)))
+        case .deleteAttribute(let definition):
+            let number = SQLValue.integer(Int(definition.number))
+            try delete(from: .attributes, where: "number = $1", number)
+            try insert([number, .text("")], into: .attributeRemovals)
+        case .putSegment(let segment): try insert(segment.values, into: .segments)
+        case .deleteSegment(let name): try delete(from: .segments, where: "name = $1", .text(name))
+        case .putStickyDocument(let document): try insert(document.values, into: .stickyDocuments)
+        case .deleteStickyDocument(let key):
+            try delete(
+                from: .stickyDocuments, where: "attribute_value = $1 AND attribute_name = $2",
+                .text(key.attributeValue), .text(key.attributeName))
+        case .recordAudit(let note, let author): try record(note, by: author, at: now)
+        }
+    }
+
+    private func delete(
+        from table: StoredTable, where condition: String, _ parameters: SQLValue...
+    ) throws(SQLiteError) {
+        try run(SQLQuery("delete_\(table)", "DELETE FROM \(table.rawValue) WHERE \(condition)", parameters))
+    }
+
+    /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
+    private static let pruneLimit: Int64 = 100
+
+    /// Deletes the oldest datafiles of a project.
+    private func prune(_ sdkKey: String, keeping count: Int) throws(SQLiteError) {
+        let sql = """
+            DELETE FROM datafiles WHERE version IN (
+                SELECT version FROM datafiles WHERE sdk_key = $1
+                AND version <= (SELECT version FROM datafiles WHERE sdk_key = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)
+                AND version IS NOT (SELECT max(version) FROM datafiles WHERE sdk_key = $1 AND author = $3)
+                ORDER BY version LIMIT $4)
+            """
+        try run(
+            SQLQuery(
+                "prune_datafiles", sql, .text(sdkKey), .integer(max(1, count)),
+                .text(Author.processUser.name), .integer(Self.pruneLimit)))
+    }
+}

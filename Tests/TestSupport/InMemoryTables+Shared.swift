@@ -1,0 +1,78 @@
+import Bucketing
+import JSON
+import Storage
+
+/// What all users share, and sticky documents.
+extension InMemoryTables {
+    mutating func apply<Value>(_ change: SharedChange<Value>, at now: Timestamp) throws(StorageError) -> Value {
+        var records = SharedRecords()
+        for part in change.parts { read(part, into: &records) }
+        let value = try change.rule(&records, RuleContext(rules, at: now))
+        for write in records.writes { perform(write, at: now) }
+        if records.writes.contains(where: \.changesProjects) { projectChanges += 1 }
+        return value
+    }
+
+    func activeDatafile(_ sdkKey: String) -> StoredDatafile? {
+        datafiles.last { $0.sdkKey == sdkKey }
+    }
+
+    private func read(_ part: SharedRecords.Part, into records: inout SharedRecords) {
+        switch part {
+        case .projects: (records.projects, records.newestDatafile) = (projects, newestDatafile)
+        case .activeDatafile(let sdkKey): records.activeDatafile = activeDatafile(sdkKey)
+        case .latestPeriods(let sdkKey):
+            records.latestPeriods = periods.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
+        case .attribute(let name):
+            records.attribute = definitions.first { $0.name == name }
+            records.newestAttribute = Int64(lastAttribute)
+        case .segment(let name): records.segment = segments[name]?.conditions
+        case .stickyDocument(let key, _):
+            records.stickyDocument = stickyDocuments[key].map { String(decoding: $0.content.encoded(), as: UTF8.self) }
+        }
+    }
+
+    private mutating func perform(_ write: SharedRecords.Write, at now: Timestamp) {
+        hasWritten = true
+        switch write {
+        case .putProject(let record):
+            if record.isDefault { for index in projects.indices { projects[index].isDefault = false } }
+            projects.removeAll { $0.sdkKey == record.sdkKey }
+            projects.append(record)
+            projects.sort { $0.sdkKey < $1.sdkKey }
+        case .deleteProject(let sdkKey):
+            projects.removeAll { $0.sdkKey == sdkKey }
+            datafiles.removeAll { $0.sdkKey == sdkKey }
+            forcedVariations.removeAll { $0.sdkKey == sdkKey }
+        case .insertDatafile(let datafile): insert(datafile)
+        case .insertPeriods(let added):
+            for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
+        case .insertAttribute(let definition):
+            lastAttribute = definition.number
+            definitions.append(definition)
+        case .updateAttribute(let definition):
+            definitions.removeAll { $0.name == definition.name }
+            definitions.append(definition)
+        case .deleteAttribute(let definition):
+            definitions.removeAll { $0.name == definition.name }
+            for (userID, record) in attributes {
+                let rest = record.applying([definition.number: .remove]) { _ in }
+                attributes[userID] = rest.isEmpty ? nil : rest
+            }
+        case .putSegment(let segment): segments[segment.name] = segment
+        case .deleteSegment(let name): segments[name] = nil
+        case .putStickyDocument(let document): stickyDocuments[document.key] = document
+        case .deleteStickyDocument(let key): stickyDocuments[key] = nil
+        case .recordAudit(let note, let author): record(note, by: author, at: now)
+        }
+    }
+
+    private mutating func insert(_ datafile: StoredDatafile) {
+        newestDatafile = datafile.version
+        datafiles.append(datafile)
+        let history = datafiles.filter { $0.sdkKey == datafile.sdkKey }
+        let lastOfStart = history.last { $0.author == Author.processUser.name }?.version
+        let kept = Set(history.suffix(max(1, datafileHistory)).map(\.version) + [lastOfStart ?? 0])
+        datafiles.removeAll { $0.sdkKey == datafile.sdkKey && !kept.contains($0.version) }
+    }
+}
