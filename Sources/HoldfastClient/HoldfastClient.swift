@@ -255,7 +255,7 @@ public final class HoldfastClient: Sendable {
     public func track(goalID: String, value: Double? = nil, tags: [String: HoldfastValue]? = nil, userID: String) {
         core.enqueue(
             .goal(
-                ConversionEvent(
+                GoalEvent(
                     id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.server.now.rfc3339,
                     tags: tags,
                     sdkKey: core.configuration.sdkKey)))

@@ -192,8 +192,24 @@ import Testing
         #expect(clicks["variations"].array?.allSatisfy { $0["value"] == .null } == true)
         let values = (clicks["days"].array ?? []).flatMap { $0["variations"].array ?? [] }.map { $0["value"] }
         #expect(values.count == 4 && values.allSatisfy { $0 == .null }, "without values there is no sum of them")
-        for query in ["by=week", "mde=0", "mde=x", "mde=nan", "mde=11"] {
+        for query in [
+            "by=week", "mde=0", "mde=x", "mde=nan", "mde=11", "enrolled_from=today", "enrolled_to=2026-02-30",
+            "enrolled_from=2026-01-02&enrolled_to=2026-01-01",
+        ] {
             #expect(try server.request("GET", "/v1/experiments/e/results?goal=buy&\(query)").status == 400, "\(query)")
+        }
+        // Only some days.
+        let dates = days.compactMap { $0["day"].string }
+        for (query, counts) in [
+            ("enrolled_from=\(dates[1])", [1, 1]), ("enrolled_to=\(dates[0])", [1, 1]),
+            ("enrolled_from=\(dates[1])&enrolled_to=\(dates[1])", [0, 1]), ("enrolled_from=\(dates[0])", [2, 2]),
+        ] {
+            let some = try server.request("GET", "/v1/experiments/e/results?goal=buy&by=day&\(query)")
+            #expect(some["variations"].array?.map { $0["users"].integer } == counts.map { Int64($0) }, "\(query)")
+            #expect(some["variations"].array?.map { $0["events"].integer } == counts.map { Int64($0) }, "\(query)")
+            #expect(some["warnings"].array?.contains { $0["code"] == "some_days" } == true)
+            #expect(some["verdict"]["decision"] == "continue")
+            #expect(query.contains("enrolled_to") || some["enrolled_from"].string.map(query.contains) == true)
         }
     }
 }

@@ -6,7 +6,7 @@ public enum HoldfastEvent: Sendable {
     /// - Parameter replacing: whether it replaces stored assignments of the same experiments.
     case save(UserProfile, replacing: Bool)
     case exposure(ExposureEvent)
-    case goal(ConversionEvent)
+    case goal(GoalEvent)
     case login(LoginEvent)
     case evaluationCounts(EvaluationCountsEvent)
 }
@@ -67,7 +67,7 @@ public struct ExposureEvent: Sendable, Codable {
 }
 
 /// A user reached a goal.
-public struct ConversionEvent: Sendable, Codable {
+public struct GoalEvent: Sendable, Codable {
     /// Idempotency key: the server stores an id once.
     public var id: UUID
     public var userID: String

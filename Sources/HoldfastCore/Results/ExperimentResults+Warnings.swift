@@ -18,7 +18,7 @@ extension ExperimentResults {
     /// What the results say to do.
     public var verdict: Verdict {
         let invalid = [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
-        let unready = counted > 0 ? [goalWarning, fewUsersWarning].compactMap { $0 } : warnings
+        let unready = counted > 0 ? [rangeWarning, goalWarning, fewUsersWarning].compactMap { $0 } : warnings
         return Verdict(self, invalid: invalid.map(\.message), unready: unready.map(\.message))
     }
 
@@ -31,7 +31,7 @@ extension ExperimentResults {
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning,
             multipleVariationsWarning,
-            goalWarning,
+            goalWarning, rangeWarning,
         ]
         .compactMap { $0 }
     }
@@ -48,6 +48,15 @@ extension ExperimentResults {
                 "the users are not split as the traffic allocation says (\(counts.joined(separator: ", ")); "
                 + "p \(Self.short(p))\(since)): something loses or adds users of one variation; do not trust these "
                 + "results until you have found the cause")
+    }
+
+    private var rangeWarning: Warning? {
+        guard query.enrolledOn != nil else { return nil }
+        return Warning(
+            code: "some_days",
+            message:
+                "only users who were enrolled on some days count: if the days were chosen by their results, intervals and "
+                + "p-values promise too much; decide by the results of all days")
     }
 
     private var changeWarning: Warning? {

@@ -81,6 +81,7 @@ public struct ExperimentResults: Sendable {
         self.sdkKey = sdkKey
         self.query = query
         self.otherGoals = otherGoals
+        let tally = query.enrolledOn.map(tally.enrolled) ?? tally
         let baseline = try Self.baseline(of: experiment, query.baseline)
         let shares = experiment.shares
         let known = Set(experiment.variations.map(\.id))

@@ -22,6 +22,8 @@ public struct ResultsQuery: Sendable {
     public var isByDay = false
     /// The effect of interest, as a share of the baseline's mean.
     public var effect: Double?
+    /// The UTC days on which the users were enrolled who count, from 1970-01-01; `nil` for all.
+    public var enrolledOn: ClosedRange<Int64>?
 
     /// - Throws: 400 with the parameter that is wrong.
     public init(_ query: [String: String]) throws(CoreError) {
@@ -65,10 +67,28 @@ public struct ResultsQuery: Sendable {
             }
             effect = number
         }
+        let first = try Self.day(query, "enrolled_from")
+        let last = try Self.day(query, "enrolled_to")
+        guard first != nil || last != nil else { return }
+        let (from, to) = (first ?? .min, last ?? .max)
+        guard from <= to else {
+            throw CoreError(
+                .invalid, "`enrolled_from` must not be after `enrolled_to`; got '\(query["enrolled_from"] ?? "")'")
+        }
+        enrolledOn = from...to
+    }
+
+    private static func day(_ query: [String: String], _ name: String) throws(CoreError) -> Int64? {
+        guard let text = query[name] else { return nil }
+        guard text.utf8.count == 10, let midnight = Timestamp(rfc3339: "\(text)T00:00:00Z") else {
+            throw CoreError(.invalid, "`\(name)` must be a date such as 2026-01-31; got '\(text)'")
+        }
+        return midnight.day
     }
 
     public static let parameters = [
-        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde",
+        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde", "enrolled_from",
+        "enrolled_to",
     ]
 }
 

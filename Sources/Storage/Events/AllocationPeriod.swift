@@ -86,10 +86,13 @@ public struct ExperimentTally: Sendable {
         }
 
         /// The day as `2026-01-31`.
-        public var date: String {
-            let (noon, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
-            return String((overflow ? 0 : noon).rfc3339.prefix(10))
-        }
+        public var date: String { ExperimentTally.date(of: day) }
+    }
+
+    /// Returns a UTC day, counted from 1970-01-01, as `2026-01-31`.
+    public static func date(of day: Int64) -> String {
+        let (midnight, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
+        return String((overflow ? 0 : midnight).rfc3339.prefix(10))
     }
 
     /// In the order of ``AllocationPeriod/since``.
@@ -104,6 +107,13 @@ public struct ExperimentTally: Sendable {
         self.periods = periods.sorted { ($0.since, $0.number) < ($1.since, $1.number) }
         self.users = users
         self.goals = goals
+    }
+
+    /// Returns the tallies of the users who were enrolled on some days.
+    public func enrolled(on days: ClosedRange<Int64>) -> ExperimentTally {
+        ExperimentTally(
+            periods: periods, users: users.filter { days.contains($0.cohort.day) },
+            goals: goals.filter { days.contains($0.day) })
     }
 
     /// The tally of each variation to which anybody was exposed, in the byte order of variation ids: the sum of all
