@@ -60,7 +60,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     private func makeWriters() -> [Writer] {
         let count = store.configuration.connectionsPerSession - 1
         guard count > 0 else { return [Writer(reader)] }
-        return (0..<count).map { _ in Writer(makeConnection(lockTimeout: store.configuration.lockPatience)) }
+        return (0..<count).map { _ in Writer(makeConnection(lockTimeout: store.lockPatience)) }
     }
 
     func makeConnection(lockTimeout: Double) -> Connection {

@@ -46,6 +46,9 @@ public final class PostgreSQLStore: Store {
     let server = Int64.random(in: .min ... .max)
     /// Whether the users' rows are distributed over the nodes of a Citus cluster.
     let isDistributed: Bool
+    /// How long a transaction of many changes waits for a lock, in seconds. Citus locks whole shards for some statements, so
+    /// that transactions wait for each other, and which change has to wait cannot be found out.
+    var lockPatience: Double { isDistributed ? configuration.statementTimeout : configuration.lockPatience }
     private let probeSlot = Int64.random(in: 0..<16)
     /// The number of rows that one step of a scan reads.
     private static let scanRows = 512

@@ -212,6 +212,9 @@ class Users:
             self.load.wrong.append(f"{user} had {known} and was moved to {variation}")
         if answer["source"] != "stored":
             self.profiles[user]["7001"] = (variation, before)
+        elif known is None:
+            # It expires about now. If it does before the exposure arrives, that enrolls the user anew.
+            return
         if self.succeeds(user, "exposures", "POST", "/v1/exposures", {**request, "variation_id": variation}) is not None:
             self.exposed.add(user)
 

@@ -194,7 +194,7 @@ final class OptimisticTransaction {
         return [
             Statement.begin(),
             Statement.limits(
-                lockTimeout: waitsForLocks ? left : configuration.lockPatience,
+                lockTimeout: waitsForLocks ? left : store.lockPatience,
                 timeout: 2 * configuration.statementTimeout),
         ]
     }

@@ -7,10 +7,13 @@ import TestSupport
 import Testing
 
 /// Nothing that servers on PostgreSQL acknowledged is lost, and nobody moves, whatever becomes of servers, database and
-/// network. The long form is asked for by `HOLDFAST_TORTURE_ROUNDS` or `HOLDFAST_TORTURE_SECONDS`.
+/// network. The long form is asked for by `HOLDFAST_TORTURE_ROUNDS` or `HOLDFAST_TORTURE_SECONDS`; `HOLDFAST_TORTURE_ONLY`
+/// names one fault.
 @Suite struct DatabaseFaultTests {
     private static let faults: [DatabaseFault] =
-        TortureSettings.isLong ? DatabaseFault.allCases : [.failover, .frozenPrimary, .demotedPrimary, .badNetwork]
+        TortureSettings.isLong
+        ? DatabaseFault.allCases.filter { TortureSettings.only.map($0.rawValue.contains) ?? true }
+        : [.failover, .frozenPrimary, .demotedPrimary, .badNetwork]
 
     @Test(arguments: faults)
     func `What was acknowledged is there, and servers go on by themselves`(fault: DatabaseFault) throws {
