@@ -58,8 +58,10 @@ extension Request {
     }
 
     /// Returns the `moves` of the query: whether a change may move users who take part, by default not.
-    func movePolicy() throws(CoreError) -> ProjectEditor.MovePolicy {
-        guard let text = try query(knowing: ["moves"])["moves"] else { return .refuse }
+    ///
+    /// - Parameter others: the parameters that the query may have, too.
+    func movePolicy(besides others: [String] = []) throws(CoreError) -> ProjectEditor.MovePolicy {
+        guard let text = try query(knowing: ["moves"] + others)["moves"] else { return .refuse }
         guard let policy = ProjectEditor.MovePolicy(rawValue: text) else {
             throw CoreError(.invalid, "`moves` must be 'allow' or 'refuse'; got '\(text)'")
         }

@@ -52,6 +52,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentPut = "experiment.put"
     /// An experiment was archived; the target is its key.
     case experimentArchive = "experiment.archive"
+    /// An experiment was concluded; the target is its key.
+    case experimentConclude = "experiment.conclude"
+    /// A concluded experiment was reopened; the target is its key.
+    case experimentReopen = "experiment.reopen"
     /// An experiment was deleted, by an earlier release; the target is its key.
     case experimentDelete = "experiment.delete"
     /// A flag was created or changed; the target is its key.

@@ -1,5 +1,6 @@
 import Bucketing
 import JSON
+import Storage
 import Testing
 
 @testable import HoldfastCore
@@ -66,10 +67,13 @@ import Testing
             ],
             ["variations": [["key": "a", "weight": 1], ["key": "b", "weight": 2]], "group": "g", "traffic": 20],
             ["variations": ["a"], "enrollment": "closed", "status": "paused"],
+            ["variations": ["a"], "status": "draft", "name": "n", "tags": ["t"]],
+            ["variations": ["a", "b"]],
         ]
         for (number, body) in bodies.enumerated() {
             try ExperimentChange(body, key: "e\(number)").apply(to: &definitions)
         }
+        try definitions.conclude("e4", winner: "b", reason: "r", at: 0, by: Author(name: "ada"))
         let flag: JSONValue = [
             "type": "string", "enabled": false, "tags": ["t"], "description": "d",
             "variations": [["key": "a", "value": "A"], ["key": "b", "value": "B"]],
@@ -84,6 +88,8 @@ import Testing
         let datafile = try Datafile(definitions.datafile)
         var read = ProjectDefinitions(datafile.source)
         #expect(read.experiments["r"]?.status == "Running" && datafile.experiment(key: "r")?.status == "Paused")
+        #expect(read.experiments["e3"]?.details == definitions.experiments["e3"]?.details)
+        #expect(read.experiments["e4"]?.conclusion == definitions.experiments["e4"]?.conclusion)
         #expect(ProjectDefinitions(servingMore: datafile) == nil)
         read.generate(since: nil)
         #expect(read.datafile == datafile.source)

@@ -55,6 +55,12 @@ public final class Experiment: Sendable {
 
     public var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
 
+    /// The variation that everybody in the audience gets, because the experiment is concluded; `nil` if none does. Flags
+    /// deliver it by a delivery rule.
+    var winner: Variation? {
+        status == ExperimentStatus.concluded.rawValue ? annotations.winner.flatMap(variation(id:)) : nil
+    }
+
     /// Whether no audience restricts who may take part.
     public var isForEverybody: Bool { audience == nil }
 
@@ -72,8 +78,12 @@ public final class Experiment: Sendable {
 
 /// A status that the API gives to an experiment. A datafile may have others, such as `Launched`.
 public enum ExperimentStatus: String, Sendable, CaseIterable {
+    /// Served to nobody but overrides. In a datafile it is running, without traffic.
+    case draft = "Draft"
     case running = "Running"
     case paused = "Paused"
+    /// Not running any more: its flag delivers the winner, if there is one.
+    case concluded = "Concluded"
     case notStarted = "Not started"
     case archived = "Archived"
 
@@ -100,8 +110,13 @@ public enum ExperimentStatus: String, Sendable, CaseIterable {
 public struct ExperimentAnnotations: Sendable {
     /// The key of the flag whose rule the experiment is; `nil` for other experiments.
     public let flagKey: Identifier?
-    /// Whether enrollment is closed. Then the experiment has no traffic in the datafile, so that no SDK enrolls anybody.
+    /// Whether the experiment is a draft.
+    public let isDraft: Bool
+    /// Whether enrollment is closed, or the experiment a draft. Then the experiment has no traffic in the datafile, so that
+    /// no SDK enrolls anybody.
     public let isClosed: Bool
+    /// The id of the variation that was concluded with.
+    let winner: Identifier?
     /// The traffic for the time after enrollment was closed.
     public let allocation: TrafficAllocation?
     /// The percentage of all users who take part, in an experiment of a group that the API made.
@@ -111,7 +126,9 @@ public struct ExperimentAnnotations: Sendable {
 
     public init(_ object: JSONObject?) {
         flagKey = object?["flag"]?.string.map { Identifier($0) }
-        isClosed = object?["enrollment"] == "closed"
+        isDraft = object?["status"] == "draft"
+        isClosed = isDraft || object?["enrollment"] == "closed"
+        winner = object?["conclusion"]?.object?["winner"]?.string.map { Identifier($0) }
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
         traffic = object?["traffic"]?.double
         isServed = object?["served"]?.bool

@@ -39,6 +39,11 @@ extension DecisionRun {
     func evaluate(_ experiment: Experiment) -> Outcome {
         record(.status(experiment.status, isRunning: experiment.isRunning))
         guard experiment.isRunning else {
+            if let winner = experiment.winner, audienceAdmits(to: experiment) {
+                reasons.add(
+                    "Experiment \"\(experiment.key)\" is concluded: everybody gets variation \"\(winner.key)\".")
+                return Outcome(variation: winner, source: .bucketed)
+            }
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none
         }

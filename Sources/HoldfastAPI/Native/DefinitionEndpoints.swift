@@ -17,8 +17,11 @@ protocol DefinedElement: Sendable {
 
     static func find(_ key: Identifier, in datafile: Datafile) -> Self?
     var key: Identifier { get }
+    /// The members of its description that a copy takes over; empty if it cannot be copied.
+    static var copiedMembers: [String] { get }
+
     /// What a search looks through besides the key.
-    var searchedTexts: [String] { get }
+    func searchedTexts(_ definitions: ProjectDefinitions) -> [String]
 
     /// Returns the elements of a list.
     static func all(in datafile: Datafile) -> [Self]
@@ -60,7 +63,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
         let project = try projects.project(named: request.sdkKey)
-        let listed = page.select(Element.all(in: project.datafile), key: \.key, texts: \.searchedTexts)
+        let definitions = project.definitions
+        let listed = page.select(Element.all(in: project.datafile), key: \.key) { $0.searchedTexts(definitions) }
         return JSONList(Element.list, listed) { Self.describe($0, project) }.response(entityTag: project.entityTag)
     }
 
@@ -69,11 +73,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return try Self.response(with: request.key(), of: project)
     }
 
-    /// Creates an element, or changes what the body names; 201 if it is new.
+    /// Creates an element, or changes what the body names; 201 if it is new. `?from=KEY` makes a copy of an experiment: a
+    /// draft with the members that the body does not have.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let input = try PutRequest(request, projects)
-        let moves = try request.movePolicy()
+        let parameters = Element.copiedMembers.isEmpty ? [] : ["from"]
+        let moves = try request.movePolicy(besides: parameters)
+        let input = try PutRequest(request, projects, from: request.query(knowing: ["moves"] + parameters)["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
         let note = Self.note(Element.putAction, input.key, input.sdkKey)
@@ -105,11 +111,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     struct PutRequest: Sendable {
         let key: String
         let sdkKey: String
+        /// The key of the element to copy.
+        fileprivate let source: String?
         fileprivate let content: [UInt8]
         fileprivate let preconditions: Preconditions
 
-        init(_ request: borrowing Request, _ projects: ProjectView) throws(CoreError) {
+        init(_ request: borrowing Request, _ projects: ProjectView, from source: String? = nil) throws(CoreError) {
             key = try request.key()
+            self.source = source
             content = request.withBody { Array($0) }
             sdkKey = try projects.sdkKeyToChange(request.sdkKey)
             preconditions = Preconditions(request)
@@ -129,8 +138,12 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     static func change(
         _ input: PutRequest, _ schema: AttributeSchema
     ) throws(CoreError) -> ProjectEditor.Change<PutOutcome> {
-        let body = try JSONInput.parse(input.content)
+        let given = input.source != nil && input.content.isEmpty ? [:] : try JSONInput.parse(input.content)
         return { definitions, project throws(CoreError) in
+            let body =
+                try input.source.map { source throws(CoreError) in
+                    try copy(of: source, as: input.key, given, project)
+                } ?? given
             let shown = project.flatMap { project in
                 Element.find(Identifier(input.key), in: project.datafile)
                     .map { DefinitionChanges(of: describe($0, project)) }
@@ -149,13 +162,37 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
+    /// Returns the body of a `PUT` that makes a copy.
+    ///
+    /// - Throws: 404 if there is nothing to copy, 409 if the copy's key is not free.
+    private static func copy(
+        of source: String, as key: String, _ body: JSONValue, _ project: Project?
+    ) throws(CoreError) -> JSONValue {
+        guard let project, let element = Element.find(Identifier(source), in: project.datafile) else {
+            throw unknown(source, in: project?.datafile)
+        }
+        guard Element.find(Identifier(key), in: project.datafile) == nil else {
+            throw CoreError(.conflict, "a copy must have a new key; '\(key)' exists")
+        }
+        guard let given = body.object else { return body }
+        let shown = describe(element, project).object ?? JSONObject()
+        var copy = JSONObject()
+        copy["status"] = ExperimentStatus.draft.json
+        for member in Element.copiedMembers { copy[member] = shown[member] }
+        let variations = (shown["variations"]?.array ?? []).compactMap(\.object)
+        copy["variations"] = .array(
+            variations.map { ["key": $0["key"] ?? .null, "weight": $0["weight"] ?? .null] })
+        for member in given { copy[member.key] = member.value }
+        return .object(copy)
+    }
+
     /// The tag of an element is that of its datafile; `nil` if there is no such element.
-    private static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
+    static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
         guard let project, Element.find(Identifier(key), in: project.datafile) != nil else { return nil }
         return project.entityTag
     }
 
-    private static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
+    static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
         ProjectEditor.Note(action, of: key) { datafile, definitions in
             guard let element = Element.find(Identifier(key), in: datafile) else { return .null }
             var object = JSONObject()
@@ -165,7 +202,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
-    private static func response(
+    static func response(
         _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = []
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
@@ -208,10 +245,13 @@ extension Experiment: DefinedElement {
 
     static var noun: String { "experiment" }
     static var list: StaticString { "experiments" }
-    var searchedTexts: [String] { [] }
+    static var copiedMembers: [String] {
+        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags"]
+    }
     static var putAction: AuditAction { .experimentPut }
     static var deleteAction: AuditAction { .experimentArchive }
 
+    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }
     static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }
     static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
 
@@ -228,10 +268,11 @@ extension Flag: DefinedElement {
 
     static var noun: String { "flag" }
     static var list: StaticString { "flags" }
-    var searchedTexts: [String] { annotations.tags.map(\.string) + [annotations.object?["description"]?.string ?? ""] }
+    static var copiedMembers: [String] { [] }
     static var putAction: AuditAction { .flagPut }
     static var deleteAction: AuditAction { .flagDelete }
 
+    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
     static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }
     static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
 

@@ -31,6 +31,8 @@ struct NativeProtocol: WireProtocol {
         let datafile = DatafileEndpoints(catalog: services.projects, store: session, projects: projects)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
+        let conclusion = ConclusionEndpoints(
+            catalog: services.projects, projects: projects, clock: services.store.clock)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
@@ -124,6 +126,12 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 experiment.delete),
+            APIRoute(
+                .post, "/v1/experiments/{key}/conclude", scope: .token(.admin), isConditional: true, readsQuery: true,
+                conclusion.conclude),
+            APIRoute(
+                .post, "/v1/experiments/{key}/reopen", scope: .token(.admin), isConditional: true, readsQuery: true,
+                conclusion.reopen),
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
                 preview.postExperiment),

@@ -21,7 +21,8 @@ struct OptimizelySDKProtocol: WireProtocol {
     }
 }
 
-/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded.
+/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded, or as it was generated without
+/// what people say about experiments.
 struct SDKDatafileEndpoint {
     let projects: ProjectView
     let clock: StoreClock
@@ -52,7 +53,7 @@ struct SDKDatafileEndpoint {
             isKnown
             ? Response(.notModified, entityTag: project.entityTag)
             : Response(
-                .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.content))
+                .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.published))
         response.fields = fields
         return response
     }

@@ -107,7 +107,8 @@ extension DecisionQuery {
                 decisions.experiments.append(decision)
                 if let new = decision.newAssignment { assignments.append(new) }
                 hasStaleAssignment = hasStaleAssignment || decision.hasStaleAssignment
-                if recordsExposures, let variation = decision.variation {
+                // The winner of a concluded experiment is delivered, not tested.
+                if recordsExposures, experiment.isRunning, let variation = decision.variation {
                     impressions.append(
                         Impression(activating: experiment, variation: variation, source: decision.source))
                 }

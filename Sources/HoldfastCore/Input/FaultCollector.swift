@@ -56,6 +56,37 @@ struct FaultCollector {
         return elements.enumerated().map { ($0.element, place.appending($0.offset)) }
     }
 
+    /// Returns a text with a maximum number of bytes; empty for null, which removes it; `nil` if it is absent.
+    mutating func text(_ object: JSONObject, _ name: String, atMost limit: Int) -> String? {
+        guard let value = object[name] else { return nil }
+        guard let text = collect(try object.optionalText(name)) else { return value.isNull ? "" : nil }
+        if text.utf8.count > limit {
+            add("`\(name)` must have at most \(limit) bytes; got \(text.utf8.count)", at: JSONPointer().appending(name))
+        }
+        return text
+    }
+
+    /// Returns the member `tags`; `nil` if it is absent or null.
+    mutating func tags(_ object: JSONObject) -> [String]? {
+        guard let list = list(object, "tags", 0...100, at: []) else { return nil }
+        var tags: [String] = []
+        for (value, place) in list {
+            guard let text = value.string else {
+                add("a tag must be a string; got \(value.kind)", at: place)
+                continue
+            }
+            guard (1...255).contains(text.utf8.count) else {
+                add("a tag must be 1 to 255 bytes long; got \(text.utf8.count)", at: place)
+                continue
+            }
+            if tags.contains(where: { $0.utf8.elementsEqual(text.utf8) }) {
+                add("the tags must differ; got '\(text)' twice", at: place)
+            }
+            tags.append(text)
+        }
+        return tags
+    }
+
     /// - Throws: 422 if anything was wrong.
     func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }

@@ -70,6 +70,8 @@ struct DefinitionMoves: Sendable {
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
+            // Who concludes an experiment asks for the winner.
+            let before = before.filter { edited.experiment(id: $0.id)?.isConcluded != true }
             let affected = Self.affected(before, after) {
                 !changing.contains($0.key) && Self.takesSame($0, $1, former, edited)
             }
@@ -201,6 +203,10 @@ struct DefinitionMoves: Sendable {
         }
         return nil
     }
+}
+
+extension Experiment {
+    fileprivate var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
 }
 
 extension Flag {

@@ -68,8 +68,15 @@ extension ExperimentChange {
             throw CoreError(.conflict, "`id` must be free; the experiment '\(owner)' has '\(id)'", at: ["id"])
         }
         var experiment = former ?? ExperimentDefinition(id: id, key: Identifier(key))
-        experiment.status = status?.rawValue ?? experiment.status
+        try changeStatus(of: &experiment, isNew: former == nil)
+        for (name, text) in texts { experiment.details.texts[name] = text.isEmpty ? nil : text }
+        experiment.details.tags = tags.map { $0.map { Identifier($0) } } ?? experiment.details.tags
         if let variations { try apply(variations, to: &experiment) }
+        if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
+            throw CoreError(
+                .conflict, "the variation that '\(key)' was concluded with must stay, because everybody gets it",
+                at: ["variations"])
+        }
         let present = definitions.group(of: former)
         if group != nil, let present, present.name == nil {
             throw CoreError(
@@ -89,6 +96,25 @@ extension ExperimentChange {
         }
         definitions.experiments.set(experiment)
         if present == nil || present?.name != nil { try definitions.move(experiment.key, toGroup: name) }
+    }
+
+    /// - Throws: 409 if the experiment cannot have the status.
+    private func changeStatus(of experiment: inout ExperimentDefinition, isNew: Bool) throws(CoreError) {
+        guard let status, status.rawValue != experiment.status || isNew else { return }
+        let hasRun = !isNew && !experiment.isDraft && experiment.status != ExperimentStatus.notStarted.rawValue
+        if status == .draft, hasRun {
+            throw CoreError(
+                .conflict,
+                "an experiment that has started cannot be a draft again; pause it, or copy it with "
+                    + "PUT /v1/experiments/KEY?from=\(key)", at: ["status"])
+        }
+        if status == .concluded, experiment.conclusion == nil {
+            throw CoreError(
+                .conflict, "an experiment is concluded with POST /v1/experiments/\(key)/conclude", at: ["status"])
+        }
+        experiment.status = status.rawValue
+        // Who restores it says what it is now.
+        if status != .concluded, status != .archived { experiment.conclusion = nil }
     }
 
     /// Returns the former id, or else the given one; `nil` if there is neither.

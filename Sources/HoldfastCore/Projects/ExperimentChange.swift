@@ -46,7 +46,13 @@ public struct ExperimentChange: Sendable {
         self.key = key
     }
 
-    static let members = ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"]
+    /// Those of ``ExperimentDetails/texts`` that are given; an empty one removes the text.
+    var texts: [String: String] = [:]
+    var tags: [String]?
+
+    static let members =
+        ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags"]
+        + ExperimentDetails.texts.map(\.0)
 
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.
     public init(_ value: JSONValue, key: String) throws(CoreError) {
@@ -55,7 +61,7 @@ public struct ExperimentChange: Sendable {
             throw CoreError(.invalid, "an experiment must be an object; got \(value.kind)", at: [])
         }
         var faults = FaultCollector()
-        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision"]
+        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision", "conclusion"]
         let object =
             faults.object(value, "an experiment", knowing: Self.members, ignoring: shown, at: []) ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
@@ -69,6 +75,8 @@ public struct ExperimentChange: Sendable {
             }
         }
         variations = object["variations"].flatMap { Self.variations($0, &faults) }
+        for (name, limit) in ExperimentDetails.texts { texts[name] = faults.text(object, name, atMost: limit) }
+        tags = faults.tags(object)
         try faults.check()
     }
 

@@ -38,11 +38,19 @@ struct ExperimentDefinition: KeyedDefinition {
     var flagKey: Identifier?
     /// Whether the experiment is served as a flag of its key; `nil` if nothing was said.
     var isServed: Bool?
+    var details = ExperimentDetails()
+    var conclusion: Conclusion?
     /// The experiment as the datafile has it. Members that are not defined here stay.
     var source = JSONObject()
 
     var listKey: Identifier { key }
     var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
+    var isDraft: Bool { status == ExperimentStatus.draft.rawValue }
+    var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
+    /// The variation that a concluded experiment delivers.
+    var winner: Variation? {
+        isConcluded ? conclusion?.winner.flatMap { id in variations.last { $0.id == id } } : nil
+    }
     /// The campaign.
     var layerID: Identifier { source.identifier("layerId") ?? id }
     /// The id of its own audience in the datafile.
@@ -54,12 +62,14 @@ struct ExperimentDefinition: KeyedDefinition {
         audience = .null
     }
 
-    /// - Parameter audiences: the conditions of the datafile's audiences, by id.
-    init(_ source: JSONObject, groupID: Identifier?, audiences: [Identifier: JSONValue]) {
+    /// - Parameters:
+    ///   - audiences: the conditions of the datafile's audiences, by id.
+    ///   - details: what the datafile has for Holdfast alone; `nil` if nothing.
+    init(_ source: JSONObject, groupID: Identifier?, audiences: [Identifier: JSONValue], details: JSONObject?) {
         self.init(id: source.identifier("id") ?? "", key: source.identifier("key") ?? "")
         let members = source[Annotations.member]?.object
         let annotations = ExperimentAnnotations(members)
-        status = source["status"]?.string ?? ""
+        status = annotations.isDraft ? ExperimentStatus.draft.rawValue : source["status"]?.string ?? ""
         variations = source.objects("variations").map { variation in
             Variation(
                 id: variation.identifier("id") ?? "", key: variation.identifier("key") ?? "",
@@ -69,14 +79,16 @@ struct ExperimentDefinition: KeyedDefinition {
             guard let id = variation.identifier("id"), let key = variation.identifier("key") else { return nil }
             return RetiredVariation(id: id, key: key)
         }
-        isClosed = annotations.isClosed
+        isClosed = members?["enrollment"] == "closed"
         let shown = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
-        allocation = isClosed ? annotations.allocation ?? shown : shown
+        allocation = annotations.isClosed ? annotations.allocation ?? shown : shown
         self.groupID = groupID
         traffic = members?["traffic"]?.double
         flagKey = members?.identifier("flag")
         isServed = members?["served"]?.bool
         audience = Self.audience(of: source, given: members?["audience"], audiences[Identifier(audienceID)])
+        self.details = details.map { ExperimentDetails($0) } ?? ExperimentDetails()
+        conclusion = (members?["conclusion"]?.object).map { Conclusion($0, details?["conclusion"]?.object) }
         self.source = source
     }
 
@@ -107,14 +119,13 @@ struct ExperimentDefinition: KeyedDefinition {
         object["id"] = JSONValue(id)
         object["key"] = JSONValue(key)
         object["layerId"] = JSONValue(layerID)
-        let isRunning = status == ExperimentStatus.running.rawValue
-        object["status"] = isRunning && setting.isPaused ? ExperimentStatus.paused.json : .string(status)
-        object["forcedVariations"] = source["forcedVariations"] ?? [:]
-        if let audience {
-            let ids: JSONValue = audience.isNull ? [] : [.string(audienceID)]
-            object["audienceIds"] = ids
-            object["audienceConditions"] = audience.isNull ? nil : Optional(ids)
+        if isDraft || status == ExperimentStatus.running.rawValue {
+            object["status"] = setting.isPaused ? ExperimentStatus.paused.json : ExperimentStatus.running.json
+        } else {
+            object["status"] = .string(status)
         }
+        object["forcedVariations"] = source["forcedVariations"] ?? [:]
+        writeAudience(to: &object)
         object["variations"] = .array(
             variations.map { variation in
                 var object = variation.source
@@ -126,12 +137,15 @@ struct ExperimentDefinition: KeyedDefinition {
                 setting.addValues(&object, variation)
                 return .object(object)
             })
-        object["trafficAllocation"] = isClosed ? [] : allocation.json
+        let isShut = isClosed || isDraft
+        object["trafficAllocation"] = isShut ? [] : allocation.json
         let retired = retiredVariations.map { ["id": JSONValue($0.id), "key": JSONValue($0.key)] as JSONValue }
         object["retiredVariations"] = retired.isEmpty ? nil : .array(retired)
         var annotations = source[Annotations.member]?.object ?? JSONObject()
         annotations["enrollment"] = isClosed ? "closed" : nil
-        annotations["trafficAllocation"] = isClosed ? Optional(allocation.json) : nil
+        annotations["trafficAllocation"] = isShut ? Optional(allocation.json) : nil
+        annotations["status"] = isDraft ? "draft" : nil
+        annotations["conclusion"] = conclusion?.annotation
         annotations["traffic"] = traffic.map { .shortest($0) }
         let isRewritten = audience.map { ConditionDialect.datafileForm(of: $0) != $0 } ?? false
         annotations["audience"] = isRewritten ? audience : nil
@@ -139,6 +153,18 @@ struct ExperimentDefinition: KeyedDefinition {
         annotations["served"] = isServed.map { .bool($0) }
         object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         return object
+    }
+}
+
+extension ExperimentDefinition {
+    func writeAudience(to object: inout JSONObject) {
+        guard let audience else {
+            for member in ["audienceIds", "audienceConditions"] { object[member] = source[member] }
+            return
+        }
+        let ids: JSONValue = audience.isNull ? [] : [.string(audienceID)]
+        object["audienceIds"] = ids
+        object["audienceConditions"] = audience.isNull ? nil : Optional(ids)
     }
 }
 
@@ -200,6 +226,8 @@ struct VariationSplit {
 }
 
 extension ExperimentDefinition {
+    var enrollment: ExperimentChange.Enrollment { isClosed ? .closed : .open }
+
     var split: VariationSplit {
         VariationSplit(
             ids: variations.map(\.id), given: variations.compactMap(\.weight), shares: allocation.shares)
@@ -234,14 +262,20 @@ extension Experiment {
         }
         let definition = definitions.experiments[key]
         let rule = definition?.flagKey.flatMap { definitions.flags[$0]?.rule(key) }
-        return [
+        let status = annotations.isDraft ? ExperimentStatus.draft.rawValue : status
+        let description: JSONValue = [
             "id": JSONValue(id), "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
-            "variations": .array(variations), "traffic": .shortest(traffic), "enrollment": .string(enrollment.rawValue),
+            "variations": .array(variations), "traffic": .shortest(traffic),
+            "enrollment": .string((definition?.enrollment ?? enrollment).rawValue),
             "group": groupName.map { .string($0) } ?? .null,
             // A flag's rule has it without the audiences of earlier deliveries, which the datafile excludes.
             "audience": rule.map { $0.audience ?? .null } ?? definition?.audience ?? datafile.audience(of: self),
             "audience_conditions": audienceConditions, "traffic_allocation": trafficAllocation.json,
             "sdk_key": .string(sdkKey), "revision": .string(datafile.revision),
         ]
+        guard let definition, var object = description.object else { return description }
+        definition.details.write(to: &object)
+        object["conclusion"] = definition.conclusion?.description(of: definition)
+        return .object(object)
     }
 }

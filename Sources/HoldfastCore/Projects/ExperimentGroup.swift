@@ -90,6 +90,6 @@ extension ProjectDefinitions {
 extension ExperimentDefinition {
     /// The experiment's part of its group, in hundredths of a percent.
     fileprivate var share: Int {
-        isArchived ? 0 : Int((min(max(traffic ?? 0, 0), 100) * 100).rounded())
+        isArchived || isConcluded ? 0 : Int((min(max(traffic ?? 0, 0), 100) * 100).rounded())
     }
 }

@@ -125,6 +125,12 @@ extension FlagChange {
 /// `not` alone does not suffice: where an attribute is missing, the audience is unknown, and so is its negation. A
 /// user whose attribute has another type than the audience compares is in neither.
 enum AudienceExclusion {
+    /// Conditions that no user meets.
+    static let nobody: JSONValue = {
+        let exists: JSONValue = ["type": "custom_attribute", "name": "holdfast", "match": "exists"]
+        return ["and", exists, ["not", exists]]
+    }()
+
     static func outside(_ audience: JSONValue) -> JSONValue {
         outside(audience, negated: true)
     }

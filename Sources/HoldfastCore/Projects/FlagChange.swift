@@ -47,7 +47,6 @@ public struct FlagChange: Sendable {
 
     static let members = ["key", "type", "enabled", "description", "tags", "variations", "rules", "otherwise"]
     static let ruleLimit = 250
-    static let tagLimit = 100
     static let longestDescription = 4_096
 
     /// - Throws: 422 with every wrong member.
@@ -75,8 +74,8 @@ public struct FlagChange: Sendable {
             isEnabled = value.bool
             if isEnabled == nil { faults.add("`enabled` must be true or false; got \(value.kind)", at: ["enabled"]) }
         }
-        description = Self.description(object, &faults)
-        tags = Self.tags(object, &faults)
+        description = faults.text(object, "description", atMost: Self.longestDescription)
+        tags = faults.tags(object)
         otherwise = faults.collect(try object.optionalText("otherwise"))
         variations = Self.variations(object, type, &faults)
         // What refers to a variation can be judged here if the body has all of them, and each has a key.
@@ -93,38 +92,6 @@ public struct FlagChange: Sendable {
             }
         }
         try faults.check()
-    }
-
-    private static func description(_ object: JSONObject, _ faults: inout FaultCollector) -> String? {
-        // Null removes the description.
-        guard let value = object["description"] else { return nil }
-        guard let text = faults.collect(try object.optionalText("description")) else { return value.isNull ? "" : nil }
-        if text.utf8.count > longestDescription {
-            faults.add(
-                "`description` must have at most \(longestDescription) bytes; got \(text.utf8.count)",
-                at: ["description"])
-        }
-        return text
-    }
-
-    private static func tags(_ object: JSONObject, _ faults: inout FaultCollector) -> [String]? {
-        guard let list = faults.list(object, "tags", 0...tagLimit, at: []) else { return nil }
-        var tags: [String] = []
-        for (value, place) in list {
-            guard let text = value.string else {
-                faults.add("a tag must be a string; got \(value.kind)", at: place)
-                continue
-            }
-            guard (1...255).contains(text.utf8.count) else {
-                faults.add("a tag must be 1 to 255 bytes long; got \(text.utf8.count)", at: place)
-                continue
-            }
-            if tags.contains(where: { $0.utf8.elementsEqual(text.utf8) }) {
-                faults.add("the tags must differ; got '\(text)' twice", at: place)
-            }
-            tags.append(text)
-        }
-        return tags
     }
 
     /// - Parameter type: the flag's type, if the body has it.

@@ -106,15 +106,17 @@ struct FlagDefinition: KeyedDefinition {
     /// Returns the flag as SDKs know it.
     ///
     /// - Parameters:
-    ///   - experimentIDs: those of the flag.
-    ///   - running: those of them that are not paused, except by a flag that is off.
-    func json(experimentIDs: [Identifier], running: [Identifier]) -> JSONObject {
+    ///   - experiments: those of the flag. One that is concluded is no part of it, so that decisions need not look at it.
+    ///   - hasDeliveries: whether ``rollout(_:)`` has any.
+    func json(_ experiments: [ExperimentDefinition], hasDeliveries: Bool) -> JSONObject {
+        let rolloutID = hasDeliveries ? rolloutID : ""
+        let running = experiments.filter { $0.status == ExperimentStatus.running.rawValue }
         var flag = source
         var annotations = source[Annotations.member]?.object ?? JSONObject()
         flag["id"] = flag["id"] ?? .string(DerivedID.of("flag/\(key)"))
         flag["key"] = JSONValue(key)
         flag["rolloutId"] = .string(isEnabled ? rolloutID : "")
-        flag["experimentIds"] = JSONValue(experimentIDs)
+        flag["experimentIds"] = JSONValue(experiments.filter { !$0.isConcluded }.map(\.id))
         switch content {
         case .rules(let rules):
             flag["variables"] = [rules.type.variable(id: variableID, defaultText: rules.defaultText)]
@@ -126,7 +128,8 @@ struct FlagDefinition: KeyedDefinition {
         }
         annotations["description"] = description.isEmpty ? nil : .string(description)
         annotations["tags"] = (tags ?? (rules == nil ? nil : [])).map { JSONValue($0) }
-        annotations["off"] = isEnabled ? nil : ["rolloutId": .string(rolloutID), "running": JSONValue(running)]
+        annotations["off"] =
+            isEnabled ? nil : ["rolloutId": .string(rolloutID), "running": JSONValue(running.map(\.id))]
         annotations["version"] = version.map { .integer($0) }
         flag[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         return flag
@@ -140,47 +143,81 @@ struct FlagDefinition: KeyedDefinition {
 
     func audienceID(_ ruleKey: Identifier) -> String { "holdfast\(ruleID(ruleKey))" }
 
-    /// The id of the deliveries; empty if there are none.
+    /// The id of the deliveries; empty if a datafile brought the flag without any.
     var rolloutID: String {
-        switch content {
-        case .rules: DerivedID.of("rollout/\(key)")
-        case .experiment: ""
-        case .datafile(let rolloutID, _): rolloutID
-        }
+        if case .datafile(let rolloutID, _) = content { rolloutID } else { DerivedID.of("rollout/\(key)") }
     }
 
     // MARK: Deliveries
 
-    /// The deliveries in the datafile: those of the rules and, as the last one, the variation for everybody else.
-    func rollout(_ content: Rules) -> JSONValue {
-        var deliveries = content.rules.compactMap { rule in
-            rule.delivery.map {
-                json($0, of: content, id: ruleID(rule.key), key: rule.key.string, hasAudience: rule.audience != nil)
+    /// The deliveries in the datafile: those of the rules, the winners of concluded experiments and, as the last one, the
+    /// variation for everybody else.
+    ///
+    /// - Parameter experiments: those of the flag.
+    /// - Returns: `nil` if there are none.
+    func rollout(_ experiments: [ExperimentDefinition]) -> JSONValue? {
+        let winners = Dictionary(
+            experiments.compactMap { experiment in experiment.winner.map { (experiment.key, $0.key) } },
+            uniquingKeysWith: { $1 })
+        var deliveries: [JSONValue] = []
+        switch content {
+        case .datafile: return nil
+        case .experiment:
+            guard let experiment = experiments.first, let winner = winners[key] else { return nil }
+            var delivery = json(Delivery(variation: winner, traffic: 100), id: ruleID(key), key: nil)
+            experiment.writeAudience(to: &delivery)
+            deliveries.append(.object(delivery))
+        case .rules(let content):
+            for rule in content.rules {
+                let winner = winners[rule.key].map { Delivery(variation: $0, traffic: 100) }
+                guard let delivery = rule.delivery ?? winner else { continue }
+                // The experiment still has the key of the rule.
+                let key = winner == nil ? rule.key.string : nil
+                var json = json(delivery, id: ruleID(rule.key), key: key)
+                if rule.audience != nil { json["audienceIds"] = [.string(audienceID(rule.key))] }
+                json["audienceConditions"] = json["audienceIds"]
+                deliveries.append(.object(json))
             }
+            // The Agent knows the last rule by this prefix.
+            let last = Delivery(variation: content.otherwise, traffic: 100)
+            deliveries.append(.object(json(last, id: "default-\(rolloutID)", key: nil)))
         }
-        // The Agent knows the last rule by this prefix.
-        let last = "default-\(rolloutID)"
-        let everybody = Delivery(variation: content.otherwise, traffic: 100)
-        deliveries.append(json(everybody, of: content, id: last, key: last, hasAudience: false))
         return ["id": .string(rolloutID), "experiments": .array(deliveries)]
     }
 
-    private func json(
-        _ delivery: Delivery, of content: Rules, id: String, key: String, hasAudience: Bool
-    ) -> JSONValue {
+    /// A delivery for everybody.
+    ///
+    /// - Parameter key: by default the id.
+    private func json(_ delivery: Delivery, id: String, key: String?) -> JSONObject {
         let variationID = DerivedID.of("\(id)/\(delivery.variation)")
         var variation = JSONObject()
         variation["id"] = .string(variationID)
         variation["key"] = JSONValue(delivery.variation)
-        content.addValue(to: &variation, of: delivery.variation, variableID: variableID)
+        addValue(to: &variation, of: delivery.variation)
         let weights = TrafficAllocation.weights(
             of: [Identifier(variationID)], ratio: [1], traffic: delivery.traffic)
-        let audienceIDs: JSONValue = hasAudience ? [.string("holdfast\(id)")] : []
-        return [
-            "id": .string(id), "key": .string(key), "layerId": .string(rolloutID), "status": "Running",
-            "audienceIds": audienceIDs, "audienceConditions": audienceIDs, "forcedVariations": [:],
+        let json: JSONValue = [
+            "id": .string(id), "key": .string(key ?? id), "layerId": .string(rolloutID), "status": "Running",
+            "audienceIds": [], "audienceConditions": [], "forcedVariations": [:],
             "variations": [.object(variation)], "trafficAllocation": TrafficAllocation(weights: weights).json,
         ]
+        return json.object ?? JSONObject()
+    }
+
+    /// Gives a variation in the datafile the state and the value that the flag has for a key.
+    func addValue(to variation: inout JSONObject, of key: Identifier) {
+        let text: String
+        switch content {
+        case .datafile: return
+        case .experiment:
+            variation["featureEnabled"] = true
+            text = key.string
+        case .rules(let rules):
+            guard let value = rules.variations.first(where: { $0.key == key })?.value else { return }
+            variation["featureEnabled"] = .bool(rules.type != .boolean || value == true)
+            text = Rules.text(of: value)
+        }
+        variation["variables"] = [["id": .string(variableID), "value": .string(text)]]
     }
 }
 
@@ -233,15 +270,8 @@ extension FlagDefinition.Rules {
         type == .boolean ? "false" : variations.first { $0.key == otherwise }.map { Self.text(of: $0.value) } ?? ""
     }
 
-    /// Gives a variation in the datafile the state and the value of the flag's variation of a key, if there is one.
-    func addValue(to variation: inout JSONObject, of key: Identifier, variableID: String) {
-        guard let value = variations.first(where: { $0.key == key })?.value else { return }
-        variation["featureEnabled"] = .bool(type != .boolean || value == true)
-        variation["variables"] = [["id": .string(variableID), "value": .string(Self.text(of: value))]]
-    }
-
     /// The text of a value as datafiles have it.
-    private static func text(of value: JSONValue) -> String {
+    fileprivate static func text(of value: JSONValue) -> String {
         value.string ?? String(decoding: value.encoded(), as: UTF8.self)
     }
 }

@@ -18,7 +18,7 @@ extension Flag {
         object["tags"] = JSONValue(definition.tags ?? [])
         if let rules = definition.rules {
             object["variations"] = rules.variationsJSON
-            object["rules"] = .array(rules.rules.map { describe($0, definitions) })
+            object["rules"] = .array(rules.rules.map { Self.describe($0, datafile, definitions) })
             object["otherwise"] = JSONValue(rules.otherwise)
         } else {
             object["variations"] = .array(uniqueVariations.map { describe($0) })
@@ -34,15 +34,17 @@ extension Flag {
 
     // MARK: Flags of the API
 
-    private func describe(_ rule: FlagDefinition.Rule, _ definitions: ProjectDefinitions) -> JSONValue {
+    private static func describe(
+        _ rule: FlagDefinition.Rule, _ datafile: Datafile, _ definitions: ProjectDefinitions
+    ) -> JSONValue {
         var object = JSONObject()
         object["key"] = JSONValue(rule.key)
         object["audience"] = rule.audience ?? .null
         if let delivery = rule.delivery {
             object["variation"] = JSONValue(delivery.variation)
             object["traffic"] = .shortest(delivery.traffic)
-        } else if let experiment = experiments.first(where: { $0.key == rule.key }) {
-            object["experiment"] = Self.describe(experiment, definitions)
+        } else if let experiment = datafile.experiment(key: rule.key) {
+            object["experiment"] = describe(experiment, definitions)
         }
         return .object(object)
     }
@@ -55,10 +57,12 @@ extension Flag {
             weights[variation.key.string] = .shortest(relative[variation.id] ?? 0)
         }
         // What runs again when the flag is enabled counts as running.
-        let status = definitions.experiments[experiment.key]?.status ?? experiment.status
+        let definition = definitions.experiments[experiment.key]
+        let status = definition?.status ?? experiment.status
+        let enrollment = definition?.enrollment ?? experiment.enrollment
         return [
             "id": JSONValue(experiment.id), "weights": .object(weights), "traffic": .shortest(experiment.traffic),
-            "status": .string(ExperimentStatus.name(of: status)), "enrollment": .string(experiment.enrollment.rawValue),
+            "status": .string(ExperimentStatus.name(of: status)), "enrollment": .string(enrollment.rawValue),
             "group": experiment.groupName.map { .string($0) } ?? .null,
         ]
     }

@@ -18,6 +18,8 @@ public final class Project: Sendable {
     private let reader: DefinitionReader
     /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
+    /// The content as SDKs get it, see ``ProjectDefinitions/published(_:)``.
+    public let published: [UInt8]
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Timestamp
     /// Stable across processes: equal content has an equal hash.
@@ -57,6 +59,7 @@ public final class Project: Sendable {
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
+        published = ProjectDefinitions.published(datafile.source)?.encoded() ?? stored.content
         storedAt = stored.storedAt
         contentHash = Self.hash(stored.content)
         self.datafile = datafile
@@ -75,6 +78,7 @@ public final class Project: Sendable {
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content
+        published = former.published
         storedAt = former.storedAt
         contentHash = former.contentHash
         datafile = former.datafile

@@ -17,11 +17,16 @@ extension ProjectDefinitions {
     /// - Parameter former: the definitions before the change.
     public mutating func generate(since former: ProjectDefinitions?) {
         let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
+        // Flags deliver what was concluded, and other experiments of theirs come after it.
+        let concluded = Set(
+            experiments.lazy.filter {
+                changed.contains($0.id) && former?.experiments[$0.key]?.winner != $0.winner
+            }.map(\.id))
         var affected = changed
         var affectedFlags: [FlagDefinition] = []
         for flag in flags {
             let ids = experiments(of: flag).map(\.id)
-            let isChanged = former?.flags[flag.key] != flag
+            let isChanged = former?.flags[flag.key] != flag || ids.contains(where: concluded.contains)
             if isChanged { affected.formUnion(ids) }
             if flag.isAnnotated, isChanged || ids.contains(where: changed.contains) { affectedFlags.append(flag) }
         }
@@ -53,6 +58,19 @@ extension ProjectDefinitions {
         ] where root[name] != nil || !list.isEmpty {
             root[name] = .array(list)
         }
+        root[Annotations.member] = details
+    }
+
+    /// What people say about experiments, by their ids; `nil` if they say nothing.
+    private var details: JSONValue? {
+        var details = JSONObject()
+        for experiment in experiments {
+            var object = JSONObject()
+            experiment.details.write(to: &object)
+            object["conclusion"] = experiment.conclusion?.details
+            if !object.isEmpty { details[experiment.id.string] = .object(object) }
+        }
+        return details.isEmpty ? nil : ["experiments": .object(details)]
     }
 
     // MARK: Flags
@@ -76,28 +94,32 @@ extension ProjectDefinitions {
         for var flag in changed {
             let experiments = experiments(of: flag)
             if let version = Int64(revision) { flag.version = version }
-            let running = experiments.filter { $0.status == ExperimentStatus.running.rawValue }
-            flag.source = flag.json(experimentIDs: experiments.map(\.id), running: running.map(\.id))
+            var hasDeliveries = true
+            if case .datafile = flag.content {
+            } else {
+                let rollout = flag.rollout(experiments)
+                hasDeliveries = rollout != nil
+                newRollouts.append((Identifier(flag.rolloutID), rollout))
+            }
+            flag.source = flag.json(experiments, hasDeliveries: hasDeliveries)
             flags.set(flag)
             guard let rules = flag.rules else { continue }
-            newRollouts.append((Identifier(flag.rolloutID), flag.rollout(rules)))
-            for rule in former?.flags[flag.key]?.rules?.rules ?? [] where rule.delivery != nil {
+            for rule in former?.flags[flag.key]?.rules?.rules ?? [] {
                 newAudiences.append((Identifier(flag.audienceID(rule.key)), nil))
             }
             var excluded: [JSONValue] = []
             for rule in rules.rules {
-                let audience = rule.datafileAudience
-                if rule.delivery == nil {
-                    // In the model of the SDKs a flag's experiments come before its deliveries.
-                    guard var experiment = self.experiments[rule.key], affected.contains(experiment.id) else {
-                        continue
-                    }
+                let (audience, experiment) = (rule.datafileAudience, self.experiments[rule.key])
+                // In the model of the SDKs a flag's experiments come before its deliveries.
+                if rule.delivery == nil, var experiment, affected.contains(experiment.id) {
                     let conditions = (audience.map { [$0] } ?? []) + excluded
                     experiment.audience =
                         conditions.count > 1 ? .array(["and"] + conditions) : conditions.first ?? .null
                     self.experiments.set(experiment)
-                } else if let audience {
-                    excluded.append(AudienceExclusion.outside(audience))
+                }
+                guard rule.delivery != nil || experiment?.winner != nil else { continue }
+                excluded.append(audience.map { AudienceExclusion.outside($0) } ?? AudienceExclusion.nobody)
+                if let audience {
                     let id = flag.audienceID(rule.key)
                     newAudiences.append((Identifier(id), Self.audience(id, of: rule.key, audience)))
                 }
@@ -128,15 +150,15 @@ extension ProjectDefinitions {
         for var experiment in experiments where affected.contains(experiment.id) {
             let flags = owners[experiment.id] ?? []
             var setting = ExperimentDefinition.Setting(isPaused: flags.contains { !$0.isEnabled })
-            if let flag = flags.first(where: { $0.rules != nil }), let rules = flag.rules {
-                setting.addValues = { rules.addValue(to: &$0, of: $1.key, variableID: flag.variableID) }
+            if let flag = flags.first(where: { $0.rules != nil }) {
+                setting.addValues = { flag.addValue(to: &$0, of: $1.key) }
             } else if let flag = servingFlag(of: experiment, flags) {
                 let shared = sharedVariations
                 setting.addValues = { variation, definition in
-                    let own = [Self.value(of: definition, variableID: flag.variableID)]
-                    let all = shared[definition.id].flatMap { $0.lastExperiment == experiment.id ? $0.values : nil }
-                    variation["featureEnabled"] = true
-                    variation["variables"] = .array(all ?? own)
+                    flag.addValue(to: &variation, of: definition.key)
+                    if let shared = shared[definition.id], shared.lastExperiment == experiment.id {
+                        variation["variables"] = .array(shared.values)
+                    }
                 }
             }
             experiment.source = experiment.json(setting)

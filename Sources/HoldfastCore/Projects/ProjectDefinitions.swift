@@ -35,9 +35,12 @@ public struct ProjectDefinitions: Sendable, Equatable {
             uniquingKeysWith: { $1 })
         for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
         let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
+        let details = root[Annotations.member]?.object?["experiments"]?.object
         func read(_ owner: JSONObject, groupID: Identifier?) {
             for object in owner.objects("experiments") {
-                var experiment = ExperimentDefinition(object, groupID: groupID, audiences: conditions)
+                var experiment = ExperimentDefinition(
+                    object, groupID: groupID, audiences: conditions,
+                    details: object["id"]?.string.flatMap { details?[$0]?.object })
                 if waiting.contains(experiment.id), experiment.status == ExperimentStatus.paused.rawValue {
                     experiment.status = ExperimentStatus.running.rawValue
                 }
@@ -63,6 +66,13 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     var revision: String { root["revision"]?.string ?? "" }
 
+    /// The datafile as SDKs get it, which is without what only Holdfast's users need; `nil` if it has nothing of that.
+    static func published(_ datafile: JSONValue) -> JSONValue? {
+        guard var root = datafile.object, root[Annotations.member] != nil else { return nil }
+        root[Annotations.member] = nil
+        return .object(root)
+    }
+
     // MARK: Experiments and flags
 
     /// Returns the experiments of a flag, in the order of its rules.
@@ -77,6 +87,14 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// Returns the flags that have an experiment, without the one that serves it.
     func flags(ofExperiment id: Identifier) -> [FlagDefinition] {
         flags.filter { $0.content != .experiment && experiments(of: $0).contains { $0.id == id } }
+    }
+
+    /// What a search looks through besides the key.
+    public func texts(ofExperiment key: Identifier) -> [String] { experiments[key]?.details.searchedTexts ?? [] }
+
+    /// What a search looks through besides the key.
+    public func texts(ofFlag key: Identifier) -> [String] {
+        flags[key].map { [$0.description] + ($0.tags ?? []).map(\.string) } ?? []
     }
 
     func experiment(id: Identifier) -> ExperimentDefinition? {
@@ -152,7 +170,7 @@ extension Datafile {
         let unserved = experiments.filter { experiment in
             let (annotations, flag) = (experiment.annotations, flag(key: experiment.key))
             let isKnown = isOwnProject && annotations.flagKey == nil && experiment.layerID == experiment.id
-            return annotations.isServed ?? isKnown
+            return experiment.status != ExperimentStatus.concluded.rawValue && annotations.isServed ?? isKnown
                 && flag.map { $0.annotations.servesExperiment && !$0.serves(experiment) } ?? true
         }
         guard !unserved.isEmpty else { return [] }

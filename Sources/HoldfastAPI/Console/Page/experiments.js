@@ -52,10 +52,10 @@ export async function setStatus(experiment, status) {
 	});
 }
 
-const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", experiment.status === "archived",
+const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", ["archived", "concluded", "draft"].includes(experiment.status),
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
 
-const filters = [["active", "Active"], ["running", "Running"], ["paused", "Paused"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
+const filters = [["active", "Active"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["concluded", "Concluded"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
 
 async function list(context) {
 	const { query } = context;

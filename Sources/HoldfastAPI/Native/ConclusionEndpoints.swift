@@ -1,0 +1,75 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/experiments/{key}/conclude` and `…/reopen`: end an experiment with a winner for everybody, and undo that.
+struct ConclusionEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+    let clock: StoreClock
+
+    private static let longestReason = 4_096
+
+    /// The body is `{"winner":KEY or null,"reason":TEXT?}`.
+    func conclude(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let key = try request.key()
+        let body = try request.withBody { bytes throws(CoreError) in
+            try JSONInput.parse(bytes).object("a conclusion", knowing: ["winner", "reason"])
+        }
+        guard body["winner"] != nil else {
+            throw CoreError(
+                .unprocessable, "`winner` is required: the key of a variation, or null for none", at: ["winner"])
+        }
+        let winner = try body.optionalText("winner").map { Identifier($0) }
+        let reason = try body.optionalText("reason") ?? ""
+        guard reason.utf8.count <= Self.longestReason else {
+            throw CoreError(
+                .unprocessable, "`reason` must have at most \(Self.longestReason) bytes; got \(reason.utf8.count)",
+                at: ["reason"])
+        }
+        let (now, author) = (clock.now(), call.author(request))
+        return try await edit(request, call, .experimentConclude, key) { definitions throws(CoreError) in
+            try definitions.conclude(Identifier(key), winner: winner, reason: reason, at: now, by: author)
+        }
+    }
+
+    func reopen(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let key = try request.key()
+        return try await edit(request, call, .experimentReopen, key) { definitions throws(CoreError) in
+            try definitions.reopen(Identifier(key))
+        }
+    }
+
+    private func edit(
+        _ request: borrowing Request, _ call: Call, _ action: AuditAction, _ key: String,
+        _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void
+    ) async throws -> Response {
+        typealias Endpoints = DefinitionEndpoints<Experiment>
+        try call.requireUpToDate()
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+        let preconditions = Preconditions(request)
+        let moves = try request.movePolicy()
+        let note = Endpoints.note(action, key, sdkKey)
+        let (project, _) = try await ProjectEditor(catalog).edit(
+            sdkKey, note, by: call.author(request), moves: moves
+        ) { definitions, project throws(CoreError) in
+            try preconditions.check(Endpoints.entityTag(of: key, project))
+            guard let project, Experiment.find(Identifier(key), in: project.datafile) != nil else {
+                throw Endpoints.unknown(key, in: project?.datafile)
+            }
+            guard !project.datafile.isDeliveryRule(ofKey: Identifier(key)) else {
+                throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+            }
+            try change(&definitions)
+        }
+        return try Endpoints.response(with: key, of: project)
+    }
+}
+
+extension Datafile {
+    fileprivate func isDeliveryRule(ofKey key: Identifier) -> Bool {
+        experiment(key: key).map { isDeliveryRule($0.id) } ?? false
+    }
+}

@@ -1,0 +1,134 @@
+public import Bucketing
+import JSON
+public import Storage
+
+/// What people say about an experiment. Decisions do not depend on it, and SDKs do not get it.
+struct ExperimentDetails: Sendable, Equatable {
+    /// The members that are texts, with the maximum number of bytes of each.
+    static let texts = [("name", 255), ("description", 4_096), ("hypothesis", 4_096), ("owner", 255)]
+
+    /// By the name of the member; only those that are not empty.
+    var texts: [String: String] = [:]
+    var tags: [Identifier] = []
+
+    init() {}
+
+    init(_ object: JSONObject) {
+        for (name, _) in Self.texts { texts[name] = object[name]?.string }
+        tags = object.identifiers("tags")
+    }
+
+    /// Writes what is not empty.
+    func write(to object: inout JSONObject) {
+        for (name, _) in Self.texts {
+            if let text = texts[name] { object[name] = .string(text) }
+        }
+        if !tags.isEmpty { object["tags"] = JSONValue(tags) }
+    }
+
+    /// What a search looks through.
+    var searchedTexts: [String] { Array(texts.values) + tags.map(\.string) }
+}
+
+/// How an experiment ended.
+struct Conclusion: Sendable, Equatable {
+    /// The id of the variation that everybody gets; `nil` if there is none.
+    var winner: Identifier?
+    /// What the experiment has again when it is reopened.
+    var formerStatus: String
+    var reason = ""
+    var concludedAt = ""
+    var author = ""
+
+    init(
+        winner: Identifier?, formerStatus: String, reason: String, at time: Timestamp, by author: String
+    ) {
+        self.winner = winner
+        self.formerStatus = formerStatus
+        self.reason = reason
+        concludedAt = time.rfc3339
+        self.author = author
+    }
+
+    /// - Parameter details: what SDKs do not get.
+    init(_ annotation: JSONObject, _ details: JSONObject?) {
+        winner = annotation.identifier("winner")
+        formerStatus = annotation["status"]?.string ?? ExperimentStatus.running.rawValue
+        reason = details?["reason"]?.string ?? ""
+        concludedAt = details?["concluded_at"]?.string ?? ""
+        author = details?["author"]?.string ?? ""
+    }
+
+    var annotation: JSONValue {
+        ["winner": winner.map { JSONValue($0) } ?? .null, "status": .string(formerStatus)]
+    }
+
+    var details: JSONValue {
+        ["reason": .string(reason), "concluded_at": .string(concludedAt), "author": .string(author)]
+    }
+
+    func description(of experiment: ExperimentDefinition) -> JSONValue {
+        let key = winner.flatMap { id in experiment.variations.last { $0.id == id }?.key }
+        return [
+            "winner": key.map { JSONValue($0) } ?? .null, "reason": .string(reason),
+            "concluded_at": .string(concludedAt), "author": .string(author),
+        ]
+    }
+}
+
+extension ProjectDefinitions {
+    /// Concludes an experiment, or changes how it was concluded: nobody takes part any more, and everybody in its
+    /// audience gets the winner. Assignments stay.
+    ///
+    /// - Parameter winner: the key of a variation; `nil` for none.
+    /// - Throws: 409 if the experiment has not run, or a flag that a datafile brought has it; 422 if it has no such
+    ///   variation.
+    public mutating func conclude(
+        _ key: Identifier, winner: Identifier?, reason: String, at time: Timestamp, by author: Author
+    ) throws(CoreError) {
+        guard var experiment = experiments[key] else { return }
+        let status = ExperimentStatus(name: experiment.status)
+        guard status == .running || status == .paused || status == .concluded else {
+            throw CoreError(
+                .conflict,
+                "an experiment must be running or paused to be concluded; '\(key)' is "
+                    + ExperimentStatus.name(of: experiment.status))
+        }
+        if let flag = flags(ofExperiment: experiment.id).first(where: { $0.rules == nil }) {
+            throw CoreError(
+                .conflict,
+                "an experiment of a flag that a datafile brought must be concluded there; the flag '\(flag.key)' has '\(key)'"
+            )
+        }
+        let variation = winner.flatMap { winner in experiment.variations.last { $0.key == winner } }
+        if let winner, variation == nil {
+            throw CoreError(
+                .unprocessable,
+                "`winner` must be a variation of the experiment; got '\(winner)'"
+                    + Spelling.hint(for: winner, among: experiment.variations.map(\.key)), at: ["winner"])
+        }
+        experiment.conclusion = Conclusion(
+            winner: variation?.id, formerStatus: experiment.conclusion?.formerStatus ?? experiment.status,
+            reason: reason, at: time, by: author.name)
+        experiment.status = ExperimentStatus.concluded.rawValue
+        experiments.set(experiment)
+        if let id = experiment.groupID { try allocateGroup(id) }
+    }
+
+    /// Gives everybody back what they had before an experiment was concluded.
+    ///
+    /// - Throws: 409 if the experiment is not concluded; 422 if its group has no room for it any more.
+    public mutating func reopen(_ key: Identifier) throws(CoreError) {
+        guard var experiment = experiments[key] else { return }
+        guard experiment.isConcluded, let conclusion = experiment.conclusion else {
+            throw CoreError(
+                .conflict,
+                "an experiment must be concluded to be reopened; '\(key)' is "
+                    + ExperimentStatus.name(of: experiment.status))
+        }
+        experiment.status = conclusion.formerStatus
+        experiment.conclusion = nil
+        experiments.set(experiment)
+        if let id = experiment.groupID { try allocateGroup(id) }
+    }
+}
