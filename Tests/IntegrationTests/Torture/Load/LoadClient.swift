@@ -103,6 +103,8 @@ final class LoadClient: @unchecked Sendable {
                 }
             }
             load.count { $0.refused += 1 }
+            // It may have happened: once more would remove the assignment beneath the override.
+            if case .remove = operation { return try waitUntilReady(connection, in: load) }
             if !insists || load.isOver { return try waitUntilReady(connection, in: load) }
             usleep(3_000)
         }
