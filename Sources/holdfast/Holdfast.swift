@@ -25,6 +25,10 @@ struct Holdfast: ParsableCommand {
         do {
             var command = try parseAsRoot(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
             try command.run()
+            // Not by `exit`: libraries then free what other threads may still use, such as OpenSSL while one of them opens a
+            // connection to the database.
+            fflush(nil)
+            _exit(EXIT_SUCCESS)
         } catch let error as ConfigurationError {
             // ArgumentParser would exit with status 1.
             OpenFile.printError("Error: \(error.reason)\n")
