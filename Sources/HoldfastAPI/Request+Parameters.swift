@@ -58,10 +58,13 @@ extension Request {
     }
 
     /// Returns the `moves` of the query: whether a change may move users who take part, by default not.
-    ///
-    /// - Parameter others: the parameters that the query may have, too.
-    func movePolicy(besides others: [String] = []) throws(CoreError) -> ProjectEditor.MovePolicy {
-        guard let text = try query(knowing: ["moves"] + others)["moves"] else { return .refuse }
+    func movePolicy() throws(CoreError) -> ProjectEditor.MovePolicy {
+        try Self.movePolicy(query(knowing: ["moves"]))
+    }
+
+    /// Returns the `moves` of a query that may have other parameters, too.
+    static func movePolicy(_ query: [String: String]) throws(CoreError) -> ProjectEditor.MovePolicy {
+        guard let text = query["moves"] else { return .refuse }
         guard let policy = ProjectEditor.MovePolicy(rawValue: text) else {
             throw CoreError(.invalid, "`moves` must be 'allow' or 'refuse'; got '\(text)'")
         }

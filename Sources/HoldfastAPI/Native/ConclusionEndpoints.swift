@@ -59,17 +59,9 @@ struct ConclusionEndpoints {
             guard let project, Experiment.find(Identifier(key), in: project.datafile) != nil else {
                 throw Endpoints.unknown(key, in: project?.datafile)
             }
-            guard !project.datafile.isDeliveryRule(ofKey: Identifier(key)) else {
-                throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
-            }
+            try definitions.expectNoDeliveryRule(Identifier(key))
             try change(&definitions)
         }
         return try Endpoints.response(with: key, of: project)
-    }
-}
-
-extension Datafile {
-    fileprivate func isDeliveryRule(ofKey key: Identifier) -> Bool {
-        experiment(key: key).map { isDeliveryRule($0.id) } ?? false
     }
 }

@@ -77,9 +77,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     /// draft with the members that the body does not have.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let parameters = Element.copiedMembers.isEmpty ? [] : ["from"]
-        let moves = try request.movePolicy(besides: parameters)
-        let input = try PutRequest(request, projects, from: request.query(knowing: ["moves"] + parameters)["from"])
+        let query = try request.query(knowing: Element.copiedMembers.isEmpty ? ["moves"] : ["moves", "from"])
+        let moves = try Request.movePolicy(query)
+        let input = try PutRequest(request, projects, from: query["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
         let note = Self.note(Element.putAction, input.key, input.sdkKey)

@@ -52,9 +52,7 @@ extension ExperimentChange {
     /// - Parameter flag: the one whose rule the experiment is, if it is one.
     func define(in definitions: inout ProjectDefinitions, rule flag: FlagDefinition? = nil) throws(CoreError) {
         let former = definitions.experiments[Identifier(key)]
-        guard former != nil || definitions.deliveryRule("key", Identifier(key)) == nil else {
-            throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
-        }
+        try definitions.expectNoDeliveryRule(Identifier(key))
         guard former?.isArchived != true || status != nil else {
             throw CoreError(
                 .conflict, "the experiment '\(key)' is archived; set `status` to restore it", at: ["status"])

@@ -51,7 +51,11 @@ public struct PreviewCounter: Sendable {
         guard let moves = project.map({ DefinitionMoves(from: $0, to: edited) }), !moves.isEmpty else {
             return MoveCounts()
         }
-        return try await count(Count(preview: nil, moves: moves)).moves
+        return try await count(moves)
+    }
+
+    private func count(_ moves: DefinitionMoves) async throws -> MoveCounts {
+        try await count(Count(preview: nil, moves: moves)).moves
     }
 
     /// Refuses a change that can move users who take part, unless it is allowed to.
@@ -71,7 +75,7 @@ public struct PreviewCounter: Sendable {
     ///
     /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
     func refuse(_ moves: DefinitionMoves) async throws {
-        let counts = try await count(Count(preview: nil, moves: moves)).moves
+        let counts = try await count(moves)
         if !counts.isEmpty { throw counts.refusal }
     }
 

@@ -107,6 +107,13 @@ public struct ProjectDefinitions: Sendable, Equatable {
         return rules.last { $0.identifier(member) == text }?.identifier("key")
     }
 
+    /// - Throws: 409 if a key is that of a delivery rule, and of no experiment.
+    public func expectNoDeliveryRule(_ key: Identifier) throws(CoreError) {
+        guard experiments[key] != nil || deliveryRule("key", key) == nil else {
+            throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+        }
+    }
+
     /// Archives an experiment: nobody is enrolled any more, and its traffic is free for the others of its group.
     ///
     /// - Returns: false if there is none.

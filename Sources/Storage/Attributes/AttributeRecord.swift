@@ -48,8 +48,8 @@ public struct AttributeRecord: Sendable, Hashable {
     ///
     /// - Returns: `nil` unless the bytes are a well-formed record of this version.
     public init?(checking bytes: [UInt8]) {
-        let isSound = bytes.withUnsafeBytes { AttributeFields($0)?.areValid ?? false }
-        guard isSound else { return nil }
+        let isValid = bytes.withUnsafeBytes { AttributeFields($0)?.areValid ?? false }
+        guard isValid else { return nil }
         self.init(bytes: bytes)
     }
 

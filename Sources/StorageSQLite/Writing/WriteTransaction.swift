@@ -246,9 +246,10 @@ final class WriteTransaction {
     /// Returns the numbers of the attributes in the schema.
     func definedAttributes() throws(SQLiteError) -> Set<UInt32> {
         if let attributeNumbers { return attributeNumbers }
-        let numbers = try connection.statement("SELECT number FROM attributes").all { UInt32(clamping: $0.integer(0)) }
-        attributeNumbers = Set(numbers)
-        return Set(numbers)
+        let numbers = Set(
+            try connection.statement("SELECT number FROM attributes").all { UInt32(clamping: $0.integer(0)) })
+        attributeNumbers = numbers
+        return numbers
     }
 
     /// Returns the version of the newest datafile of all projects; 0 if there is none.
