@@ -140,7 +140,10 @@ import ProcessTestSupport
                 try target.rows(of: table, after: row, limit: limit)
             }
             func counters() throws -> CopiedCounters { try target.counters() }
-            func begin(copyOf source: String) throws -> Bool { try target.begin(copyOf: source) }
+            func mark() throws -> CopyMark? { try target.mark() }
+            func begin(copyOf source: String, isFirst: Bool) throws {
+                try target.begin(copyOf: source, isFirst: isFirst)
+            }
             func finish(_ counters: CopiedCounters) throws { try target.finish(counters) }
             func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
                 guard writes > 0 else { throw Interruption() }

@@ -16,17 +16,36 @@ public protocol CopySource: AnyObject {
 
 /// A database that becomes the copy of another.
 public protocol CopyTarget: CopySource {
-    /// Marks the database, so that no server uses it before the copy is complete.
+    /// The mark of a database that is or was the target of a copy: of which source, and whether the copy is complete. The
+    /// first server that uses a complete copy removes it.
+    func mark() throws -> CopyMark?
+
+    /// Marks the database as an incomplete copy, so that no server uses it.
     ///
-    /// - Returns: whether it was empty; otherwise it holds an earlier, perhaps unfinished copy of the same source.
-    /// - Throws: ``CopyError`` if it holds anything else.
-    func begin(copyOf source: String) throws -> Bool
+    /// - Parameter isFirst: whether there is no mark yet, and the database is empty.
+    func begin(copyOf source: String, isFirst: Bool) throws
 
     /// Deletes rows, by their keys, and inserts others, in one transaction. They may have keys in common.
     func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws
 
     /// Completes the copy. Another copy of the same source may still follow, until a server uses the database.
     func finish(_ counters: CopiedCounters) throws
+}
+
+public struct CopyMark: Sendable {
+    public let source: String
+    public let isComplete: Bool
+
+    package init(source: String, isComplete: Bool) {
+        self.source = source
+        self.isComplete = isComplete
+    }
+
+    /// Why no server may use the database; `nil` if it may.
+    package var refusal: String? {
+        isComplete
+            ? nil : "it must be complete; a copy of \(source) into it is not: run 'holdfast copy' once more"
+    }
 }
 
 /// Why a database cannot be copied.
@@ -76,7 +95,7 @@ public struct StoreCopy {
     /// - Throws: ``CopyError``, and errors of the databases; the target is unfinished then, and the same copy may be
     ///   run again.
     public func run() throws -> (written: Int, comparisons: [Comparison]) {
-        _ = try target.begin(copyOf: source.name)
+        try begin()
         var written = 0
         for table in StoredTable.allCases { written += try copy(table) }
         let comparisons = try StoredTable.allCases.map { table in
@@ -85,6 +104,24 @@ public struct StoreCopy {
         }
         if comparisons.allSatisfy(\.isEqual) { try target.finish(try source.counters()) }
         return (written, comparisons)
+    }
+
+    /// - Throws: ``CopyError`` if the target holds anything but an earlier, perhaps unfinished copy of the same source.
+    private func begin() throws {
+        if let mark = try target.mark() {
+            guard mark.source == source.name else {
+                throw CopyError("\(target.name) must be empty; it holds a copy of \(mark.source)")
+            }
+            return try target.begin(copyOf: source.name, isFirst: false)
+        }
+        for table in StoredTable.allCases where try !target.rows(of: table, after: nil, limit: 1).isEmpty {
+            throw CopyError(
+                """
+                \(target.name) must be empty, or hold a copy that no server has used yet; it has rows of \
+                \(table.rawValue)
+                """)
+        }
+        try target.begin(copyOf: source.name, isFirst: true)
     }
 
     /// - Returns: the number of rows written or deleted.

@@ -18,19 +18,26 @@ package enum SQLDialect: Sendable {
 package struct SQLQuery: Sendable {
     /// The name under which each connection prepares it once.
     package let name: String
-    /// Refers to its parameters as `$1`, `$2`…
-    package let sql: String
     package let parameters: [SQLValue]
+    private let text: @Sendable () -> String
 
-    package init(_ name: String, _ sql: String, _ parameters: SQLValue...) {
-        self.init(name, sql, parameters)
+    /// - Parameter sql: put together only when the statement is prepared.
+    package init(
+        _ name: String, _ sql: @autoclosure @escaping @Sendable () -> String, _ parameters: SQLValue...
+    ) {
+        self.init(name, sql(), parameters)
     }
 
-    package init(_ name: String, _ sql: String, _ parameters: [SQLValue]) {
+    package init(
+        _ name: String, _ sql: @autoclosure @escaping @Sendable () -> String, _ parameters: [SQLValue]
+    ) {
         self.name = name
-        self.sql = sql
         self.parameters = parameters
+        text = sql
     }
+
+    /// Refers to its parameters as `$1`, `$2`…
+    package var sql: String { text() }
 }
 
 /// A row that a statement has returned. Columns are counted from 0. The bytes are not trusted: a value with an unexpected

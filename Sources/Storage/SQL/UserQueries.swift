@@ -51,7 +51,7 @@ extension UserRecords {
     /// Returns the statements that read a part of ``everything`` for one user.
     package static func statements(_ part: Part, of userID: Identifier, _ dialect: SQLDialect) -> [Step] {
         let user = SQLValue.text(userID)
-        func record(_ column: String, sqlite table: String) -> String {
+        @Sendable func record(_ column: String, sqlite table: String) -> String {
             switch dialect {
             case .sqlite: "SELECT record FROM \(table) WHERE user_id = $1"
             case .postgreSQL: "SELECT \(column) FROM users WHERE user_id = $1"
@@ -73,13 +73,14 @@ extension UserRecords {
                 )
             ]
         case .forcedVariations:
-            let sql = "SELECT \(StoredTable.forcedVariations.columnList) FROM forced_variations WHERE user_id = $1"
             return [
-                (SQLQuery("forced_variations_of_user", sql, user), { $1.forcedVariations.append(ForcedVariation($0)) })
+                (
+                    all("forced_variations_of_user", .forcedVariations, user),
+                    { $1.forcedVariations.append(ForcedVariation($0)) }
+                )
             ]
         case .exposures:
-            let sql = "SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1"
-            return [(SQLQuery("exposures_of_user", sql, user), { $1.exposures.append(StoredExposure($0)) })]
+            return [(all("exposures_of_user", .exposures, user), { $1.exposures.append(StoredExposure($0)) })]
         case .otherRecords:
             let goalEvents = "SELECT count(*), coalesce(max(number), 0) FROM goal_events WHERE user_id = $1"
             let auditEntries = "SELECT count(*), coalesce(max(id), 0) FROM audit WHERE user_id = $1"
@@ -96,6 +97,10 @@ extension UserRecords {
         case .definedAttributes, .exposure, .totals, .goalTotals, .goalEvents, .goalEvent, .periods, .newestDatafile:
             return []
         }
+    }
+
+    private static func all(_ name: String, _ table: StoredTable, _ user: SQLValue) -> SQLQuery {
+        SQLQuery(name, "SELECT \(table.columnList) FROM \(table.rawValue) WHERE user_id = $1", user)
     }
 }
 

@@ -107,26 +107,15 @@ public final class PostgreSQLCopy: CopyTarget {
 
     // MARK: Writing
 
-    public func begin(copyOf source: String) throws -> Bool {
-        if let state = try CopyState.read(handle) {
-            guard state.source == source else {
-                throw CopyError("\(name) must be empty; it holds a copy of \(state.source)")
-            }
-            try CopyState.set(source, isComplete: false, handle)
-            return false
-        }
-        guard
-            try handle.query("SELECT FROM leases WHERE name = 'maintenance' AND ends_at > clock_timestamp()").count == 0
-        else {
+    public func mark() throws -> CopyMark? { try CopyState.read(handle) }
+
+    public func begin(copyOf source: String, isFirst: Bool) throws {
+        let leases = "SELECT FROM leases WHERE name = 'maintenance' AND ends_at > clock_timestamp()"
+        guard try !isFirst || handle.query(leases).isEmpty else {
             throw CopyError("no server must use \(name); one does, or did less than a minute ago: stop it and wait")
         }
-        for table in StoredTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
-            throw CopyError(
-                "\(name) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)")
-        }
-        try CopyState.set(source, isComplete: false, handle)
-        isFresh = true
-        return true
+        try CopyState.set(CopyMark(source: source, isComplete: false), handle)
+        isFresh = isFirst
     }
 
     public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
@@ -183,7 +172,7 @@ public final class PostgreSQLCopy: CopyTarget {
             try handle.setSequence("'event_numbers'", to: counters.newestEvent)
             try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)
             guard let source = try CopyState.read(handle)?.source else { return }
-            try CopyState.set(source, isComplete: true, handle)
+            try CopyState.set(CopyMark(source: source, isComplete: true), handle)
         }
         // For the query planner, and for the number of profiles that servers estimate.
         try handle.execute("ANALYZE users, exposures, goal_events, user_goals, tallies, sticky_documents, audit")
@@ -201,35 +190,29 @@ public final class PostgreSQLCopy: CopyTarget {
     }
 }
 
-/// The mark of a database that is or was the target of a copy: a row of `leases`, because the server's role cannot drop
-/// tables. The first server that uses a complete copy removes it.
+/// The ``CopyMark``: a row of `leases`, because the server's role cannot drop tables.
 enum CopyState {
     private static let prefix = "copy of "
 
-    static func read(_ handle: Handle) throws(PostgreSQLError) -> (source: String, isComplete: Bool)? {
-        let rows = try handle.query("SELECT name, holder FROM leases WHERE name LIKE 'copy of %'")
-        guard rows.count > 0 else { return nil }
-        return (String(rows[0].text(0).dropFirst(prefix.count)), rows[0].integer(1) != 0)
+    static func read(_ handle: Handle) throws(PostgreSQLError) -> CopyMark? {
+        try handle.query("SELECT name, holder FROM leases WHERE name LIKE 'copy of %'").first.map {
+            CopyMark(source: String($0.text(0).dropFirst(prefix.count)), isComplete: $0.integer(1) != 0)
+        }
     }
 
-    static func set(_ source: String, isComplete: Bool, _ handle: Handle) throws(PostgreSQLError) {
+    static func set(_ mark: CopyMark, _ handle: Handle) throws(PostgreSQLError) {
         _ = try handle.query(
             """
             INSERT INTO leases (name, holder, ends_at) VALUES ($1, $2, 'infinity')
             ON CONFLICT (name) DO UPDATE SET holder = excluded.holder
-            """, [.text(prefix + source), .integer(isComplete ? 1 : 0)])
+            """, [.text(prefix + mark.source), .integer(mark.isComplete ? 1 : 0)])
     }
 
     /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``PostgreSQLError`` if a copy into the database is not complete.
     static func expectFinished(_ handle: Handle, ends: Bool = false) throws(PostgreSQLError) {
-        guard let state = try read(handle) else { return }
-        guard state.isComplete else {
-            throw PostgreSQLError(
-                state: "",
-                message:
-                    "it must be complete; a copy of \(state.source) into it is not: run 'holdfast copy' once more")
-        }
+        guard let mark = try read(handle) else { return }
+        if let refusal = mark.refusal { throw PostgreSQLError(state: "", message: refusal) }
         if ends { try handle.execute("DELETE FROM leases WHERE name LIKE 'copy of %'") }
     }
 }

@@ -53,17 +53,13 @@ public final class SQLiteCopy: CopyTarget {
     // MARK: Reading
 
     public func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
-        guard table == .users else { return try page(of: table, after: row, limit: limit) }
-        return try users(after: row, limit: limit)
-    }
-
-    private func page(of table: StoredTable, after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "?\($0)" }.joined(separator: ", ")
         let condition = row == nil ? "" : "WHERE (\(keys)) > (\(places)) "
         let sql =
-            "SELECT \(table.columnList) FROM \(table.rawValue) \(condition)"
-            + "ORDER BY \(keys) LIMIT \(limit)"
+            table == .users
+            ? Self.users(condition, limit)
+            : "SELECT \(table.columnList) FROM \(table.rawValue) \(condition)ORDER BY \(keys) LIMIT \(limit)"
         var found: [CopiedRow] = []
         found.reserveCapacity(limit)
         try statement(sql).run { statement in
@@ -75,48 +71,14 @@ public final class SQLiteCopy: CopyTarget {
         return found
     }
 
-    /// Joins two tables, both in the order of users.
-    private func users(after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
-        let key = row?.values[0] ?? .text([])
-        func page(_ sql: String) throws(SQLiteError) -> [[CopiedValue]] {
-            var found: [[CopiedValue]] = []
-            found.reserveCapacity(limit)
-            try statement(sql).run {
-                $0.bind([key])
-            } row: { statement throws(SQLiteError) in
-                found.append(CopiedRow(statement, of: .users).values)
-            }
-            return found
-        }
-        let profiles = try page(
-            "SELECT user_id, record, expires_at, NULL FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT \(limit)")
-        let attributes = try page(
-            """
-            SELECT user_id, NULL, NULL, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT \(limit)
-            """)
-        var joined: [CopiedRow] = []
-        joined.reserveCapacity(limit)
-        var (left, right) = (profiles[...], attributes[...])
-        // The users after the last one of a full page are not known yet.
-        while joined.count < limit {
-            guard let profile = left.first, let attribute = right.first else {
-                let isCut = left.isEmpty ? profiles.count == limit : attributes.count == limit
-                guard !isCut, let rest = left.popFirst() ?? right.popFirst() else { break }
-                joined.append(CopiedRow(rest))
-                continue
-            }
-            let (name, other) = (profile[0].content ?? [], attribute[0].content ?? [])
-            if name == other {
-                joined.append(CopiedRow([profile[0], profile[1], profile[2], attribute[3]]))
-                left.removeFirst()
-                right.removeFirst()
-            } else if name.lexicographicallyPrecedes(other) {
-                joined.append(CopiedRow(left.removeFirst()))
-            } else {
-                joined.append(CopiedRow(right.removeFirst()))
-            }
-        }
-        return joined
+    /// Joins two tables; SQLite merges both in the order of users.
+    private static func users(_ condition: String, _ limit: Int) -> String {
+        """
+        SELECT user_id, profiles.record, expires_at, user_attributes.record FROM (
+            SELECT user_id FROM profiles \(condition) UNION SELECT user_id FROM user_attributes \(condition)
+            ORDER BY user_id LIMIT \(limit)
+        ) LEFT JOIN profiles USING (user_id) LEFT JOIN user_attributes USING (user_id) ORDER BY user_id
+        """
     }
 
     public func counters() throws -> CopiedCounters {
@@ -130,23 +92,12 @@ public final class SQLiteCopy: CopyTarget {
 
     // MARK: Writing
 
-    public func begin(copyOf source: String) throws -> Bool {
-        switch try CopyState.read(connection) {
-        case .some(let state):
-            guard state.source == source else {
-                throw CopyError("\(path) must be empty; it holds a copy of \(state.source)")
-            }
-            try connection.execute("UPDATE copy_state SET is_complete = 0")
-            return false
-        case nil:
-            for table in StoredTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
-                throw CopyError(
-                    "\(path) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)"
-                )
-            }
-            try CopyState.begin(source, connection)
-            return true
-        }
+    public func mark() throws -> CopyMark? { try CopyState.read(connection) }
+
+    public func begin(copyOf source: String, isFirst: Bool) throws {
+        guard isFirst else { return try connection.execute("UPDATE copy_state SET is_complete = 0") }
+        try connection.execute("CREATE TABLE copy_state (source TEXT NOT NULL, is_complete INTEGER NOT NULL) STRICT")
+        try connection.change("INSERT INTO copy_state (source, is_complete) VALUES (?1, 0)", .text(source))
     }
 
     public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
@@ -192,22 +143,15 @@ public final class SQLiteCopy: CopyTarget {
                 ("exposures", counters.newestEvent), ("goal_events", counters.newestEvent),
                 ("audit", counters.newestAuditEntry),
             ] {
-                try statement("DELETE FROM sqlite_sequence WHERE name = ?1").run { $0.bind(table, at: 1) }
-                try statement("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)").run {
-                    $0.bind(table, at: 1)
-                    $0.bind(last, at: 2)
-                }
+                try connection.change("DELETE FROM sqlite_sequence WHERE name = ?1", .text(table))
+                try connection.change(
+                    "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", .text(table), .integer(last))
             }
-            try statement(
+            try connection.change(
                 """
                 UPDATE counters SET
                     profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3
-                """
-            ).run {
-                $0.bind(profiles, at: 1)
-                $0.bind(assignments, at: 2)
-                $0.bind(counters.latestTime, at: 3)
-            }
+                """, .integer(profiles), .integer(assignments), .integer(counters.latestTime))
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }
         _ = try connection.checkpoint(.restart, lockTimeout: 10)
@@ -247,41 +191,29 @@ extension Statement {
     }
 }
 
-/// The mark of a database that is or was the target of a copy. The first server that uses a complete copy removes it.
+/// The table of the ``CopyMark``, which only a target of a copy has.
 enum CopyState {
-    static func read(_ connection: Connection) throws(SQLiteError) -> (source: String, isComplete: Bool)? {
+    static func read(_ connection: Connection) throws(SQLiteError) -> CopyMark? {
         guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'copy_state'") > 0 else {
             return nil
         }
-        return try connection.statement("SELECT source, is_complete FROM copy_state").first {
-            ($0.text(0), $0.integer(1) != 0)
-        }
-    }
-
-    static func begin(_ source: String, _ connection: Connection) throws(SQLiteError) {
-        try connection.execute(
-            "CREATE TABLE copy_state (source TEXT NOT NULL, is_complete INTEGER NOT NULL) STRICT")
-        try connection.statement("INSERT INTO copy_state (source, is_complete) VALUES (?1, 0)").run {
-            $0.bind(source, at: 1)
-        }
+        return try connection.all("SELECT source, is_complete FROM copy_state") {
+            CopyMark(source: $0.text(0), isComplete: $0.integer(1) != 0)
+        }.first
     }
 
     /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``DatabaseError`` if a copy into the database is not complete.
     static func expectFinished(path: String, ends: Bool = false) throws(DatabaseError) {
-        let state: (source: String, isComplete: Bool)?
+        let mark: CopyMark?
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
-            state = try read(connection)
-            if ends, state?.isComplete == true { try connection.execute("DROP TABLE IF EXISTS copy_state") }
+            mark = try read(connection)
+            if ends, mark?.isComplete == true { try connection.execute("DROP TABLE IF EXISTS copy_state") }
         } catch {
             throw DatabaseError(path, error)
         }
-        guard state?.isComplete ?? true else {
-            throw DatabaseError(
-                path,
-                "it must be complete; a copy of \(state?.source ?? "") into it is not: run 'holdfast copy' once more")
-        }
+        if let refusal = mark?.refusal { throw DatabaseError(path, refusal) }
     }
 }

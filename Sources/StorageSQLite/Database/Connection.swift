@@ -142,6 +142,27 @@ final class Connection {
         try Statement.prepare(sql, on: handle)
     }
 
+    /// Runs a statement and returns the decoded rows.
+    ///
+    /// - Parameter decode: returns `nil` for a row that is skipped.
+    func all<Value>(
+        _ sql: StaticString, _ parameters: SQLValue..., decode: (Statement) -> Value?
+    ) throws(SQLiteError) -> [Value] {
+        var values: [Value] = []
+        try statement(sql).run {
+            $0.bind(parameters)
+        } row: { row throws(SQLiteError) in
+            if let value = decode(row) { values.append(value) }
+        }
+        return values
+    }
+
+    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows.
+    @discardableResult
+    func change(_ sql: StaticString, _ parameters: SQLValue...) throws(SQLiteError) -> Int {
+        try statement(sql).change { $0.bind(parameters) }
+    }
+
     /// Returns the first column of a query's only row.
     func integer(_ sql: StaticString) throws(SQLiteError) -> Int64 {
         var value: Int64 = 0

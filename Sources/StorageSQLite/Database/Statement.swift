@@ -41,20 +41,6 @@ final class Statement: Row {
         }
     }
 
-    /// Runs the statement to completion.
-    ///
-    /// - Parameter row: decodes a row; `nil` skips it.
-    /// - Returns: the decoded rows.
-    func all<Value>(
-        _ bind: (Statement) -> Void = { _ in }, row: (Statement) -> Value?
-    ) throws(SQLiteError) -> [Value] {
-        var values: [Value] = []
-        try run(bind) { statement in
-            if let value = row(statement) { values.append(value) }
-        }
-        return values
-    }
-
     /// Runs a statement that finds at most one row, and returns the decoded row; `nil` if there is none.
     func first<Value>(
         _ bind: (Statement) -> Void = { _ in }, row: (Statement) -> Value?

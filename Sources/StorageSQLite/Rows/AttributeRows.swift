@@ -17,21 +17,16 @@ enum AttributeRows {
         _ record: AttributeRecord, for userID: Identifier, in transaction: WriteTransaction
     ) throws(SQLiteError) {
         guard !record.isEmpty else { return try erase(userID, in: transaction) }
-        try transaction.connection.statement(
+        try transaction.connection.change(
             """
             INSERT INTO user_attributes (user_id, record) VALUES (?1, ?2)
             ON CONFLICT (user_id) DO UPDATE SET record = excluded.record
-            """
-        ).run {
-            $0.bind(userID.string, at: 1)
-            $0.bind(record.bytes, at: 2)
-        }
+            """, .text(userID), .bytes(record.bytes))
         transaction.changedAttributes(of: userID)
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
-        let count = try transaction.connection.statement("DELETE FROM user_attributes WHERE user_id = ?1")
-            .change { $0.bind(userID.string, at: 1) }
+        let count = try transaction.connection.change("DELETE FROM user_attributes WHERE user_id = ?1", .text(userID))
         if count > 0 { transaction.changedAttributes(of: userID) }
     }
 }

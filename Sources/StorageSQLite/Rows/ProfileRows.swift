@@ -3,9 +3,6 @@ import Storage
 
 /// The `profiles` table.
 enum ProfileRows {
-    /// A stored row.
-    typealias Row = (userID: Identifier, record: [UInt8])
-
     /// Returns the stored record of a user, including what has expired in it.
     static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
         try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").first {
@@ -44,44 +41,23 @@ enum ProfileRows {
         try connection.statement("DELETE FROM profiles WHERE user_id = ?1").run { $0.bind(userID.string, at: 1) }
     }
 
-    /// Returns profiles in the byte order of their user ids.
-    static func page(
-        after: Identifier?, limit: Int, on connection: Connection
-    ) throws(SQLiteError) -> [Row] {
-        // User ids are not empty, so that all follow the empty text.
-        try connection.statement(
-            "SELECT user_id, record FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
-        ).all {
-            $0.bind(after?.string ?? "", at: 1)
-            $0.bind(Int64(limit), at: 2)
-        } row: {
-            (Identifier($0.text(0)), $0.bytes(1))
-        }
-    }
-
     /// Returns users in the byte order of their ids.
     static func userIDs(
         after: Identifier?, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Identifier] {
-        try connection.statement("SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2").all {
-            $0.bind(after?.string ?? "", at: 1)
-            $0.bind(Int64(limit), at: 2)
-        } row: {
-            Identifier($0.text(0))
-        }
+        try connection.all(
+            "SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2", .text(after?.string ?? ""),
+            .integer(limit)
+        ) { $0.identifier(0) }
     }
 
     /// Returns profiles in which something has expired, oldest expiry first.
     static func expired(
         at now: Timestamp, limit: Int, on connection: Connection
-    ) throws(SQLiteError) -> [Row] {
-        try connection.statement(
-            "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
-        ).all {
-            $0.bind(now, at: 1)
-            $0.bind(Int64(limit), at: 2)
-        } row: {
-            (Identifier($0.text(0)), $0.bytes(1))
-        }
+    ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
+        try connection.all(
+            "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
+            .integer(now), .integer(limit)
+        ) { ($0.identifier(0), $0.bytes(1)) }
     }
 }

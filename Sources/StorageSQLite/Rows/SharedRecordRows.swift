@@ -72,9 +72,9 @@ extension WriteTransaction {
         case .insertPeriods(let periods): try put(periods)
         case .insertAttribute(let definition): try insert(definition.values, into: .attributes)
         case .updateAttribute(let definition):
-            let sql = "UPDATE attributes SET definition = $2 WHERE number = $1"
-            let number = SQLValue.integer(Int(definition.number))
-            try run(SQLQuery("update_attribute", sql, number, .text(definition.storedDocument)))
+            try connection.change(
+                "UPDATE attributes SET definition = ?2 WHERE number = ?1", .integer(Int(definition.number)),
+                .text(definition.storedDocument))
         case .deleteAttribute(let definition):
             let number = SQLValue.integer(Int(definition.number))
             try delete(from: .attributes, where: "number = $1", number)
@@ -101,16 +101,13 @@ extension WriteTransaction {
 
     /// Deletes the oldest datafiles of a project.
     private func prune(_ sdkKey: String, keeping count: Int) throws(SQLiteError) {
-        let sql = """
-            DELETE FROM datafiles WHERE version IN (
-                SELECT version FROM datafiles WHERE sdk_key = $1
-                AND version <= (SELECT version FROM datafiles WHERE sdk_key = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)
-                AND version IS NOT (SELECT max(version) FROM datafiles WHERE sdk_key = $1 AND author = $3)
-                ORDER BY version LIMIT $4)
+        try connection.change(
             """
-        try run(
-            SQLQuery(
-                "prune_datafiles", sql, .text(sdkKey), .integer(max(1, count)),
-                .text(Author.processUser.name), .integer(Self.pruneLimit)))
+            DELETE FROM datafiles WHERE version IN (
+                SELECT version FROM datafiles WHERE sdk_key = ?1
+                AND version <= (SELECT version FROM datafiles WHERE sdk_key = ?1 ORDER BY version DESC LIMIT 1 OFFSET ?2)
+                AND version IS NOT (SELECT max(version) FROM datafiles WHERE sdk_key = ?1 AND author = ?3)
+                ORDER BY version LIMIT ?4)
+            """, .text(sdkKey), .integer(max(1, count)), .text(Author.processUser.name), .integer(Self.pruneLimit))
     }
 }

@@ -32,40 +32,40 @@ extension WriteTransaction {
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         case .newestDatafile: records.newestDatafile = try newestDatafile()
         case .exposure(let experimentID):
-            let sql = """
-                SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1 AND experiment_id = $2
+            let query = SQLQuery(
+                "exposure",
                 """
-            try connection.run(SQLQuery("exposure", sql, user, .text(experimentID))) {
-                records.exposures = [StoredExposure($0)]
-            }
+                SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1 AND experiment_id = $2
+                """, user, .text(experimentID))
+            try connection.run(query) { records.exposures = [StoredExposure($0)] }
         case .totals(let experimentID):
-            try readTotals("user_id = $1 AND experiment_id = $2", [user, .text(experimentID)], into: &records)
+            try readTotals(
+                "totals", "user_id = $1 AND experiment_id = $2", [user, .text(experimentID)], into: &records)
         case .goalTotals(let goal, let experimentIDs):
             for experimentID in experimentIDs {
                 try readTotals(
-                    "user_id = $1 AND experiment_id = $2 AND goal = $3",
+                    "goal_totals", "user_id = $1 AND experiment_id = $2 AND goal = $3",
                     [user, .text(experimentID), .text(goal)], into: &records)
             }
         case .goalEvents(let time):
-            let sql = """
-                SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = $1 AND happened_at >= $2
-                """
-            try connection.run(SQLQuery("goal_events_since", sql, user, .integer(time))) {
-                records.goalEvents.append(.init($0))
-            }
+            records.goalEvents = try connection.all(
+                "SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = ?1 AND happened_at >= ?2",
+                user, .integer(time)
+            ) { .init($0) }
         case .goalEvent(let senderID):
-            let sql = "SELECT 1 FROM goal_events WHERE user_id = $1 AND sender_id = $2"
-            try connection.run(SQLQuery("goal_event", sql, user, .text(senderID))) { _ in
-                records.hasGoalEvent = true
-            }
+            let found = try connection.all(
+                "SELECT 1 FROM goal_events WHERE user_id = ?1 AND sender_id = ?2", user, .text(senderID)
+            ) { _ in true }
+            records.hasGoalEvent = !found.isEmpty
         }
     }
 
     private func readTotals(
-        _ condition: String, _ parameters: [SQLValue], into records: inout UserRecords
+        _ name: String, _ condition: String, _ parameters: [SQLValue], into records: inout UserRecords
     ) throws(SQLiteError) {
-        let sql = "SELECT \(StoredTable.userGoals.columnList) FROM user_goals WHERE \(condition)"
-        try connection.run(SQLQuery("user_goals_\(parameters.count)", sql, parameters)) { row in
+        let query = SQLQuery(
+            name, "SELECT \(StoredTable.userGoals.columnList) FROM user_goals WHERE \(condition)", parameters)
+        try connection.run(query) { row in
             let (key, total) = UserGoal.decode(row)
             records.totals[key] = total
         }
@@ -82,21 +82,23 @@ extension WriteTransaction {
             try insert(variation.values, into: .forcedVariations)
             try changedProjects()
         case .deleteForcedVariation(let variation):
-            let sql = "DELETE FROM forced_variations WHERE sdk_key = $1 AND user_id = $2 AND experiment_key = $3"
-            try run(SQLQuery("delete_forced_variation", sql, Array(variation.values.prefix(3))))
+            try connection.change(
+                "DELETE FROM forced_variations WHERE sdk_key = ?1 AND user_id = ?2 AND experiment_key = ?3",
+                .text(variation.sdkKey), user, .text(variation.experimentKey))
             try changedProjects()
         case .putExposure(let stored): try insert(stored.values, into: .exposures)
         case .putTotal(let total, let key): try insert(total.values(userID, key), into: .userGoals)
         case .deleteTotals(let experimentID):
-            let sql = "DELETE FROM user_goals WHERE user_id = $1 AND experiment_id = $2"
-            try run(SQLQuery("delete_totals", sql, user, .text(experimentID)))
+            try connection.change(
+                "DELETE FROM user_goals WHERE user_id = ?1 AND experiment_id = ?2", user, .text(experimentID))
         case .insertGoalEvent(let event): try insert(event.values, into: .goalEvents)
         case .putPeriod(let period, let experimentID): try put([(experimentID, period)])
         case .putAttributes(let record): try AttributeRows.put(record, for: userID, in: self)
         case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .eraseStickyDocuments:
-            try run(SQLQuery("erase_sticky", "DELETE FROM sticky_documents WHERE attribute_value = $1", user))
+            try connection.change("DELETE FROM sticky_documents WHERE attribute_value = ?1", user)
+            changed()
         case .noteRemoval(let mark): noteRemoval(mark)
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
@@ -105,32 +107,26 @@ extension WriteTransaction {
     /// Makes another user's goal events and audit entries a user's, except events with a sender's id that the user has
     /// already.
     private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
-        for (name, sql) in [
-            (
-                "delete_repeated_events",
-                """
-                DELETE FROM goal_events WHERE user_id = $1 AND sender_id IN
-                (SELECT sender_id FROM goal_events WHERE user_id = $2 AND sender_id IS NOT NULL)
-                """
-            ),
-            ("move_goal_events", "UPDATE goal_events SET user_id = $2 WHERE user_id = $1"),
-            ("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1"),
-        ] { try run(SQLQuery(name, sql, .text(other), .text(userID))) }
+        for sql: StaticString in [
+            """
+            DELETE FROM goal_events WHERE user_id = ?1 AND sender_id IN
+            (SELECT sender_id FROM goal_events WHERE user_id = ?2 AND sender_id IS NOT NULL)
+            """,
+            "UPDATE goal_events SET user_id = ?2 WHERE user_id = ?1",
+            "UPDATE audit SET user_id = ?2 WHERE user_id = ?1",
+        ] { try connection.change(sql, .text(other), .text(userID)) }
+        changed()
     }
 
     private func eraseOtherRecords(of userID: Identifier) throws(SQLiteError) {
-        let count = try connection.statement("DELETE FROM forced_variations WHERE user_id = ?1").change {
-            $0.bind(userID.string, at: 1)
-        }
+        let count = try connection.change("DELETE FROM forced_variations WHERE user_id = ?1", .text(userID))
         if count > 0 { try changedProjects() }
         try AttributeRows.erase(userID, in: self)
         for sql: StaticString in [
             "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ?1",
             "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
             "DELETE FROM goal_events WHERE user_id = ?1",
-        ] {
-            try connection.statement(sql).run { $0.bind(userID.string, at: 1) }
-        }
+        ] { try connection.change(sql, .text(userID)) }
         changed()
     }
 

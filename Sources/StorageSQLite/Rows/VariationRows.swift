@@ -15,35 +15,26 @@ enum VariationRows {
     private static func add(
         _ change: UserCounts, to key: TallyChanges.Users, in transaction: WriteTransaction
     ) throws(SQLiteError) {
-        try transaction.connection.statement(
+        try transaction.connection.change(
             """
             INSERT INTO variation_users (experiment_id, variation_id, period, day, counted, crossed, forced)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
             ON CONFLICT (experiment_id, variation_id, period, day) DO UPDATE SET
             counted = counted + excluded.counted, crossed = crossed + excluded.crossed, forced = forced + excluded.forced
-            """
-        ).run {
-            $0.bind(key.experimentID.string, at: 1)
-            $0.bind(key.cohort.variationID.string, at: 2)
-            $0.bind(key.cohort.period, at: 3)
-            $0.bind(key.cohort.day, at: 4)
-            $0.bind(Int64(change.counted), at: 5)
-            $0.bind(Int64(change.crossed), at: 6)
-            $0.bind(Int64(change.forced), at: 7)
-        }
+            """, .text(key.experimentID), .text(key.cohort.variationID), .integer(key.cohort.period),
+            .integer(key.cohort.day), .integer(change.counted), .integer(change.crossed), .integer(change.forced))
         transaction.changed()
     }
 
     private static func find(_ key: TallyChanges.Goal, on connection: Connection) throws(SQLiteError) -> GoalTally? {
         var found: GoalTally?
-        let sql = """
+        let query = SQLQuery(
+            "variation_goal",
+            """
             SELECT \(StoredTable.variationGoals.columnList) FROM variation_goals
             WHERE experiment_id = $1 AND goal = $2 AND variation_id = $3 AND day = $4
-            """
-        let parameters: [SQLValue] = [
-            .text(key.experimentID), .text(key.goal), .text(key.variationID), .integer(key.day),
-        ]
-        try connection.run(SQLQuery("variation_goal", sql, parameters)) { found = GoalTally($0, at: 4) }
+            """, .text(key.experimentID), .text(key.goal), .text(key.variationID), .integer(key.day))
+        try connection.run(query) { found = GoalTally($0, at: 4) }
         return found
     }
 }

@@ -55,58 +55,39 @@ struct Erasures {
 enum ErasureRows {
     /// - Parameter mark: see ``UserRemoval/mark``.
     static func insert(_ mark: Int64, at time: UInt64, on connection: Connection) throws(SQLiteError) {
-        try connection.statement("INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)").run {
-            $0.bind(mark, at: 1)
-            $0.bind(Int64(clamping: time), at: 2)
-        }
-    }
-
-    /// Returns what was committed after a time that was read before. Later transactions have later times.
-    static func all(after time: Int64, on connection: Connection) throws(SQLiteError) -> [UserRemoval] {
-        try connection.statement("SELECT user_hash, erased_at FROM erasures WHERE erased_at > ?1 AND erased_at <= ?2")
-            .all {
-                $0.bind(time, at: 1)
-                // Later times are from before the machine was restarted.
-                $0.bind(Int64(clamping: DispatchTime.now().uptimeNanoseconds), at: 2)
-            } row: {
-                UserRemoval(mark: $0.integer(0), time: $0.integer(1))
-            }
+        try connection.change(
+            "INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)", .integer(mark), .time(time))
     }
 
     /// Returns the newest time. Times later than `limit` are from before the machine was restarted.
     static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
-        try connection.statement("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1").first {
-            $0.bind(Int64(clamping: limit), at: 1)
-        } row: {
+        try connection.all("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1", .time(limit)) {
             UInt64(clamping: $0.integer(0))
-        } ?? 0
+        }.first ?? 0
     }
 
     static func holds(
         _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
     ) throws(SQLiteError) -> Bool {
-        try connection.statement("SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3").first {
-            $0.bind(ErasureRules.hash(userID), at: 1)
-            $0.bind(Int64(clamping: first), at: 2)
-            $0.bind(Int64(clamping: last), at: 3)
-        } row: { _ in
-            true
-        } ?? false
+        let found = try connection.all(
+            "SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3",
+            .integer(ErasureRules.hash(userID)), .time(first), .time(last)
+        ) { _ in true }
+        return !found.isEmpty
     }
 
     /// Deletes erasures that are too old to matter, or from before the machine was restarted.
     static func prune(limit: Int, in transaction: WriteTransaction) throws(SQLiteError) {
         let now = DispatchTime.now().uptimeNanoseconds
-        let count = try transaction.connection.statement(
+        let count = try transaction.connection.change(
             """
             DELETE FROM erasures WHERE user_hash IN
             (SELECT user_hash FROM erasures WHERE erased_at < ?1 OR erased_at > ?2 LIMIT ?3)
-            """
-        ).change {
-            $0.bind(Int64(clamping: now - min(now, Erasures.memory)), at: 1)
-            $0.bind(Int64(clamping: now), at: 2)
-            $0.bind(Int64(limit), at: 3)
-        }
+            """, .time(now - min(now, Erasures.memory)), .time(now), .integer(limit))
         if count > 0 { transaction.changed() }
     }
+}
+
+extension SQLValue {
+    fileprivate static func time(_ nanoseconds: UInt64) -> SQLValue { .integer(Int64(clamping: nanoseconds)) }
 }

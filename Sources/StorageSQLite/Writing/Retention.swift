@@ -74,10 +74,7 @@ final class Retention: @unchecked Sendable {
     private static func delete(
         _ sql: StaticString, before time: Timestamp, limit: Int, in transaction: WriteTransaction
     ) throws(SQLiteError) -> Int {
-        let count = try transaction.connection.statement(sql).change {
-            $0.bind(time, at: 1)
-            $0.bind(Int64(limit), at: 2)
-        }
+        let count = try transaction.connection.change(sql, .integer(time), .integer(limit))
         if count > 0 { transaction.changed() }
         return count
     }
@@ -156,7 +153,10 @@ final class AttributeRemoval: @unchecked Sendable {
     /// - Returns: whether there is more to do.
     private static func deleteSome(_ batch: Int, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
         guard let (number, after) = try next(on: transaction.connection) else { return false }
-        let rows = try page(after: after, limit: batch * scanFactor, on: transaction.connection)
+        let rows = try transaction.connection.all(
+            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2",
+            .text(after), .integer(batch * scanFactor)
+        ) { (userID: $0.identifier(0), record: $0.bytes(1)) }
         var changed = 0
         var reached: Identifier?
         for (userID, bytes) in rows where changed < batch {
@@ -171,22 +171,9 @@ final class AttributeRemoval: @unchecked Sendable {
     }
 
     private static func next(on connection: Connection) throws(SQLiteError) -> (number: UInt32, after: Identifier)? {
-        try connection.statement("SELECT number, after_user_id FROM attribute_removals LIMIT 1").first { row in
-            (UInt32(clamping: row.integer(0)), Identifier(row.text(1)))
-        }
-    }
-
-    private static func page(
-        after: Identifier, limit: Int, on connection: Connection
-    ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
-        try connection.statement(
-            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
-        ).all {
-            $0.bind(after.string, at: 1)
-            $0.bind(Int64(limit), at: 2)
-        } row: {
-            (Identifier($0.text(0)), $0.bytes(1))
-        }
+        try connection.all("SELECT number, after_user_id FROM attribute_removals LIMIT 1") { row in
+            (UInt32(clamping: row.integer(0)), row.identifier(1))
+        }.first
     }
 
     /// Records the progress.
@@ -195,17 +182,12 @@ final class AttributeRemoval: @unchecked Sendable {
     private static func note(
         _ number: UInt32, reached: Identifier?, in transaction: WriteTransaction
     ) throws(SQLiteError) {
+        let removal = SQLValue.integer(Int(number))
         if let reached {
-            try transaction.connection.statement(
-                "UPDATE attribute_removals SET after_user_id = ?2 WHERE number = ?1"
-            ).run {
-                $0.bind(Int64(number), at: 1)
-                $0.bind(reached.string, at: 2)
-            }
+            try transaction.connection.change(
+                "UPDATE attribute_removals SET after_user_id = ?2 WHERE number = ?1", removal, .text(reached))
         } else {
-            try transaction.connection.statement("DELETE FROM attribute_removals WHERE number = ?1").run {
-                $0.bind(Int64(number), at: 1)
-            }
+            try transaction.connection.change("DELETE FROM attribute_removals WHERE number = ?1", removal)
         }
         transaction.changed()
     }

@@ -247,7 +247,7 @@ final class WriteTransaction {
     func definedAttributes() throws(SQLiteError) -> Set<UInt32> {
         if let attributeNumbers { return attributeNumbers }
         let numbers = Set(
-            try connection.statement("SELECT number FROM attributes").all { UInt32(clamping: $0.integer(0)) })
+            try connection.all("SELECT number FROM attributes") { UInt32(clamping: $0.integer(0)) })
         attributeNumbers = numbers
         return numbers
     }
