@@ -53,12 +53,12 @@ import Testing
     ]
 
     @Test(arguments: examples)
-    func aBodyIsTakenApart(_ text: String, outcome: Outcome) {
+    func `A body is taken apart`(_ text: String, outcome: Outcome) {
         #expect(decode(Array(text.utf8)) == outcome)
     }
 
     @Test(arguments: examples)
-    func theResultIsTheSameHoweverTheBytesAreCut(_ text: String, outcome: Outcome) {
+    func `The result is the same however the bytes are cut`(_ text: String, outcome: Outcome) {
         let bytes = Array(text.utf8)
         for cut in 0...bytes.count {
             #expect(decode(bytes, pieces: [cut]) == outcome, "cut at \(cut)")
@@ -66,12 +66,12 @@ import Testing
         #expect(decode(bytes, pieces: Array(0..<bytes.count)) == outcome, "byte by byte")
     }
 
-    @Test func theLargestSizeThatFitsIsAccepted() {
+    @Test func `The largest size that fits is accepted`() {
         #expect(decode(Array("7FFFFFFFFFFFFFF\r\na".utf8)) == .incomplete)
     }
 
     @Test(arguments: [(0, false), (1, true)])
-    func aTrailerMayBeAsLongAsTheLimit(_ excess: Int, isRefused: Bool) {
+    func `A trailer may be as long as the limit`(_ excess: Int, isRefused: Bool) {
         let field = "X: " + String(repeating: "y", count: 100 + excess - 7) + "\r\n\r\n"
         let bytes = Array("0\r\n\(field)".utf8)
         #expect(field.utf8.count == 100 + excess)
@@ -81,13 +81,13 @@ import Testing
     }
 
     @Test(arguments: [(100, false), (101, true)])
-    func anExtensionMayBeAsLongAsTheLimit(_ length: Int, isRefused: Bool) {
+    func `An extension may be as long as the limit`(_ length: Int, isRefused: Bool) {
         let bytes = Array("0;\(String(repeating: "e", count: length))\r\n\r\n".utf8)
         #expect(decode(bytes, limit: 100) == (isRefused ? .failure(400) : .body("", unread: 0)))
     }
 
     @Test(arguments: 0..<4 as Range<UInt64>)
-    func noBytesStopTheProcess(_ seed: UInt64) {
+    func `No bytes stop the process`(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         for _ in 0..<500 {
             var bytes = Array((Self.examples.randomElement(using: &random)?.text ?? "").utf8)

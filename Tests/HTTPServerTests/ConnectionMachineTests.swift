@@ -6,7 +6,7 @@ import Testing
 @Suite struct ConnectionMachineTests {
     // MARK: Order
 
-    @Test func lateResponsesAreWrittenInTheOrderOfTheRequests() {
+    @Test func `Late responses are written in the order of the requests`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + get("/now") + get("/b") + get("/c"))
         #expect(driver.seen.map(\.path) == ["/a", "/now", "/b", "/c"])
@@ -18,7 +18,7 @@ import Testing
         #expect(driver.isIdle)
     }
 
-    @Test func aSecondResponseToOneRequestIsDropped() {
+    @Test func `A second response to one request is dropped`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + get("/b"))
         driver.respond(to: "/b")
@@ -29,7 +29,7 @@ import Testing
         #expect(driver.takeResponses() == ["/a", "/b"])
     }
 
-    @Test func aRequestThatMayChangeSomethingHoldsThoseBehindIt() {
+    @Test func `A request that may change something holds those behind it`() {
         let driver = MachineDriver()
         driver.receive(post("/save", body: "x") + get("/now/1") + get("/now/2"))
         #expect(driver.seen.map(\.path) == ["/save"])
@@ -38,7 +38,7 @@ import Testing
         #expect(driver.takeResponses() == ["/save", "/now/1", "/now/2"])
     }
 
-    @Test func aRequestWithABodyWaitsForEarlierResponses() {
+    @Test func `A request with a body waits for earlier responses`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + post("/now", body: "x"))
         #expect(driver.seen.map(\.path) == ["/a"])
@@ -48,7 +48,7 @@ import Testing
         #expect(driver.takeResponses() == ["/a", "/now"])
     }
 
-    @Test func aResponseBetweenIterationsLetsTheNextRequestsGoOn() {
+    @Test func `A response between iterations lets the next requests go on`() {
         let driver = MachineDriver()
         driver.receive(post("/save", body: "x") + get("/now"))
         driver.machine.responses.add(Response(.ok), to: 0)
@@ -59,7 +59,7 @@ import Testing
         #expect(driver.seen.map(\.path) == ["/save", "/now"])
     }
 
-    @Test func noMoreThanTheLimitOfRequestsWaitAtOnce() {
+    @Test func `No more than the limit of requests wait at once`() {
         var limits = Limits()
         limits.pipelinedRequests = 3
         let driver = MachineDriver(limits)
@@ -70,7 +70,7 @@ import Testing
         #expect(driver.seen.count == 4)
     }
 
-    @Test func requestsStayUnreadWhileTooManyResponsesAreUnsent() {
+    @Test func `Requests stay unread while too many responses are unsent`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 300
         let driver = MachineDriver(limits)
@@ -85,7 +85,7 @@ import Testing
         #expect(responses == (0..<20).map { "/now/\($0)" })
     }
 
-    @Test func responsesThatWaitForAnEarlierOneAreBoundedInBytes() {
+    @Test func `Responses that wait for an earlier one are bounded in bytes`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 300
         let driver = MachineDriver(limits)
@@ -103,7 +103,7 @@ import Testing
         #expect(responses == ["/slow"] + large)
     }
 
-    @Test func aResponseLongerThanMayWaitIsSent() {
+    @Test func `A response longer than may wait is sent`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 300
         let driver = MachineDriver(limits)
@@ -115,7 +115,7 @@ import Testing
         #expect(driver.wantsInput)
     }
 
-    @Test func fieldsKeptOfRequestsThatWaitAreBoundedInBytes() {
+    @Test func `Fields kept of requests that wait are bounded in bytes`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 3_000
         let driver = MachineDriver(limits)
@@ -128,7 +128,7 @@ import Testing
         #expect(driver.seen.count == 4)
     }
 
-    @Test func noRequestIsReadWhileAStreamIsOpen() {
+    @Test func `No request is read while a stream is open`() {
         final class Silent: ResponseStream {
             func produce(_ writer: StreamWriter) {}
         }
@@ -145,7 +145,7 @@ import Testing
 
     // MARK: Closing
 
-    @Test func nothingIsReadBehindARequestToClose() {
+    @Test func `Nothing is read behind a request to close`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + get("/b", "Connection: close") + get("/now"))
         #expect(driver.seen.map(\.path) == ["/a", "/b"])
@@ -155,7 +155,7 @@ import Testing
         #expect(driver.isDone)
     }
 
-    @Test func anHTTP10ClientIsKeptOnlyWhenItAsksFor() {
+    @Test func `An HTTP/1.0 client is kept only when it asks for`() {
         let closing = MachineDriver()
         closing.receive("GET /now HTTP/1.0\r\n\r\n")
         #expect(closing.takeOutput().contains("Connection: close\r\n"))
@@ -166,7 +166,7 @@ import Testing
         #expect(keeping.isIdle)
     }
 
-    @Test func aRefusalIsSentInOrderAndEndsTheConnection() {
+    @Test func `A refusal is sent in order and ends the connection`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + "GET / HTTP/3.0\r\n\r\n" + get("/now"))
         #expect(driver.takeOutput().isEmpty)
@@ -175,7 +175,7 @@ import Testing
         #expect(driver.isDone)
     }
 
-    @Test func aHalfClosedClientGetsAllItsResponses() {
+    @Test func `A half closed client gets all its responses`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 300
         let driver = MachineDriver(limits)
@@ -194,7 +194,7 @@ import Testing
     }
 
     @Test(arguments: ["/now", "/stream"])
-    func aBodyThatEndsEarlyIsRefused(_ path: String) {
+    func `A body that ends early is refused`(_ path: String) {
         let driver = MachineDriver()
         driver.receive(request("POST", path, "Content-Length: 5", body: "ab"))
         driver.endInput()
@@ -204,7 +204,7 @@ import Testing
         #expect(driver.seen.isEmpty)
     }
 
-    @Test func aHeadThatEndsEarlyNeedsNoResponse() {
+    @Test func `A head that ends early needs no response`() {
         let driver = MachineDriver()
         driver.receive("GET / HT")
         driver.endInput()
@@ -212,7 +212,7 @@ import Testing
         #expect(driver.isDone)
     }
 
-    @Test func drainingCompletesWhatIsInFlightAndSaysSo() {
+    @Test func `Draining completes what is in flight and says so`() {
         let driver = MachineDriver()
         driver.receive(get("/a"))
         driver.machine.drain()
@@ -222,7 +222,7 @@ import Testing
         #expect(driver.isDone)
     }
 
-    @Test func drainingLetsARequestThatHasBegunBeCompleted() {
+    @Test func `Draining lets a request that has begun be completed`() {
         let driver = MachineDriver()
         driver.receive("GET /now HTTP/1.1\r\n")
         driver.machine.drain()
@@ -235,7 +235,7 @@ import Testing
     // MARK: Random bytes
 
     @Test(arguments: 0..<6 as Range<UInt64>)
-    func noBytesStopTheProcess(_ seed: UInt64) {
+    func `No bytes stop the process`(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let example =
             get("/now") + post("/now", body: "abc")

@@ -3,7 +3,7 @@ import Testing
 @testable import HTTPServer
 
 @Suite struct DeadlineTests {
-    @Test func eachThingIsWaitedForAsLongAsItsLimitSays() {
+    @Test func `Each thing is waited for as long as its limit says`() {
         let driver = MachineDriver()
         #expect(driver.deadline == (.idle, 75))
         driver.pass(seconds: 20)
@@ -26,7 +26,7 @@ import Testing
         #expect(driver.deadline == (.body, 25))
     }
 
-    @Test func aStreamedBodyIsGivenTimeFromPieceToPiece() {
+    @Test func `A streamed body is given time from piece to piece`() {
         let driver = MachineDriver()
         driver.receive(request("POST", "/stream", "Content-Length: 5", body: "ab"))
         driver.pass(seconds: 20)
@@ -37,7 +37,7 @@ import Testing
         #expect(driver.deadline == (.response, 60))
     }
 
-    @Test func theBodyOfARequestThatHadToWaitHasItsWholeTime() {
+    @Test func `The body of a request that had to wait has its whole time`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + request("POST", "/now", "Content-Length: 5", body: "ab"))
         driver.pass(seconds: 40)
@@ -46,7 +46,7 @@ import Testing
         #expect(driver.deadline == (.body, 30))
     }
 
-    @Test func aLongStreamIsWaitedForFromPieceToPiece() {
+    @Test func `A long stream is waited for from piece to piece`() {
         let driver = MachineDriver()
         driver.receive(get("/a"))
         driver.respond(to: "/a", Response(.ok, body: .stream(EmptyStream())))
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func aPeerIsNotBlamedForThePauseOfItsBody() {
+    @Test func `A peer is not blamed for the pause of its body`() {
         let driver = MachineDriver()
         driver.pausesAfterEachPiece = true
         driver.receive(request("POST", "/stream", "Content-Length: 4", body: "ab"))
@@ -67,7 +67,7 @@ import Testing
         #expect(driver.deadline == (.body, 30))
     }
 
-    @Test func aRequestThatIsTooSlowIsRefused() {
+    @Test func `A request that is too slow is refused`() {
         let driver = MachineDriver()
         driver.receive("GET /a HT")
         let refusal = driver.machine.timedOut(.header)
@@ -77,7 +77,7 @@ import Testing
     }
 
     @Test(arguments: [["\r\n"], ["\r", "\n"], ["\r\n\r\n", "\r\n"]])
-    func anEmptyLineBehindABodyBeginsNoRequest(pieces: [String]) {
+    func `An empty line behind a body begins no request`(pieces: [String]) {
         let driver = MachineDriver()
         driver.receive(post("/now", body: "x"))
         #expect(driver.takeResponses() == ["/now"])
@@ -91,7 +91,7 @@ import Testing
         #expect(driver.takeResponses() == ["/now/2"])
     }
 
-    @Test(arguments: ["\r\n", "\r"]) func aClientThatEndsWithAnEmptyLineHasNothingMoreToAsk(end: String) {
+    @Test(arguments: ["\r\n", "\r"]) func `A client that ends with an empty line has nothing more to ask`(end: String) {
         let driver = MachineDriver()
         driver.receive(get("/now") + end)
         driver.endInput()

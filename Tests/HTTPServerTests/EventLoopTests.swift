@@ -33,7 +33,7 @@ import Testing
         _ = Glibc.close(descriptors.writing)
     }
 
-    @Test func jobsAndWatchedDescriptorsAreServedWithinABatch() throws {
+    @Test func `Jobs and watched descriptors are served within a batch`() throws {
         defer { close() }
         let application = application
         let watch = try loop.watch(descriptor: descriptors.reading) {
@@ -54,7 +54,7 @@ import Testing
         watch.cancel()
     }
 
-    @Test func writingIsReportedOnlyWhileItIsAwaited() throws {
+    @Test func `Writing is reported only while it is awaited`() throws {
         defer { close() }
         let application = application
         let watch = try loop.watch(descriptor: descriptors.writing) { application.log.append("writable") }
@@ -69,7 +69,7 @@ import Testing
         watch.cancel()
     }
 
-    @Test func anEventOfAWatchThatWasCancelledIsDropped() throws {
+    @Test func `An event of a watch that was cancelled is dropped`() throws {
         defer { close() }
         let application = application
         var second: EventLoop.Watch?
@@ -93,7 +93,7 @@ import Testing
         third.cancel()
     }
 
-    @Test func aTaskBeginsAtOnceAndContinuesInABatchOfItsLoop() throws {
+    @Test func `A task begins at once and continues in a batch of its loop`() throws {
         defer { close() }
         let application = application
         loop.start {
@@ -108,7 +108,7 @@ import Testing
         #expect(application.log == ["begun", "continued in batch"])
     }
 
-    @Test func aTaskThatBecomesReadyWithinAnotherWaitsUntilThatIsSuspended() throws {
+    @Test func `A task that becomes ready within another waits until that is suspended`() throws {
         defer { close() }
         let application = application
         var waiting: UnsafeContinuation<Void, Never>?
@@ -129,7 +129,7 @@ import Testing
         #expect(application.log == ["second", "first", "second again"])
     }
 
-    @Test func theOwnerMayCloseAWatchedDescriptor() throws {
+    @Test func `The owner may close a watched descriptor`() throws {
         let application = application
         let watch = try loop.watch(descriptor: descriptors.reading) { application.log.append("ended") }
         close()

@@ -12,7 +12,7 @@ extension HTTPServerTests {
             (Array("GET / HTTP/1.1\r\n\r\n".utf8), 400),
             (Array("SSH-2.0-OpenSSH_9.2\r\n".utf8), 400),
         ] as [([UInt8], Int)])
-    func whatIsNoRequestIsRefusedAndTheConnectionClosed(_ bytes: [UInt8], status: Int) throws {
+    func `What is no request is refused and the connection closed`(_ bytes: [UInt8], status: Int) throws {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)
             try client.send(bytes)
@@ -26,7 +26,7 @@ extension HTTPServerTests {
         "GET / HTTP/1.1\r\nHo", request("POST", "/echo", "Content-Length: 5", body: "ab"),
         request("POST", "/upload", "Content-Length: 5", body: "ab"),
     ])
-    func aSlowSenderIsCutOff(_ start: String) throws {
+    func `A slow sender is cut off`(_ start: String) throws {
         var limits = Limits()
         limits.headerSeconds = 0.2
         limits.bodySeconds = 0.2
@@ -42,7 +42,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test(arguments: ["", "\r\n"]) func anIdleConnectionIsClosed(lineBehind: String) throws {
+    @Test(arguments: ["", "\r\n"]) func `An idle connection is closed`(lineBehind: String) throws {
         var limits = Limits()
         limits.idleSeconds = 0.5
         limits.headerSeconds = 0.5
@@ -54,7 +54,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func aHandlerThatDoesNotRespondIsNotWaitedForForever() throws {
+    @Test func `A handler that does not respond is not waited for forever`() throws {
         var limits = Limits()
         limits.responseSeconds = 0.1
         try withServer(eventLoops: 1, limits) { _, port in
@@ -66,7 +66,7 @@ extension HTTPServerTests {
     }
 
     @Test(arguments: [false, true])
-    func aClientThatDisappearsInABodyIsNoticed(_ isReset: Bool) throws {
+    func `A client that disappears in a body is noticed`(_ isReset: Bool) throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send(request("POST", "/upload", "Content-Length: 100", body: "ab"))
@@ -78,7 +78,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func aSlowReaderIsGivenNoMoreThanItTakes() throws {
+    @Test func `A slow reader is given no more than it takes`() throws {
         var limits = Limits()
         limits.writeSeconds = 0.2
         try withServer(eventLoops: 1, limits) { _, port in
@@ -90,7 +90,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func aHalfClosedClientGetsItsResponses() throws {
+    @Test func `A half closed client gets its responses`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send((0..<100).map { request("GET", "/number/\($0)") }.joined())

@@ -30,7 +30,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func aHeaderThatComesTooSlowlyIsRefusedWithItsOrigin() throws {
+    @Test func `A header that comes too slowly is refused with its origin`() throws {
         var limits = Limits()
         limits.headerSeconds = 0.2
         try withServer(eventLoops: 1, limits) { _, port in
@@ -47,7 +47,8 @@ extension HTTPServerTests {
     @Test(arguments: [
         ("POST", "/nowhere", 404), ("POST", "/now", 405), ("POST", "/refused", 401),
     ])
-    func aClientThatWaitsIsRefusedBeforeItSendsItsBody(_ method: String, _ path: String, status: Int) throws {
+    func `A client that waits is refused before it sends its body`(_ method: String, _ path: String, status: Int) throws
+    {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)
             try client.send(
@@ -63,7 +64,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func aClientThatDoesNotWaitGetsItsRefusalOnAConnectionThatStaysOpen() throws {
+    @Test func `A client that does not wait gets its refusal on a connection that stays open`() throws {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)
             try client.send(request("POST", "/nowhere", "Content-Length: 2", "Expect: 100-continue", body: "ab"))
@@ -85,7 +86,7 @@ extension HTTPServerTests {
             (["If-Match: TAG", "If-None-Match: TAG"], 304), (["If-Match: \"x\"", "If-None-Match: TAG"], 412),
             (["If-None-Match: W/TAG"], 304), (["If-None-Match: TAGx"], 200),
         ] as [([String], Int)])
-    func theConditionsOfAReadAreCheckedInTheirOrder(_ fields: [String], status: Int) throws {
+    func `The conditions of a read are checked in their order`(_ fields: [String], status: Int) throws {
         let lines = fields.map { $0.replacing("TAG", with: EntityTag(1).text) + "\r\n" }.joined()
         try withServer(eventLoops: 1) { _, port in
             for method in ["GET", "HEAD"] {

@@ -6,7 +6,7 @@ import Testing
 
 /// Limits of connections, and stopping.
 extension HTTPServerTests {
-    @Test func aConnectionBeyondTheLimitIsTurnedAway() throws {
+    @Test func `A connection beyond the limit is turned away`() throws {
         var limits = Limits()
         limits.connections = 2
         try withServer(limits) { _, port in
@@ -24,7 +24,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func connectionsAreSpreadOverTheEventLoops() async throws {
+    @Test func `Connections are spread over the event loops`() async throws {
         let server = try server(4)
         let clients = try (0..<40).map { _ in
             let client = try TestClient(port: server.address.port)
@@ -40,7 +40,7 @@ extension HTTPServerTests {
 
     // MARK: Stopping
 
-    @Test func stoppingCompletesWhatIsInFlight() throws {
+    @Test func `Stopping completes what is in flight`() throws {
         try withServer(eventLoops: 1) { server, port in
             let idle = try TestClient(port: port)
             try idle.send(request("GET", "/now"))
@@ -60,7 +60,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func stoppingDoesNotWaitLongerThanItIsTold() throws {
+    @Test func `Stopping does not wait longer than it is told`() throws {
         try withServer(eventLoops: 1) { server, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/held"))
@@ -72,7 +72,7 @@ extension HTTPServerTests {
         }
     }
 
-    @Test func anAddressInUseIsNotShared() throws {
+    @Test func `An address in use is not shared`() throws {
         try withServer { server, _ in
             var configuration = HTTPServer.Configuration()
             configuration.address = server.address.description

@@ -31,7 +31,7 @@ import Testing
 
     // MARK: Serving
 
-    @Test func responsesToAThousandPipelinedRequestsAreInOrder() throws {
+    @Test func `Responses to a thousand pipelined requests are in order`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send((0..<1000).map { request("GET", "/number/\($0)") }.joined())
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func aRefusalIsTheResponseToTheRequestThatWasRead() throws {
+    @Test func `A refusal is the response to the request that was read`() throws {
         var limits = Limits()
         limits.bodyBytes = 10
         try withServer(limits) { _, port in
@@ -59,14 +59,14 @@ import Testing
         }
     }
 
-    @Test func metricsAreCollectedOfLoopsThatHaveNotEnded() async throws {
+    @Test func `Metrics are collected of loops that have not ended`() async throws {
         let server = try server(2)
         server.stop(within: 0)
         server.wait()
         #expect(await server.collect { _, statistics in statistics.accepted }.isEmpty)
     }
 
-    @Test func aTaskWhoseClientDisconnectsIsCancelled() throws {
+    @Test func `A task whose client disconnects is cancelled`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/waiting"))
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    @Test func aRequestMayComeByteByByte() throws {
+    @Test func `A request may come byte by byte`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             for byte in request("POST", "/echo", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n0\r\n\r\n").utf8 {
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func responsesGivenAtTheEndOfABatchDoNotHoldUpWhatFollows() throws {
+    @Test func `Responses given at the end of a batch do not hold up what follows`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             let batched = request("POST", "/batched", "Content-Length: 1", body: "x")
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func idleConnectionsAreNoHindrance() throws {
+    @Test func `Idle connections are no hindrance`() throws {
         try raiseDescriptorLimit(to: 6000)
         try withServer { _, port in
             let idle = try (0..<2000).map { _ in try TestClient(port: port) }
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func aLargeBodyIsStreamedWithPauses() throws {
+    @Test func `A large body is streamed with pauses`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             let length = 3_000_000
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func manySmallChunksAreJoinedInLinearTime() throws {
+    @Test func `Many small chunks are joined in linear time`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             let count = 200_000
@@ -138,7 +138,7 @@ import Testing
 
     // MARK: Fields
 
-    @Test func aStreamThatHasNothingYetIsAskedAgain() throws {
+    @Test func `A stream that has nothing yet is asked again`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             // With HTTP/1.0 the body has no chunks and ends with the connection.
@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    @Test func aRequestIDIsEchoedOrMade() throws {
+    @Test func `A request ID is echoed or made`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/now", "X-Request-Id: mine-1"))
@@ -163,7 +163,7 @@ import Testing
         }
     }
 
-    @Test func whatTheClientHasIsNotSentAgain() throws {
+    @Test func `What the client has is not sent again`() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/tagged"))
@@ -180,7 +180,8 @@ import Testing
             ("PUT", "/now", 405, "GET, HEAD, OPTIONS"),
             ("GET", "/nowhere", 404, nil), ("HEAD", "/nowhere", 404, nil),
         ] as [(String, String, Int, String?)])
-    func aRequestWithoutARouteGetsAResponse(_ method: String, path: String, status: Int, allow: String?) throws {
+    func `A request without a route gets a response`(_ method: String, path: String, status: Int, allow: String?) throws
+    {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)
             try client.send(request(method, path, "Connection: close"))
@@ -201,7 +202,9 @@ import Testing
         (request("POST", "/upload", "Transfer-Encoding: chunked", body: "x\r\n"), 400, "route(8)"),
         ("GET / HTTP/3.0\r\n\r\n", 505, "none"), ("GET /now HT", 408, "none"),
     ])
-    func theApplicationIsToldWhichPathARefusedRequestIsFor(_ text: String, status: Int, location: String) throws {
+    func `The application is told which path a refused request is for`(_ text: String, status: Int, location: String)
+        throws
+    {
         var limits = Limits()
         limits.bodyBytes = 10
         limits.headerSeconds = 0.1

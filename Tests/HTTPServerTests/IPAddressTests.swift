@@ -7,7 +7,7 @@ import Testing
         ("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "0.0.0.0"), ("2001:DB8:0:0:0:0:0:1", "2001:db8::1"), ("::1", "::1"),
         ("::ffff:192.0.2.1", "192.0.2.1"), ("::", "::"), ("255.255.255.255", "255.255.255.255"),
     ])
-    func anAddressIsReadAndWritten(text: String, written: String) throws {
+    func `An address is read and written`(text: String, written: String) throws {
         #expect(try #require(IPAddress(text)).description == written)
     }
 
@@ -16,7 +16,7 @@ import Testing
         "unknown",
         "_hidden", "1.2.3.4\0", "fe80::1%eth0", "1::2::3", "12345::",
     ])
-    func whatIsNoAddressIsRefused(text: String) {
+    func `What is no address is refused`(text: String) {
         #expect(IPAddress(text) == nil)
     }
 
@@ -31,14 +31,14 @@ import Testing
         ("2001:db8::/64", "2001:db8::ffff", true),
         ("10.0.0.0/8", "::ffff:10.0.0.1", true), ("::ffff:10.0.0.0/104", "10.0.0.1", true),
     ])
-    func aRangeHasTheAddressesThatBeginLikeIt(range: String, address: String, isIn: Bool) throws {
+    func `A range has the addresses that begin like it`(range: String, address: String, isIn: Bool) throws {
         #expect(try #require(AddressRange(range)).contains(#require(IPAddress(address))) == isIn)
     }
 
     @Test(arguments: [
         "", "/", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+1", "::/129", "10.0.0.0/8/8", "ten/8", "::1/ 8",
     ])
-    func whatIsNoRangeIsRefused(text: String) {
+    func `What is no range is refused`(text: String) {
         #expect(AddressRange(text) == nil)
     }
 
@@ -49,13 +49,13 @@ import Testing
         ("[2001:db8::1]", "2001:db8::1"), ("2001:db8::1", "2001:db8::1"), ("6.6.6.6, unknown, 10.0.0.2", "10.0.0.2"),
         ("unknown", "10.0.0.1"), (",", "10.0.0.1"), ("203.0.113.9,", "10.0.0.1"),
     ])
-    func theClientIsTheLastAddressThatIsNoTrustedProxys(forwardedFor: String?, client: String) throws {
+    func `The client is the last address that is not a trusted proxy`(forwardedFor: String?, client: String) throws {
         let proxies = TrustedProxies(try ["10.0.0.0/8", "192.0.2.7"].map { try #require(AddressRange($0)) })
         let peer = try #require(IPAddress("10.0.0.1"))
         #expect(proxies.client(of: peer, forwardedFor: forwardedFor).description == client)
     }
 
-    @Test func aPeerThatIsNotTrustedIsTheClient() throws {
+    @Test func `A peer that is not trusted is the client`() throws {
         let proxies = TrustedProxies([try #require(AddressRange("10.0.0.0/8"))])
         for (proxies, address) in [(proxies, "11.0.0.1"), (TrustedProxies(), "10.0.0.1"), (proxies, "::1")] {
             let peer = try #require(IPAddress(address))

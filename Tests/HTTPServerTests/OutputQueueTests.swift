@@ -9,7 +9,7 @@ import Testing
         queue.withNextPieces { [$0.count, $1.count, $2.count] }
     }
 
-    @Test func aLargeBodyIsSentFromWhereItIs() {
+    @Test func `A large body is sent from where it is`() {
         var queue = OutputQueue()
         let large = Self.large
         queue.bytes.append("head")
@@ -25,7 +25,7 @@ import Testing
         #expect(Self.lengths(queue) == [4, large.count, 0])
     }
 
-    @Test func smallBodiesGoOutWithOneCall() {
+    @Test func `Small bodies go out with one call`() {
         var queue = OutputQueue()
         for _ in 0..<10 {
             queue.bytes.append("head")
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: [1, 3, 1_000, 16_384, 16_390, 1_000_000])
-    func bytesGoOutInOrderHoweverManyTheKernelTakes(step: Int) {
+    func `Bytes go out in order however many the kernel takes`(step: Int) {
         var queue = OutputQueue()
         var expected: [UInt8] = []
         for length in [0, 5, 20_000, 16_384, 100, 17_000, 0] {

@@ -8,21 +8,21 @@ import Testing
         ("", ""), ("abc", "abc"), ("a%20b", "a b"), ("%C3%A9%e2%82%ac", "é€"), ("a%2Fb", "a/b"), ("a+b", "a+b"),
         ("%25%32%35", "%25"), ("%00", "\0"),
     ])
-    func tripletsBecomeBytes(_ text: String, decoded: String) {
+    func `Triplets become bytes`(_ text: String, decoded: String) {
         #expect(decode(text) == decoded)
     }
 
-    @Test func aPlusIsASpaceWhereAFormSaysSo() {
+    @Test func `A plus is a space where a form says so`() {
         #expect(decode("a+b%2Bc", plusIsSpace: true) == "a b+c")
     }
 
     @Test(arguments: ["%FF", "%C3", "%C3%28", "%ED%A0%80", "%C0%AF"])
-    func whatIsNotUTF8IsNotDecoded(_ text: String) {
+    func `What is not UTF-8 is not decoded`(_ text: String) {
         #expect(decode(text) == nil)
     }
 
     /// Bytes of which most are, or nearly are, UTF-8.
-    @Test func bytesAreATextExactlyWhenTheyAreValid() {
+    @Test func `Bytes are a text exactly when they are valid`() {
         var random = SeededGenerator(seed: 7)
         let pieces: [[UInt8]] = [
             [0x61], [0xC3, 0xA9], [0xE2, 0x82, 0xAC], [0xF0, 0x9F, 0x98, 0x80], [0xEF, 0xBF, 0xBD], [0xC3], [0x80],

@@ -5,7 +5,7 @@ import Testing
 @Suite struct RequestBodyTests {
     // MARK: Bodies
 
-    @Test func chunksAreJoined() {
+    @Test func `Chunks are joined`() {
         let driver = MachineDriver()
         let chunked = request(
             "POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2;x=y\r\nde\r\n1\r\nf\r\n0\r\nT: 1\r\n\r\n"
@@ -14,7 +14,7 @@ import Testing
         #expect(driver.seen == [.init(path: "/now", body: "abcdef"), .init(path: "/now/next", body: "")])
     }
 
-    @Test func aRequestByteByByteIsTheSameRequest() {
+    @Test func `A request byte by byte is the same request`() {
         let driver = MachineDriver()
         let all =
             request("POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: [(10, 200), (11, 413)])
-    func aBodyMayBeAsLongAsTheLimit(_ length: Int, status: UInt16) {
+    func `A body may be as long as the limit`(_ length: Int, status: UInt16) {
         var limits = Limits()
         limits.bodyBytes = 10
         let body = String(repeating: "x", count: length)
@@ -39,7 +39,7 @@ import Testing
         #expect(chunked.isDone == (status == 413))
     }
 
-    @Test func aStreamedBodyComesInPieces() {
+    @Test func `A streamed body comes in pieces`() {
         let driver = MachineDriver()
         driver.receive(request("POST", "/stream", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2\r\nd"))
         #expect(driver.pieces == ["abc", "d"])
@@ -49,7 +49,7 @@ import Testing
         #expect(driver.takeResponses() == ["/stream", "/now"])
     }
 
-    @Test func aPausedBodyIsNotReadUntilItGoesOn() {
+    @Test func `A paused body is not read until it goes on`() {
         let driver = MachineDriver()
         driver.pausesAfterEachPiece = true
         driver.receive(request("POST", "/stream", "Transfer-Encoding: chunked", body: "1\r\na\r\n1\r\nb\r\n"))
@@ -63,7 +63,7 @@ import Testing
         #expect(driver.wantsInput)
     }
 
-    @Test func anUnwantedBodyEndsTheConnection() {
+    @Test func `An unwanted body ends the connection`() {
         let driver = MachineDriver()
         driver.receive(post("/unwanted", body: "x") + get("/now"))
         #expect(driver.takeOutput().contains("403 Forbidden\r\n"))
@@ -72,7 +72,7 @@ import Testing
         #expect(driver.seen.isEmpty)
     }
 
-    @Test func anUnwantedBodyThatIsEmptyDoesNot() {
+    @Test func `An unwanted body that is empty does not`() {
         let driver = MachineDriver()
         driver.receive(get("/unwanted") + get("/now"))
         #expect(driver.takeResponses() == ["403", "/now"])
@@ -81,7 +81,7 @@ import Testing
 
     // MARK: 100 (Continue)
 
-    @Test func continueIsSentToAClientThatWaitsForIt() {
+    @Test func `Continue is sent to a client that waits for it`() {
         let driver = MachineDriver()
         driver.receive(request("POST", "/now", "Content-Length: 2", "Expect: 100-continue"))
         #expect(driver.takeOutput() == "HTTP/1.1 100 Continue\r\n\r\n")
@@ -89,13 +89,13 @@ import Testing
         #expect(driver.takeResponses() == ["/now"])
     }
 
-    @Test func continueIsNotSentWhenTheBodyIsThere() {
+    @Test func `Continue is not sent when the body is there`() {
         let driver = MachineDriver()
         driver.receive(request("POST", "/now", "Content-Length: 2", "Expect: 100-continue", body: "ab"))
         #expect(driver.takeResponses() == ["/now"])
     }
 
-    @Test func continueDoesNotOvertakeEarlierResponses() {
+    @Test func `Continue does not overtake earlier responses`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + request("POST", "/stream", "Content-Length: 2", "Expect: 100-continue"))
         #expect(driver.takeOutput().isEmpty)
@@ -103,7 +103,7 @@ import Testing
         #expect(driver.takeResponses() == ["/a", "100"])
     }
 
-    @Test func aClientIsNotToldToSendABodyThatIsTooLarge() {
+    @Test func `A client is not told to send a body that is too large`() {
         let driver = MachineDriver()
         driver.receive(request("POST", "/now", "Content-Length: 99999999", "Expect: 100-continue"))
         #expect(driver.takeResponses() == ["413"])

@@ -54,7 +54,7 @@ private let host = "Host: a\r\n"
     ]
 
     @Test(arguments: accepted)
-    func aValidHeadIsRead(_ example: Accepted) throws {
+    func `A valid head is read`(_ example: Accepted) throws {
         guard case .head(let head) = ParseOutcome.of(Array(example.text.utf8) + Array("rest".utf8)) else {
             Issue.record("refused")
             return
@@ -148,12 +148,12 @@ private let host = "Host: a\r\n"
     ]
 
     @Test(arguments: refused)
-    func anInvalidHeadIsRefused(_ text: String, status: UInt16) {
+    func `An invalid head is refused`(_ text: String, status: UInt16) {
         #expect(ParseOutcome.of(Array(text.utf8)) == .failure(status))
     }
 
     @Test(arguments: accepted.map(\.text) + refused.map(\.text))
-    func theResultIsTheSameHoweverTheBytesAreCut(_ text: String) {
+    func `The result is the same however the bytes are cut`(_ text: String) {
         let bytes = Array(text.utf8)
         let whole = ParseOutcome.of(bytes)
         for cut in 0...bytes.count {
@@ -162,7 +162,7 @@ private let host = "Host: a\r\n"
         #expect(ParseOutcome.of(bytes, cuts: 0..<bytes.count) == whole, "byte by byte")
     }
 
-    @Test func aHeadHasItsFieldsInOrderWithoutWhiteSpaceAround() {
+    @Test func `A head has its fields in order without white space around`() {
         guard
             case .head(let head) = ParseOutcome.of(Array("GET / HTTP/1.1\r\nHost: a\r\nB:  c d\t\r\nB:e\r\n\r\n".utf8))
         else {
@@ -175,7 +175,7 @@ private let host = "Host: a\r\n"
     // MARK: Limits
 
     @Test(arguments: [(0, true), (1, false)])
-    func aHeaderMayBeAsLongAsTheLimit(_ excess: Int, isAccepted: Bool) {
+    func `A header may be as long as the limit`(_ excess: Int, isAccepted: Bool) {
         let start = "GET / HTTP/1.1\r\n\(host)X: "
         let padding = String(repeating: "x", count: 1000 + excess - start.utf8.count - 4)
         let bytes = Array((start + padding + "\r\n\r\n").utf8)
@@ -193,7 +193,7 @@ private let host = "Host: a\r\n"
         }
     }
 
-    @Test func aRequestLineBeyondTheLimitIsAURITooLong() {
+    @Test func `A request line beyond the limit is a URI too long`() {
         let bytes = Array(("GET /" + String(repeating: "x", count: 1000)).utf8)
         #expect(ParseOutcome.of(Array(bytes[..<999]), maximumLength: 1000) == .incomplete)
         #expect(ParseOutcome.of(Array(bytes[..<1000]), maximumLength: 1000) == .failure(414))
@@ -201,7 +201,7 @@ private let host = "Host: a\r\n"
     }
 
     @Test(arguments: [(10, true), (11, false)])
-    func aHeaderMayHaveAsManyFieldsAsTheLimit(_ count: Int, isAccepted: Bool) {
+    func `A header may have as many fields as the limit`(_ count: Int, isAccepted: Bool) {
         let fields = (1..<count).map { "X-\($0): y\r\n" }.joined()
         let outcome = ParseOutcome.of(Array("GET / HTTP/1.1\r\n\(host)\(fields)\r\n".utf8), maximumFields: 10)
         #expect((outcome == .failure(431)) == !isAccepted)
@@ -210,7 +210,7 @@ private let host = "Host: a\r\n"
     // MARK: Random bytes
 
     @Test(arguments: 0..<8 as Range<UInt64>)
-    func noBytesStopTheProcess(_ seed: UInt64) {
+    func `No bytes stop the process`(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let examples = Self.accepted.map { Array($0.text.utf8) }
         for _ in 0..<400 {

@@ -51,19 +51,19 @@ import Testing
         #expect(response.fields.first { "\($0.name)" == "X-Location" }?.value == location)
     }
 
-    @Test func theIDOfTheRequestIsThatOfTheResponse() throws {
+    @Test func `The ID of the request is that of the response`() throws {
         let response = try server.response(to: LocalRequest("GET", "/now", fields: [("X-Request-Id", "mine")]))
         #expect(response.id.description == "mine")
     }
 
-    @Test func aRequestThatIsGivenUpReleasesItsStream() throws {
+    @Test func `A request that is given up releases its stream`() throws {
         #expect(throws: InProcessServer.TimedOut.self) {
             try server.response(to: LocalRequest("GET", "/endless"), within: 0.05)
         }
         #expect(observations.streamWasLetGo.comes())
     }
 
-    @Test func aStreamThatFailsIsAnErrorBeforeItsFirstPieceAndIncompleteAfterIt() throws {
+    @Test func `A stream that fails is an error before its first piece and incomplete after it`() throws {
         let loop = try EventLoop(index: 0)
         loop.adoptThread()
         for pieces in 0..<2 {

@@ -3,7 +3,7 @@ import Testing
 @testable import HTTPServer
 
 @Suite struct ResponseQueueTests {
-    @Test func aResponseToHEADHasNoBody() {
+    @Test func `A response to HEAD has no body`() {
         let driver = MachineDriver()
         driver.receive(request("HEAD", "/now") + get("/now/2"))
         let output = driver.takeOutput()
@@ -11,7 +11,7 @@ import Testing
         #expect(output.components(separatedBy: "\r\n\r\n").dropFirst().first?.hasPrefix("HTTP/1.1 200") == true)
     }
 
-    @Test func aStreamIsSentInChunks() {
+    @Test func `A stream is sent in chunks`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + get("/now"))
         driver.respond(to: "/a", Response(.ok, body: .stream(EmptyStream())))
@@ -28,7 +28,7 @@ import Testing
         #expect(parts[2].hasPrefix("HTTP/1.1 200 OK"))
     }
 
-    @Test func aStreamThatFailsBeforeItsFirstPieceBecomesAnError() {
+    @Test func `A stream that fails before its first piece becomes an error`() {
         let driver = MachineDriver()
         driver.receive(get("/a") + get("/now"))
         driver.respond(to: "/a", Response(.ok, body: .stream(EmptyStream())))
@@ -40,7 +40,7 @@ import Testing
         #expect(driver.completed == [503, 200])
     }
 
-    @Test func aStreamThatFailsLaterIsCutAndCounted() {
+    @Test func `A stream that fails later is cut and counted`() {
         let driver = MachineDriver()
         driver.receive(get("/a"))
         driver.respond(to: "/a", Response(.ok, body: .stream(EmptyStream())))
@@ -56,7 +56,7 @@ import Testing
         case finished, failed, cutOff, abandoned
     }
 
-    @Test(arguments: End.allCases) func aStreamIsReleasedWhenItsResponseEnds(_ end: End) {
+    @Test(arguments: End.allCases) func `A stream is released when its response ends`(_ end: End) {
         let driver = MachineDriver()
         driver.receive(get("/a"))
         weak var stream: EmptyStream?
@@ -79,7 +79,7 @@ import Testing
         #expect(stream == nil)
     }
 
-    @Test func anHTTP10ClientReadsAStreamToTheEndOfTheConnection() {
+    @Test func `An HTTP/1.0 client reads a stream to the end of the connection`() {
         let driver = MachineDriver()
         driver.receive("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         driver.respond(to: "/a", Response(.ok, body: .stream(EmptyStream())))
@@ -91,7 +91,7 @@ import Testing
         #expect(driver.isDone)
     }
 
-    @Test func aStreamIsNotAskedForMoreThanThereIsRoomFor() {
+    @Test func `A stream is not asked for more than there is room for`() {
         var limits = Limits()
         limits.bufferedOutputBytes = 1000
         let driver = MachineDriver(limits)
@@ -108,7 +108,7 @@ import Testing
         ("\"000000000000002a\"", true), ("W/\"000000000000002a\"", true), ("\"x\", \"000000000000002a\"", true),
         ("*", true), ("\"000000000000002b\"", false), ("000000000000002a", false),
     ])
-    func whatTheClientHasIsNotSentAgain(_ condition: String, isUnchanged: Bool) {
+    func `What the client has is not sent again`(_ condition: String, isUnchanged: Bool) {
         for body in [Response.Body.bytes(Array("body".utf8)), .stream(EmptyStream())] {
             let driver = MachineDriver()
             driver.receive(get("/a", "If-None-Match: \(condition)"))
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func aFieldWithAControlCharacterIsNotSent() {
+    @Test func `A field with a control character is not sent`() {
         let driver = MachineDriver()
         driver.receive(get("/a"))
         var response = Response(.noContent)

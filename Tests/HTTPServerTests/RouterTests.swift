@@ -54,7 +54,7 @@ import Testing
         (.get, "/users/7/items", .notFound),
         (.options, "*", .notFound),
     ])
-    func aPathFindsItsRoute(_ method: Method, path: String, expected: Outcome) {
+    func `A path finds its route`(_ method: Method, path: String, expected: Outcome) {
         #expect(match(method, path) == expected)
     }
 

@@ -41,8 +41,8 @@ struct ExperimentPreviewTests {
         try #require(ExperimentPreview("e", from: former, to: edited))
     }
 
-    @Test("Moves are counted over all bucket values")
-    func moves() throws {
+    @Test
+    func `Moves are counted over all bucket values`() throws {
         let preview = try preview(datafile(5_000), datafile(9_000))
         #expect(preview.moves == [.init(from: "b", to: "a", share: 40)])
         #expect(preview.changedShare == 40)
@@ -52,8 +52,8 @@ struct ExperimentPreviewTests {
         #expect(try self.preview(datafile(5_000), datafile(5_000, status: "Paused")).changedShare == 100)
     }
 
-    @Test("Of a group only the users whom it gives to the experiment move")
-    func groups() throws {
+    @Test
+    func `Of a group only the users whom it gives to the experiment move`() throws {
         let weights = try preview(datafile(5_000, groupEnd: 5_000), datafile(9_000, groupEnd: 5_000))
         #expect(weights.moves == [.init(from: "b", to: "a", share: 20)])
         let traffic = try preview(datafile(5_000, groupEnd: 5_000), datafile(5_000, groupEnd: 8_000))
@@ -63,8 +63,8 @@ struct ExperimentPreviewTests {
         #expect(left.warnings(hasUsers: true) == [.groupChanged])
     }
 
-    @Test("A change of weights is a warning only once there are users")
-    func midflight() throws {
+    @Test
+    func `A change of weights is a warning only once there are users`() throws {
         let preview = try preview(datafile(5_000), datafile(9_000))
         #expect(preview.warnings(hasUsers: false).isEmpty)
         #expect(preview.warnings(hasUsers: true) == [.weightsChangedMidflight])

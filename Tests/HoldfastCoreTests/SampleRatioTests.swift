@@ -160,8 +160,8 @@ struct SampleRatioTests {
         Double(pValues.count { $0 < threshold }) / Double(pValues.count)
     }
 
-    @Test("Changes of weights and traffic raise no more false alarms than stated")
-    func falseAlarms() {
+    @Test
+    func `Changes of weights and traffic raise no more false alarms than stated`() {
         var random = SeededGenerator(seed: 20)
         var all: [Double] = []
         for design in Self.designs {
@@ -190,8 +190,8 @@ struct SampleRatioTests {
         return nil
     }
 
-    @Test("A correct split raises no alarm in 5,000 looks at 100,000 users, and 51:49 is found")
-    func looks() {
+    @Test
+    func `A correct split raises no alarm in 5,000 looks at 100,000 users, and 51:49 is found`() {
         var random = SeededGenerator(seed: 34)
         let correct = Self.experiments / 200
         let alarms = (0..<correct).count { _ in Self.firstAlarm(share: 0.5, users: 100_000, step: 20, &random) != nil }
@@ -203,8 +203,8 @@ struct SampleRatioTests {
 
     /// In the last design users may return who did not take part before; then a loss is only found beyond what they
     /// explain.
-    @Test("A loss in one period is found", arguments: [(1, 0.15, 0.95), (2, 0.15, 0.95), (4, 0.7, 0.95)])
-    func losses(design: Int, lost: Double, power: Double) {
+    @Test(arguments: [(1, 0.15, 0.95), (2, 0.15, 0.95), (4, 0.7, 0.95)])
+    func `A loss in one period is found`(design: Int, lost: Double, power: Double) {
         var random = SeededGenerator(seed: 21)
         let found = Self.pValues(
             Simulation(Self.designs[design]), experiments: 100, newcomers: 20_000...20_000, lost: lost, &random)
@@ -228,8 +228,8 @@ struct SampleRatioTests {
             SampleRatioCheck.strata(tally.periods, users[0].indices.map { Identifier("\($0)") }), users: users)
     }
 
-    @Test("A change from 50:50 to 90:10 is no mismatch, and users of each period are compared with its allocation")
-    func deliberateChange() {
+    @Test
+    func `A change from 50:50 to 90:10 is no mismatch, and users of each period are compared with its allocation`() {
         let good = check(1, [[5_000, 5_010], [9_000, 1_010]])
         #expect(!good.isMismatch)
         #expect(good.periods.map(\.shares) == [[0.5, 0.5], [0.9, 0.1]])
@@ -240,8 +240,8 @@ struct SampleRatioTests {
         #expect(good.expectedShares.map { $0.map { ($0 * 1_000).rounded() / 1_000 } } == [0.7, 0.3])
     }
 
-    @Test("Users who came before the traffic was raised and return are no mismatch; more than can return are")
-    func returningUsers() {
+    @Test
+    func `Users who came before the traffic was raised and return are no mismatch; more than can return are`() {
         // All who return get the first variation or the new part of the second: 8,500 to 500 of 9,000.
         #expect(!check(4, [[500, 500], [94_400, 5_600]]).isMismatch)
         #expect(!check(4, [[500, 500], [90_000, 10_000]]).isMismatch)
@@ -249,8 +249,8 @@ struct SampleRatioTests {
         #expect(check(4, [[500, 500], [88_000, 12_000]]).isMismatch)
     }
 
-    @Test("Periods with the same ratio are compared as one, and few users are no evidence")
-    func sameRatio() {
+    @Test
+    func `Periods with the same ratio are compared as one, and few users are no evidence`() {
         #expect(Self.allocations(Self.designs[3]).count == 3)
         #expect(SampleRatioCheck.strata(Self.allocations(Self.designs[3]), ["0", "1"]).map(\.numbers) == [[1, 2, 3]])
         let few = check(1, [[5, 3], [6_000, 700]])
@@ -312,8 +312,8 @@ struct SampleRatioTests {
         return try store.tally(experimentID: "e", goal: "g")
     }
 
-    @Test("Users who are exposed after a change of weights raise no alarm in 200 correct experiments")
-    func delayedExposures() async throws {
+    @Test
+    func `Users who are exposed after a change of weights raise no alarm in 200 correct experiments`() async throws {
         var random = SeededGenerator(seed: 32)
         let experiment = try #require(
             try Project.compile(Array(Self.datafile(firstEnd: 5_000).utf8)).experiment(id: "e"))
@@ -341,8 +341,8 @@ struct SampleRatioTests {
         return shares.comparisons
     }
 
-    @Test("The work for many allocations grows no faster than their number, once there are many")
-    func manyAllocations() {
+    @Test
+    func `The work for many allocations grows no faster than their number, once there are many`() {
         var random = SeededGenerator(seed: 33)
         let perAllocation = (EnrolledShares.limit + 1) * 4
         for count in [30, 60, 120, 240] {
@@ -351,8 +351,8 @@ struct SampleRatioTests {
         }
     }
 
-    @Test("A change of weights before anybody took part is no change, and its period is not listed")
-    func earlyChange() {
+    @Test
+    func `A change of weights before anybody took part is no change, and its period is not listed`() {
         let early = check(1, [[0, 0], [9_000, 1_010]])
         #expect(early.changes.isEmpty && early.periods.map(\.shares) == [[0.9, 0.1]])
         let late = check(1, [[500, 510], [0, 0]])

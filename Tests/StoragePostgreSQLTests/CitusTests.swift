@@ -12,8 +12,8 @@ extension PostgreSQLTests {
     /// `HOLDFAST_TEST_DATABASE=citus` in the environment all tests of the store run on such a database, and those of the API.
     @Suite("Citus", .enabled(if: PostgreSQLServer.hasCitus, "the extension citus is not installed"), .serialized)
     struct CitusTests {
-        @Test("Tables that are there already are distributed by a migration on request")
-        func migration() async throws {
+        @Test
+        func `Tables that are there already are distributed by a migration on request`() async throws {
             let database = try TestDatabase(on: try PostgreSQLServer(["fsync=off"], isCitus: true))
             let store = try PostgreSQLStore.make(in: database)
             try await store.apply(.replace(["e": "v"]), to: "ada")
@@ -29,8 +29,8 @@ extension PostgreSQLTests {
             #expect(try reader.profile(of: "ada")?.variationID(for: "e") == "v")
         }
 
-        @Test("Users are on both workers, and to lose one fails its users only")
-        func lostWorker() async throws {
+        @Test
+        func `Users are on both workers, and to lose one fails its users only`() async throws {
             let server = try PostgreSQLServer(["fsync=off"], isCitus: true)
             let database = try TestDatabase(on: server)
             let store = try PostgreSQLStore.make(in: database)

@@ -11,8 +11,8 @@ struct PostgreSQLTests {}
 extension PostgreSQLTests {
     @Suite("Contract")
     struct ContractTests {
-        @Test("Keeps the contract", arguments: StoreContract.databases)
-        func contract(_ contract: StoreContract) async throws {
+        @Test(arguments: StoreContract.databases)
+        func `Keeps the contract`(_ contract: StoreContract) async throws {
             await Turns.shared.begin()
             defer { Turns.shared.end() }
             let database = try TestDatabase()

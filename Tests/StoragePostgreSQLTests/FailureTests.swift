@@ -10,8 +10,8 @@ import Testing
 extension PostgreSQLTests {
     @Suite("Failures")
     struct FailureTests {
-        @Test("Connections that are lost are made again, and what was acknowledged is there")
-        func lostConnections() async throws {
+        @Test
+        func `Connections that are lost are made again, and what was acknowledged is there`() async throws {
             let database = try TestDatabase()
             let store = try PostgreSQLStore.make(in: database)
             defer { store.close() }
@@ -40,8 +40,8 @@ extension PostgreSQLTests {
             #expect(acknowledged >= 18)
         }
 
-        @Test("A server that cannot be reached is an error, and not the absence of a profile")
-        func stoppedServer() async throws {
+        @Test
+        func `A server that cannot be reached is an error, and not the absence of a profile`() async throws {
             let server = try PostgreSQLServer(["fsync=off"])
             let store = try PostgreSQLStore(PostgreSQLConfiguration(url: server.url("postgres")))
             defer { store.close() }
@@ -59,8 +59,8 @@ extension PostgreSQLTests {
             #expect(store.writeFailure != nil)
         }
 
-        @Test("A server that says nothing is given up after the time-out")
-        func pausedServer() async throws {
+        @Test
+        func `A server that says nothing is given up after the time-out`() async throws {
             let database = try TestDatabase()
             var configuration = PostgreSQLConfiguration(url: database.url)
             configuration.statementTimeout = 0.5
@@ -75,8 +75,8 @@ extension PostgreSQLTests {
             #expect(try reader.profile(of: "user") == nil)
         }
 
-        @Test("One change that the database refuses does not fail those submitted with it")
-        func refusedByDatabase() async throws {
+        @Test
+        func `One change that the database refuses does not fail those submitted with it`() async throws {
             let database = try TestDatabase()
             let store = try PostgreSQLStore.make(in: database)
             defer { store.close() }
@@ -109,8 +109,8 @@ extension PostgreSQLTests {
             #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.userID) == ["a", "c"])
         }
 
-        @Test("A damaged record is an error for its user alone, and can be erased")
-        func damagedRecord() async throws {
+        @Test
+        func `A damaged record is an error for its user alone, and can be erased`() async throws {
             let database = try TestDatabase()
             let store = try PostgreSQLStore.make(in: database)
             defer { store.close() }
@@ -126,8 +126,8 @@ extension PostgreSQLTests {
             #expect(try reader.profile(of: "bad") == nil)
         }
 
-        @Test("Neither an error nor a log line has the password of the connection string")
-        func secrets() {
+        @Test
+        func `Neither an error nor a log line has the password of the connection string`() {
             for url in [
                 "postgresql://ada:secret@127.0.0.1:1/name", "postgresql://ada:secret@127.0.0.1:x/name",
                 "postgresql://ada:secret@[::1/name", "postgresql://ada@127.0.0.1:1/name?password=secret&unknown",
@@ -145,8 +145,8 @@ extension PostgreSQLTests {
 
     @Suite("Parts")
     struct PartTests {
-        @Test("A lost connection is made again at once, then after pauses that grow to a limit")
-        func schedule() {
+        @Test
+        func `A lost connection is made again at once, then after pauses that grow to a limit`() {
             var schedule = ReconnectSchedule()
             #expect(schedule.mayConnect(at: 0))
             var pauses: [UInt64] = []
@@ -160,8 +160,8 @@ extension PostgreSQLTests {
             #expect(schedule.mayConnect(at: 0))
         }
 
-        @Test("What waits is sent once a batch after responses brings nothing more, or after some batches")
-        func gathering() {
+        @Test
+        func `What waits is sent once a batch after responses brings nothing more, or after some batches`() {
             var gathering = BatchCoalescer()
             func decisions(_ waiting: [Int]) -> [Bool] { waiting.map { gathering.shouldWait(waiting: $0) } }
             #expect(decisions([1]) == [false])
@@ -172,18 +172,17 @@ extension PostgreSQLTests {
         }
 
         @Test(
-            "Errors have their remedy",
             arguments: [
                 ("40001", PostgreSQLError.Remedy.retry), ("40P01", .retry), ("22012", .applyAgain),
                 ("57P01", .reconnect), ("25006", .reconnect), ("08006", .reconnect), ("", .reconnect),
                 ("53100", .none), ("42P01", .none),
             ])
-        func remedies(_ state: String, _ remedy: PostgreSQLError.Remedy) {
+        func `Errors have their remedy`(_ state: String, _ remedy: PostgreSQLError.Remedy) {
             #expect(PostgreSQLError(state: state, message: "").remedy == remedy)
         }
 
-        @Test("Arrays are encoded as array_recv reads them")
-        func arrays() {
+        @Test
+        func `Arrays are encoded as array_recv reads them`() {
             #expect(
                 Parameter.texts(["a", nil]).bytes == [
                     0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 25, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 97, 255, 255, 255, 255,

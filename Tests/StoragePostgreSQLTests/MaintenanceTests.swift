@@ -9,8 +9,8 @@ import Testing
 extension PostgreSQLTests {
     @Suite("Maintenance")
     struct MaintenanceTests {
-        @Test("Many tallies are folded in one sweep, also while a change of projects takes its time")
-        func foldsTallies() async throws {
+        @Test
+        func `Many tallies are folded in one sweep, also while a change of projects takes its time`() async throws {
             let database = try TestDatabase()
             try PostgreSQLStore.make(in: database).close()
             let locker = try SQLConnection(database.server.url(database.name))
@@ -39,8 +39,8 @@ extension PostgreSQLTests {
             #expect(try store.tallies(experimentID: "e", goal: "g").map(\.counted).reduce(0, +) == 15_001)
         }
 
-        @Test("Of a user about whom nothing is stored any more no row is left")
-        func deletesEmptyRows() async throws {
+        @Test
+        func `Of a user about whom nothing is stored any more no row is left`() async throws {
             let database = try TestDatabase()
             let clock = ManualClock()
             let store = try PostgreSQLStore.make(in: database) {
@@ -69,8 +69,8 @@ extension PostgreSQLTests {
             }
         }
 
-        @Test("An assignment that is renewed again and again changes the index of expiry seldom")
-        func roundsExpiry() async throws {
+        @Test
+        func `An assignment that is renewed again and again changes the index of expiry seldom`() async throws {
             let database = try TestDatabase()
             let clock = ManualClock()
             let store = try PostgreSQLStore.make(in: database) {

@@ -9,8 +9,10 @@ import Testing
 extension PostgreSQLTests {
     @Suite("Plans")
     struct PlanTests {
-        @Test("Rows of users are found by their keys, however small the tables were when connections were new")
-        func keys() async throws {
+        @Test
+        func `Rows of users are found by their keys, however small the tables were when connections were new`()
+            async throws
+        {
             // Behind a pooler and on Citus statements are planned each time.
             let database = try TestDatabase(.postgreSQL)
             try PostgreSQLStore.make(in: database).close()
@@ -40,8 +42,8 @@ extension PostgreSQLTests {
             #expect(scanned == [])
         }
 
-        @Test("A goal event reads the totals of its own goal only")
-        func ownTotals() async throws {
+        @Test
+        func `A goal event reads the totals of its own goal only`() async throws {
             let database = try TestDatabase(.postgreSQL)
             let store = try PostgreSQLStore.make(in: database)
             _ = try await store.record([StoreContract.exposure("u"), StoreContract.goal("u")])

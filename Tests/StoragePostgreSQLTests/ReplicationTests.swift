@@ -15,8 +15,10 @@ extension PostgreSQLTests {
             ProfileChange(userID: userID, operation: .save(["e": variationID], onConflict: .replace))
         }
 
-        @Test("While the synchronous standby is away, writes fail, lookups go on, and connections do not pile up")
-        func lostStandby() async throws {
+        @Test
+        func `While the synchronous standby is away, writes fail, lookups go on, and connections do not pile up`()
+            async throws
+        {
             let server = try PostgreSQLServer(["fsync=off"])
             let url = server.url("postgres")
             var configuration = PostgreSQLConfiguration(url: url)
@@ -69,8 +71,9 @@ extension PostgreSQLTests {
             try await eventually { try admin.execute(waiting) == [["0"]] }
         }
 
-        @Test("A commit whose wait for the standby is cancelled is not acknowledged, although it succeeds")
-        func cancelledWait() async throws {
+        @Test
+        func `A commit whose wait for the standby is cancelled is not acknowledged, although it succeeds`() async throws
+        {
             let server = try PostgreSQLServer(["fsync=off"])
             let admin = try SQLConnection(server.url("postgres"))
             var configuration = PostgreSQLConfiguration(url: server.url("postgres"))
@@ -108,8 +111,8 @@ extension PostgreSQLTests {
             }.get()
         }
 
-        @Test("Connections that are cut without a word are given up, and others made")
-        func halfOpen() async throws {
+        @Test
+        func `Connections that are cut without a word are given up, and others made`() async throws {
             let database = try TestDatabase(.postgreSQL)
             let proxy = try FaultyProxy(to: database.server.port)
             var configuration = PostgreSQLConfiguration(
@@ -133,8 +136,8 @@ extension PostgreSQLTests {
             #expect(store.metrics().own.contains { $0.name == "holdfast_store_reconnects_total" && $0.value >= 2 })
         }
 
-        @Test("A primary that was left behind is not read any more when it comes back")
-        func frozenPrimary() async throws {
+        @Test
+        func `A primary that was left behind is not read any more when it comes back`() async throws {
             let hosts = try PostgreSQLHosts()
             let first = try PostgreSQLServer.freePort(andNext: 1)
             try hosts.run("create", "host0", "\(first)")
@@ -184,8 +187,8 @@ extension PostgreSQLTests {
 
     @Suite("Locked rows")
     struct LockedRowTests {
-        @Test("A row that somebody else has locked holds up the changes of its user only")
-        func lockedRow() async throws {
+        @Test
+        func `A row that somebody else has locked holds up the changes of its user only`() async throws {
             let database = try TestDatabase(.postgreSQL)
             let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 20 }
             defer { store.close() }
@@ -228,8 +231,8 @@ extension PostgreSQLTests {
             for user in users { #expect(try reader.variations(of: user) == ["e": "2"]) }
         }
 
-        @Test("A row or a table that stays locked fails changes in time", arguments: ["row", "table"])
-        func staysLocked(_ what: String) async throws {
+        @Test(arguments: ["row", "table"])
+        func `A row or a table that stays locked fails changes in time`(_ what: String) async throws {
             let database = try TestDatabase(.postgreSQL)
             let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 1 }
             defer { store.close() }
@@ -263,8 +266,8 @@ extension PostgreSQLTests {
             return (await failure(store.probeReads), await failure(store.probe))
         }
 
-        @Test("Probes find a table that is renamed or locked, and a right that is missing")
-        func probes() async throws {
+        @Test
+        func `Probes find a table that is renamed or locked, and a right that is missing`() async throws {
             let database = try TestDatabase(.postgreSQL)
             try PostgreSQLStore.make(in: database).close()
             let role = "role_\(database.name)"
@@ -296,8 +299,8 @@ extension PostgreSQLTests {
             try database.execute("DROP OWNED BY \(role); DROP ROLE \(role)")
         }
 
-        @Test("Lookups that fail are counted, and make the store unready for reads")
-        func failedLookups() async throws {
+        @Test
+        func `Lookups that fail are counted, and make the store unready for reads`() async throws {
             let database = try TestDatabase(.postgreSQL)
             let store = try PostgreSQLStore.make(in: database)
             defer { store.close() }
@@ -312,8 +315,8 @@ extension PostgreSQLTests {
             #expect(store.readFailure == nil)
         }
 
-        @Test("A state that alternates is held until nothing has failed for a while")
-        func health() {
+        @Test
+        func `A state that alternates is held until nothing has failed for a while`() {
             var health = Health()
             let (second, error) = (1_000_000_000 as UInt64, StorageError.unavailable(reason: "no"))
             var reports = [health.failed(error, at: 0), health.succeeded(at: 1)].count { $0 }
@@ -332,7 +335,6 @@ extension PostgreSQLTests {
         }
 
         @Test(
-            "Each host of a connection string can be tried alone",
             arguments: [
                 ("postgresql://one/name", [""]), ("host=one port=1", [""]), ("service=x", [""]),
                 ("postgresql://one:1,two/name", ["host=one port=1", "host=two port=5432"]),
@@ -340,15 +342,15 @@ extension PostgreSQLTests {
                 ("host=one,two hostaddr=1.1.1.1,2.2.2.2", ["host=one hostaddr=1.1.1.1", "host=two hostaddr=2.2.2.2"]),
                 ("postgresql://one,two/name?target_session_attrs=prefer-standby", [""]),
             ])
-        func hosts(_ string: String, _ expected: [String]) {
+        func `Each host of a connection string can be tried alone`(_ string: String, _ expected: [String]) {
             let hosts = ConnectionString(string).hosts.map { host in
                 host.settings.map { "\($0)=\($1)" }.joined(separator: " ")
             }
             #expect(hosts == expected)
         }
 
-        @Test("The last good host is tried first, and one that failed since is tried last")
-        func order() {
+        @Test
+        func `The last good host is tried first, and one that failed since is tried last`() {
             let cluster = Cluster()
             #expect(cluster.order(of: 3) == [0, 1, 2])
             cluster.didConnect(to: 1)

@@ -19,8 +19,8 @@ extension PostgreSQLTests {
             try await store.apply(.save(["e": variation], onConflict: .replace), to: "user").profile?["e"]?.updatedAt
         }
 
-        @Test("Times are those of the database's server")
-        func serverClock() async throws {
+        @Test
+        func `Times are those of the database's server`() async throws {
             let database = try TestDatabase()
             let store = try PostgreSQLStore.make(in: database)
             defer { store.close() }
@@ -33,8 +33,8 @@ extension PostgreSQLTests {
             }
         }
 
-        @Test("The time does not go back when another machine takes over, unless by more than a day")
-        func failover() async throws {
+        @Test
+        func `The time does not go back when another machine takes over, unless by more than a day`() async throws {
             let database = try TestDatabase()
             let clock = ManualClock()
             func open() throws -> PostgreSQLStore {
@@ -61,8 +61,8 @@ extension PostgreSQLTests {
             }
         }
 
-        @Test("What is decided with a datafile of another server comes after it")
-        func datafiles() async throws {
+        @Test
+        func `What is decided with a datafile of another server comes after it`() async throws {
             let database = try TestDatabase()
             let (ahead, behind) = (ManualClock(), ManualClock())
             ahead.advance(by: .seconds(10))
@@ -80,8 +80,8 @@ extension PostgreSQLTests {
             second.close()
         }
 
-        @Test("A measurement replaces a worse one, and any that it contradicts")
-        func measurements() {
+        @Test
+        func `A measurement replaces a worse one, and any that it contradicts`() {
             var settings = StoreSettings()
             settings.clock = nil
             let time = ServerTime(settings)

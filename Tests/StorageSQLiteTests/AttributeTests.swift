@@ -25,8 +25,8 @@ extension SQLiteStoreTests {
 
         private static func number(_ value: Double) -> AttributeUpdate { .set(.number(value)) }
 
-        @Test("Readers of all stores on the file see a change at once, also from their caches")
-        func coherence() async throws {
+        @Test
+        func `Readers of all stores on the file see a change at once, also from their caches`() async throws {
             defer { store.close() }
             let other = try SQLiteStore.make(in: directory)
             defer { other.close() }
@@ -44,8 +44,8 @@ extension SQLiteStoreTests {
             #expect(try readers.map { try $0.attributes(of: "user") } == [nil, nil])
         }
 
-        @Test("Erasing a user deletes the row, whether there is a profile or not", arguments: [true, false])
-        func erasing(hasProfile: Bool) async throws {
+        @Test(arguments: [true, false])
+        func `Erasing a user deletes the row, whether there is a profile or not`(hasProfile: Bool) async throws {
             defer { store.close() }
             if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "user") }
             try await store.update([1: Self.number(1)], of: "user")
@@ -56,8 +56,8 @@ extension SQLiteStoreTests {
             #expect(left == "other")
         }
 
-        @Test("The values of a deleted attribute are deleted in small batches, also after a restart")
-        func removal() async throws {
+        @Test
+        func `The values of a deleted attribute are deleted in small batches, also after a restart`() async throws {
             for user in 0..<50 {
                 let updates: [UInt32: AttributeUpdate] =
                     user % 3 == 0

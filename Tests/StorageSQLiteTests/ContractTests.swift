@@ -7,8 +7,8 @@ import Testing
 extension SQLiteStoreTests {
     @Suite("Contract")
     struct ContractTests {
-        @Test("Keeps the contract", arguments: StoreContract.databases)
-        func contract(_ contract: StoreContract) async throws {
+        @Test(arguments: StoreContract.databases)
+        func `Keeps the contract`(_ contract: StoreContract) async throws {
             let directory = try TemporaryDirectory()
             try await contract.run { options in
                 try SQLiteStore.make(in: directory, rules: options.rules, clock: options.clock) {

@@ -33,8 +33,8 @@ extension SQLiteStoreTests {
 
         private static func now() -> UInt64 { DispatchTime.now().uptimeNanoseconds }
 
-        @Test("Events received before the erasure are not stored after it, and those received later are")
-        func events() async throws {
+        @Test
+        func `Events received before the erasure are not stored after it, and those received later are`() async throws {
             let other = try SQLiteStore.make(in: directory)
             defer { store.close() }
             defer { other.close() }
@@ -54,8 +54,8 @@ extension SQLiteStoreTests {
             #expect(try store.goalEvents(after: 0, limit: 10).map(\.event.userID) == ["user"])
         }
 
-        @Test("Events are dropped even if nothing was stored of the user before the erasure")
-        func nothingStored() async throws {
+        @Test
+        func `Events are dropped even if nothing was stored of the user before the erasure`() async throws {
             let other = try SQLiteStore.make(in: directory)
             defer { store.close() }
             defer { other.close() }
@@ -65,8 +65,8 @@ extension SQLiteStoreTests {
             #expect(try store.exposures(after: 0, limit: 10).isEmpty)
         }
 
-        @Test("Changes that waited in another process are refused, and may be retried")
-        func changes() async throws {
+        @Test
+        func `Changes that waited in another process are refused, and may be retried`() async throws {
             defer { store.close() }
             // Its queue is blocked while it reports a change, after the commit and without a lock.
             let held = try SQLiteStore.make(in: directory)
@@ -94,8 +94,9 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "w"])
         }
 
-        @Test("An erasure is remembered for an hour, and not at all from before the machine was restarted")
-        func memory() async throws {
+        @Test
+        func `An erasure is remembered for an hour, and not at all from before the machine was restarted`() async throws
+        {
             let other = try SQLiteStore.make(in: directory) { $0.settings.retentionInterval = 0.01 }
             defer { store.close() }
             defer { other.close() }

@@ -18,8 +18,8 @@ extension SQLiteStoreTests {
             "('conversion', 'sdk', '\(user)', \(time), '{\"event_key\":\"buy\",\"event_id\":\"1\",\"tags\":\(tags)}')"
         }
 
-        @Test("Recorded events are migrated and tallied")
-        func carriesOver() throws {
+        @Test
+        func `Recorded events are migrated and tallied`() throws {
             let directory = try TemporaryDirectory()
             let path = directory.file("holdfast.db")
             let rows = [
@@ -50,8 +50,8 @@ extension SQLiteStoreTests {
             #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.experimentKey) == ["checkout", "checkout"])
         }
 
-        @Test("Exposures are divided among the allocations of the stored datafiles, and sums among days")
-        func dividesExposures() throws {
+        @Test
+        func `Exposures are divided among the allocations of the stored datafiles, and sums among days`() throws {
             let directory = try TemporaryDirectory()
             let path = directory.file("holdfast.db")
             let day = 86_400_000

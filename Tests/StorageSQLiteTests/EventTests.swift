@@ -22,12 +22,11 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "No damaged number in the file stops the process",
             arguments: [
                 "exposures SET happened_at", "user_goals SET after_count", "user_goals SET before_count",
                 "variation_users SET counted", "variation_goals SET events",
             ], [Int64.min, Int64.max])
-        func damagedNumbers(column: String, number: Int64) async throws {
+        func `No damaged number in the file stops the process`(column: String, number: Int64) async throws {
             _ = try await store.record([StoreContract.exposure("u"), StoreContract.goal("u")])
             try RawDatabase(directory.file("holdfast.db")).execute("UPDATE \(column) = \(number)")
             _ = try? await store.record([
@@ -39,8 +38,8 @@ extension SQLiteStoreTests {
             store.close()
         }
 
-        @Test("Erasing a user leaves no rows")
-        func erasing() async throws {
+        @Test
+        func `Erasing a user leaves no rows`() async throws {
             _ = try await store.record([
                 StoreContract.exposure("u"), StoreContract.goal("u", 0.1), StoreContract.exposure("v"),
                 StoreContract.goal("v", 0.7, id: "1"),
@@ -51,8 +50,8 @@ extension SQLiteStoreTests {
             #expect(left == "0")
         }
 
-        @Test("Goal events are deleted after their retention, and stay tallied")
-        func retention() async throws {
+        @Test
+        func `Goal events are deleted after their retention, and stay tallied`() async throws {
             let directory = try TemporaryDirectory()
             let clock = ManualClock(now: StoreContract.noon)
             let store = try SQLiteStore.make(in: directory, clock: clock) {

@@ -29,8 +29,9 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("While another process locks the database, writes fail and reads succeed; then both succeed")
-        func locked() async throws {
+        @Test
+        func `While another process locks the database, writes fail and reads succeed; then both succeed`() async throws
+        {
             let store = try SQLiteStore.make(in: directory) { $0.lockTimeout = 0.05 }
             defer { store.close() }
             let reader = try store.makeReader()
@@ -49,8 +50,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().failedChanges == 5)
         }
 
-        @Test("When a write times out on a lock, the writes that wait behind it fail with it")
-        func lockedQueue() async throws {
+        @Test
+        func `When a write times out on a lock, the writes that wait behind it fail with it`() async throws {
             let store = try SQLiteStore.make(in: directory) {
                 $0.lockTimeout = 0.5
                 $0.batchLimit = 1
@@ -79,8 +80,8 @@ extension SQLiteStoreTests {
             try await store.probe()
         }
 
-        @Test("A full disk fails only the writes that need room, and the store recovers")
-        func diskFull() async throws {
+        @Test
+        func `A full disk fails only the writes that need room, and the store recovers`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -108,8 +109,8 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(metrics.profiles)")
         }
 
-        @Test("When a transaction fails, none of its changes is stored")
-        func failedTransaction() async throws {
+        @Test
+        func `When a transaction fails, none of its changes is stored`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -130,8 +131,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().profiles == 1)
         }
 
-        @Test("A store whose file was deleted or moved refuses writes until it is back")
-        func moved() async throws {
+        @Test
+        func `A store whose file was deleted or moved refuses writes until it is back`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -141,8 +142,8 @@ extension SQLiteStoreTests {
             #expect(await reasonOfFailure(store) == "")
         }
 
-        @Test("Only the damaged profile fails, and it can be erased")
-        func damagedProfile() async throws {
+        @Test
+        func `Only the damaged profile fails, and it can be erased`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -164,8 +165,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().profiles == 2)
         }
 
-        @Test("Writes beyond the limit are refused at once, and the others are made")
-        func overloaded() async throws {
+        @Test
+        func `Writes beyond the limit are refused at once, and the others are made`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.settings.waitingChanges = 10 }
             defer { store.close() }
             let release = await store.holdWriter()
@@ -175,9 +176,8 @@ extension SQLiteStoreTests {
             #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
         }
 
-        @Test(
-            "Changes submitted as one are committed together, within the batch limit")
-        func batchesOfGroups() async throws {
+        @Test
+        func `Changes submitted as one are committed together, within the batch limit`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 4 }
             defer { store.close() }
             let release = await store.holdWriter()
@@ -194,8 +194,8 @@ extension SQLiteStoreTests {
             #expect(metrics.commits == 3)
         }
 
-        @Test("While a write has waited too long, further writes are refused, and that one is made")
-        func waitedTooLong() async throws {
+        @Test
+        func `While a write has waited too long, further writes are refused, and that one is made`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.settings.waitingSeconds = 0 }
             defer { store.close() }
             let release = await store.holdWriter()
@@ -210,8 +210,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().profiles == 2)
         }
 
-        @Test("A crash loses no acknowledged write")
-        func crash() async throws {
+        @Test
+        func `A crash loses no acknowledged write`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             for number in 0..<20 {

@@ -38,11 +38,12 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A store whose file was moved away or replaced refuses writes until it is back",
             arguments: [
                 ("", "database file"), ("-wal", "write-ahead log"), ("-shm", "index of the write-ahead log"),
             ], [true, false])
-        func moved(file: (suffix: String, name: String), isReplaced: Bool) async throws {
+        func `A store whose file was moved away or replaced refuses writes until it is back`(
+            file: (suffix: String, name: String), isReplaced: Bool
+        ) async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -60,8 +61,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "refused") == nil)
         }
 
-        @Test("The next write copies all acknowledged writes of a deleted log into the database")
-        func deletedLog() async throws {
+        @Test
+        func `The next write copies all acknowledged writes of a deleted log into the database`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             for result in await store.applyAsOne(.newUsers(200)) { _ = try result.get() }
@@ -79,8 +80,8 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
         }
 
-        @Test("Open connections read from a deleted log, until another process creates a new one")
-        func reading() async throws {
+        @Test
+        func `Open connections read from a deleted log, until another process creates a new one`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -105,8 +106,8 @@ extension SQLiteStoreTests {
             #expect(try other.variations(of: "renamed") == ["e": "w"])
         }
 
-        @Test("A log that is deleted during a commit is detected before the commit is acknowledged")
-        func deletedDuringCommit() async throws {
+        @Test
+        func `A log that is deleted during a commit is detected before the commit is acknowledged`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -122,8 +123,8 @@ extension SQLiteStoreTests {
             #expect(throws: StorageError.self) { try result.get() }
         }
 
-        @Test("Closing the store copies a log whose file was deleted")
-        func closing() async throws {
+        @Test
+        func `Closing the store copies a log whose file was deleted`() async throws {
             let store = try SQLiteStore.make(in: directory)
             try await store.apply(.replace(["e": "v"]), to: "user")
             await waitForUserScan(of: store)
@@ -136,8 +137,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "v"])
         }
 
-        @Test("Connections that are opened later do not use another log than the open one")
-        func openedLater() async throws {
+        @Test
+        func `Connections that are opened later do not use another log than the open one`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -151,8 +152,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "v"])
         }
 
-        @Test("Only its owner may read a new database, its log, and a backup of it")
-        func modes() async throws {
+        @Test
+        func `Only its owner may read a new database, its log, and a backup of it`() async throws {
             func modes() throws -> [String: Int] {
                 let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
                 return try Dictionary(

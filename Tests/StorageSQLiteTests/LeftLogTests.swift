@@ -60,16 +60,16 @@ extension SQLiteStoreTests {
             #expect(try contents() == before, sourceLocation: sourceLocation)
         }
 
-        @Test("The log of a crash belongs to its file")
-        func own() async throws {
+        @Test
+        func `The log of a crash belongs to its file`() async throws {
             try replace(by: try await crashed())
             let store = try SQLiteStore.make(in: directory)
             #expect(store.metrics().profiles == 20)
             store.close()
         }
 
-        @Test("A log that was copied in part, and began anew, belongs to its file", arguments: [true, false])
-        func checkpointed(isComplete: Bool) async throws {
+        @Test(arguments: [true, false])
+        func `A log that was copied in part, and began anew, belongs to its file`(isComplete: Bool) async throws {
             let store = try SQLiteStore.make(in: directory)
             try await save(0..<20, in: store)
             let other = try RawDatabase(path)
@@ -84,8 +84,8 @@ extension SQLiteStoreTests {
             again.close()
         }
 
-        @Test("A backup beside the log of the database that it replaced is refused and unchanged")
-        func backup() async throws {
+        @Test
+        func `A backup beside the log of the database that it replaced is refused and unchanged`() async throws {
             let contents = try await crashed()
             try DatabaseMaintenance.backUp(path: path, to: directory.file("copy"))
             let copy = try Data(contentsOf: URL(fileURLWithPath: directory.file("copy")))
@@ -94,9 +94,10 @@ extension SQLiteStoreTests {
             try expectRefusal("without a log, as backups are")
         }
 
-        @Test(
-            "An older or newer file beside the log of another time is refused and unchanged", arguments: [true, false])
-        func otherTime(isOlder: Bool) async throws {
+        @Test(arguments: [true, false])
+        func `An older or newer file beside the log of another time is refused and unchanged`(isOlder: Bool)
+            async throws
+        {
             func closedFile(after users: Range<Int>) async throws -> Data {
                 let store = try SQLiteStore.make(in: directory)
                 try await save(users, in: store)
@@ -112,16 +113,16 @@ extension SQLiteStoreTests {
             try expectRefusal("the file ends with commit")
         }
 
-        @Test("A log without its database is not deleted", arguments: [true, false])
-        func noDatabase(isEmpty: Bool) async throws {
+        @Test(arguments: [true, false])
+        func `A log without its database is not deleted`(isEmpty: Bool) async throws {
             try replace(by: try await crashed())
             unlink(path)
             if isEmpty { try write(["holdfast.db": Data()]) }
             try expectRefusal("the database is missing or empty")
         }
 
-        @Test("A restore checks the backup, and keeps the former files aside")
-        func restore() async throws {
+        @Test
+        func `A restore checks the backup, and keeps the former files aside`() async throws {
             let contents = try await crashed()
             let copy = directory.file("copy")
             try DatabaseMaintenance.backUp(path: path, to: copy)
@@ -147,8 +148,8 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("A damaged backup, one of another program, and the database itself are not restored")
-        func refusedBackups() async throws {
+        @Test
+        func `A damaged backup, one of another program, and the database itself are not restored`() async throws {
             let store = try SQLiteStore.make(in: directory)
             try await save(0..<500, in: store)
             store.close()

@@ -20,8 +20,8 @@ extension SQLiteStoreTests {
             other = try SQLiteStore.make(in: directory)
         }
 
-        @Test("Caches and filters of all processes follow a merge")
-        func caches() async throws {
+        @Test
+        func `Caches and filters of all processes follow a merge`() async throws {
             defer { store.close() }
             defer { other.close() }
             let readers = [try store.makeReader(), try other.makeReader()]
@@ -41,10 +41,11 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test(
-            "What another process had received for the anonymous user is stored after the merge, and joins the next one"
-        )
-        func late() async throws {
+        @Test
+        func
+            `What another process had received for the anonymous user is stored after the merge, and joins the next one`()
+            async throws
+        {
             defer { store.close() }
             defer { other.close() }
             let received = DispatchTime.now().uptimeNanoseconds
@@ -59,8 +60,8 @@ extension SQLiteStoreTests {
             #expect((tally.counted, tally.goal.y.value) == (1, 5))
         }
 
-        @Test("Totals of goal events that retention has deleted stay")
-        func retention() async throws {
+        @Test
+        func `Totals of goal events that retention has deleted stay`() async throws {
             defer { store.close() }
             defer { other.close() }
             _ = try await store.record([
@@ -81,8 +82,10 @@ extension SQLiteStoreTests {
             #expect(try store.tallies(experimentID: "e", goal: "g").allSatisfy { $0.goal == GoalTally() })
         }
 
-        @Test("The value of an attribute that is being deleted does not move to a user whose values are gone already")
-        func deletedAttribute() async throws {
+        @Test
+        func `The value of an attribute that is being deleted does not move to a user whose values are gone already`()
+            async throws
+        {
             defer { store.close() }
             defer { other.close() }
             let defined = try await store.define(AttributeDefinition(name: "a", number: 0, type: .number))
@@ -93,8 +96,8 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(directory.file("holdfast.db")).value("SELECT count(*) FROM user_attributes") == "0")
         }
 
-        @Test("A damaged profile on either side is reported, and nothing changes")
-        func damage() async throws {
+        @Test
+        func `A damaged profile on either side is reported, and nothing changes`() async throws {
             defer { store.close() }
             defer { other.close() }
             for (broken, whole) in [("account", "anonymous"), ("anonymous", "account")] as [(Identifier, Identifier)] {

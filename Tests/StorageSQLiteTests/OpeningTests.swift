@@ -38,18 +38,17 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Text, noise and a truncated header are refused and unchanged",
             arguments: [
                 Data("user_id,variation\n1,2\n".utf8), Data("x".utf8), Data(repeating: 0, count: 8_192),
                 Data("SQLite format 3\0".utf8), Data("SQLite format 3\0".utf8) + Data(repeating: 0xFF, count: 8_192),
             ])
-        func noDatabase(content: Data) throws {
+        func `Text, noise and a truncated header are refused and unchanged`(content: Data) throws {
             try content.write(to: URL(fileURLWithPath: path))
             #expect(try expectRefused() != "")
         }
 
-        @Test("A database of another program is refused and unchanged", arguments: ["DELETE", "WAL"])
-        func foreign(journalMode: String) throws {
+        @Test(arguments: ["DELETE", "WAL"])
+        func `A database of another program is refused and unchanged`(journalMode: String) throws {
             let foreign = try RawDatabase(path)
             try foreign.execute("PRAGMA journal_mode = \(journalMode); CREATE TABLE t (a); INSERT INTO t VALUES (1)")
             // While it is open, its write-ahead log has all of its contents; the copy is what a crash would leave.
@@ -65,22 +64,22 @@ extension SQLiteStoreTests {
             withExtendedLifetime(foreign) {}
         }
 
-        @Test("A newer database is refused and unchanged")
-        func newer() async throws {
+        @Test
+        func `A newer database is refused and unchanged`() async throws {
             try await makeDatabase()
             try RawDatabase(path).execute("PRAGMA user_version = 999")
             #expect(try expectRefused().contains("newer"))
         }
 
-        @Test("A version that no release ever wrote is refused")
-        func negativeVersion() async throws {
+        @Test
+        func `A version that no release ever wrote is refused`() async throws {
             try await makeDatabase()
             try RawDatabase(path).execute("PRAGMA user_version = -1")
             _ = try expectRefused()
         }
 
-        @Test("A file whose pages are damaged is refused and unchanged")
-        func damagedPages() async throws {
+        @Test
+        func `A file whose pages are damaged is refused and unchanged`() async throws {
             try await makeDatabase()
             var content = try Data(contentsOf: URL(fileURLWithPath: path))
             for index in 100..<content.count { content[index] = 0xA5 }
@@ -88,27 +87,27 @@ extension SQLiteStoreTests {
             #expect(try expectRefused().contains("damaged"))
         }
 
-        @Test("The error names a missing directory")
-        func missingDirectory() throws {
+        @Test
+        func `The error names a missing directory`() throws {
             let error = #expect(throws: DatabaseError.self) {
                 try SQLiteStore(SQLiteConfiguration(path: directory.file("none/holdfast.db")))
             }
             #expect(error?.description.contains(directory.file("none")) == true)
         }
 
-        @Test("A directory in place of the file is refused")
-        func directoryAsFile() throws {
+        @Test
+        func `A directory in place of the file is refused`() throws {
             #expect(throws: DatabaseError.self) { try SQLiteStore(SQLiteConfiguration(path: directory.path)) }
         }
 
-        @Test("An empty file counts as a missing one")
-        func emptyFile() async throws {
+        @Test
+        func `An empty file counts as a missing one`() async throws {
             try Data().write(to: URL(fileURLWithPath: path))
             try await makeDatabase()
         }
 
-        @Test("Stored data is there when the store is opened again")
-        func reopening() async throws {
+        @Test
+        func `Stored data is there when the store is opened again`() async throws {
             try await makeDatabase()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -119,8 +118,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().assignments == 1)
         }
 
-        @Test("A database of version 1 is migrated with its profiles")
-        func migration() async throws {
+        @Test
+        func `A database of version 1 is migrated with its profiles`() async throws {
             let record = ProfileRecord([
                 "e": Assignment(variationID: "v", source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
             ])
@@ -144,8 +143,8 @@ extension SQLiteStoreTests {
             #expect(try store.projectChanges() == 0)
         }
 
-        @Test("A migration that fails leaves the database at its former version")
-        func failedMigration() throws {
+        @Test
+        func `A migration that fails leaves the database at its former version`() throws {
             let first = try #require(Migrations.sqlite.first)
             do {
                 let old = try RawDatabase(path)
@@ -160,8 +159,8 @@ extension SQLiteStoreTests {
             #expect(try database.value("SELECT count(*) FROM sqlite_schema WHERE name = 'datafiles'") == "0")
         }
 
-        @Test("Many stores may create one database at once")
-        func openedAtOnce() async throws {
+        @Test
+        func `Many stores may create one database at once`() async throws {
             let directory = directory
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<8 {

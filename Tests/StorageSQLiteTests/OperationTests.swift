@@ -16,8 +16,8 @@ extension SQLiteStoreTests {
             directory = try TemporaryDirectory()
         }
 
-        @Test("Changes that wait together share a commit")
-        func groupCommit() async throws {
+        @Test
+        func `Changes that wait together share a commit`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let release = await store.holdWriter()
@@ -29,8 +29,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().changes == 500)
         }
 
-        @Test("A batch is bounded")
-        func batchLimit() async throws {
+        @Test
+        func `A batch is bounded`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 100 }
             defer { store.close() }
             let release = await store.holdWriter()
@@ -41,9 +41,10 @@ extension SQLiteStoreTests {
             #expect(store.metrics().commits == 5)
         }
 
-        @Test(
-            "A commit larger than the buffer for one write to the log is complete, and visible to other connections")
-        func greatCommit() async throws {
+        @Test
+        func `A commit larger than the buffer for one write to the log is complete, and visible to other connections`()
+            async throws
+        {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 2_000 }
             let reader = try store.makeReader()
             let release = await store.holdWriter()
@@ -61,8 +62,8 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "2000")
         }
 
-        @Test("A change without effect is not committed")
-        func noCommit() async throws {
+        @Test
+        func `A change without effect is not committed`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -71,8 +72,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().commits == commits)
         }
 
-        @Test("Closing commits what waits")
-        func closing() async throws {
+        @Test
+        func `Closing commits what waits`() async throws {
             let store = try SQLiteStore.make(in: directory)
             let submitted = store.submitTogether(.newUsers(300))
             store.close()
@@ -80,8 +81,8 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "300")
         }
 
-        @Test("Retention deletes what has expired, in small batches, and counts it")
-        func retention() async throws {
+        @Test
+        func `Retention deletes what has expired, in small batches, and counts it`() async throws {
             let clock = ManualClock()
             let rules = ProfileRules(assignmentTTL: .seconds(60))
             let store = try SQLiteStore.make(in: directory, rules: rules, clock: clock) {
@@ -103,8 +104,10 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
         }
 
-        @Test("Retention keeps what is beneath an override that has expired, and an override over what has")
-        func retentionOfLayers() async throws {
+        @Test
+        func `Retention keeps what is beneath an override that has expired, and an override over what has`()
+            async throws
+        {
             let clock = ManualClock()
             let store = try SQLiteStore.make(
                 in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
@@ -139,8 +142,8 @@ extension SQLiteStoreTests {
             #expect(try database.value("SELECT count(*) FROM profiles") == "0")
         }
 
-        @Test("A store that leaves retention to others deletes nothing in the background")
-        func leavesRetentionToOthers() async throws {
+        @Test
+        func `A store that leaves retention to others deletes nothing in the background`() async throws {
             let clock = ManualClock()
             let store = try SQLiteStore.make(
                 in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
@@ -155,8 +158,10 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "21")
         }
 
-        @Test("A clock that is set back by more than a day restores nothing that was deleted, and deletes nothing")
-        func clockGoesBack() async throws {
+        @Test
+        func `A clock that is set back by more than a day restores nothing that was deleted, and deletes nothing`()
+            async throws
+        {
             let clock = ManualClock()
             let store = try SQLiteStore.make(
                 in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
@@ -183,8 +188,8 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "late") == nil)
         }
 
-        @Test("A backup made under load is complete and consistent")
-        func backup() async throws {
+        @Test
+        func `A backup made under load is complete and consistent`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 50 }
             defer { store.close() }
             for number in 0..<50 {
@@ -206,8 +211,8 @@ extension SQLiteStoreTests {
             #expect(profiles == copy.metrics().profiles)
         }
 
-        @Test("A backup does not replace a file")
-        func backupRefused() async throws {
+        @Test
+        func `A backup does not replace a file`() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let target = directory.file("copy.db")
@@ -219,8 +224,8 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("Only a Holdfast database is backed up")
-        func backupForeign() throws {
+        @Test
+        func `Only a Holdfast database is backed up`() throws {
             let foreign = directory.file("foreign.db")
             try RawDatabase(foreign).execute("PRAGMA application_id = 5; CREATE TABLE t (a)")
             #expect(throws: DatabaseError.self) {
@@ -238,8 +243,8 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("The log restarts again and again while readers read")
-        func logSize() async throws {
+        @Test
+        func `The log restarts again and again while readers read`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.checkpointPages = 50 }
             defer { store.close() }
             let reader = try store.makeReader()
@@ -251,8 +256,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().logBytes < 2 << 20)
         }
 
-        @Test("Pages of the log that the disk may have lost are copied again, and only then", arguments: [true, false])
-        func copiedAgain(forgets: Bool) throws {
+        @Test(arguments: [true, false])
+        func `Pages of the log that the disk may have lost are copied again, and only then`(forgets: Bool) throws {
             let connection = try Connection(path: path, access: .create, lockTimeout: 1)
             try connection.execute(
                 """
@@ -278,8 +283,8 @@ extension SQLiteStoreTests {
             try file.close()
         }
 
-        @Test("A long-running reader pins the log and delays nobody")
-        func longReader() async throws {
+        @Test
+        func `A long-running reader pins the log and delays nobody`() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.checkpointPages = 50 }
             defer { store.close() }
             try await write(rounds: 1, to: store)

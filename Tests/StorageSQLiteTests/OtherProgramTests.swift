@@ -31,8 +31,8 @@ extension SQLiteStoreTests {
             store.close()
         }
 
-        @Test("Rows that another program inserts, changes and deletes are seen at once")
-        func seenAtOnce() throws {
+        @Test
+        func `Rows that another program inserts, changes and deletes are seen at once`() throws {
             defer { close() }
             for _ in 0..<3 {
                 for user in ["user", "new", "new"] { _ = try reader.variations(of: Identifier(user)) }
@@ -51,8 +51,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.misses <= misses + 1)
         }
 
-        @Test("The rows of another program are seen also between commits of this process")
-        func betweenOwnCommits() async throws {
+        @Test
+        func `The rows of another program are seen also between commits of this process`() async throws {
             defer { close() }
             for number in 0..<3 {
                 _ = try reader.variations(of: "new")
@@ -70,10 +70,11 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test(
-            "A user known to have no profile is looked up again after another program wrote, before and after this process writes"
-        )
-        func knownUsers() async throws {
+        @Test
+        func
+            `A user known to have no profile is looked up again after another program wrote, before and after this process writes`()
+            async throws
+        {
             defer { close() }
             store.awaitScan()
             #expect(try reader.variations(of: "new") == nil)
@@ -89,8 +90,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "x"])
         }
 
-        @Test("Readers see a file that was restored under the store")
-        func restored() async throws {
+        @Test
+        func `Readers see a file that was restored under the store`() async throws {
             defer { close() }
             let copy = directory.file("copy.db")
             try DatabaseMaintenance.backUp(path: directory.file("holdfast.db"), to: copy)
@@ -110,9 +111,11 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "All readers see random changes by two stores and another program as a model does", arguments: 0..<4
+            arguments: 0..<4
         )
-        func model(seed: UInt64) async throws {
+        func `All readers see random changes by two stores and another program as a model does`(seed: UInt64)
+            async throws
+        {
             defer { close() }
             let second = try SQLiteStore.make(in: directory) { $0.userScanPause = 0 }
             defer { second.close() }

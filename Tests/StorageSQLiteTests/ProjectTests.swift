@@ -8,8 +8,8 @@ import Testing
 extension SQLiteStoreTests {
     @Suite("Datafiles and forced variations")
     struct ProjectTests {
-        @Test("A datafile is active for all stores on the file, and the former ones are history")
-        func datafiles() async throws {
+        @Test
+        func `A datafile is active for all stores on the file, and the former ones are history`() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
             defer { first.close() }
@@ -24,9 +24,11 @@ extension SQLiteStoreTests {
             #expect(try second.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
         }
 
-        @Test(
-            "Assignments are stored only if they were decided with the newest datafile, of whatever store on the file")
-        func decisionsOfAnotherDatafile() async throws {
+        @Test
+        func
+            `Assignments are stored only if they were decided with the newest datafile, of whatever store on the file`()
+            async throws
+        {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
             defer { first.close() }
@@ -48,8 +50,8 @@ extension SQLiteStoreTests {
             #expect(try await assign("b", newest, replacing: "a") == "b")
         }
 
-        @Test("A hundred datafiles of a project are kept by default, however many there were")
-        func defaultHistory() async throws {
+        @Test
+        func `A hundred datafiles of a project are kept by default, however many there were`() async throws {
             let directory = try TemporaryDirectory()
             let generous = try SQLiteStore.make(in: directory) { $0.settings.datafileHistory = 1_000 }
             for number in 1...120 { _ = try await generous.activate("\(number)") }

@@ -6,8 +6,8 @@ import Testing
 /// Files that grow and shrink, with each journal and with small and large caches.
 @Suite("Random transactions")
 struct RandomTransactionTests {
-    @Test("A database after random transactions is intact, and as a model says", arguments: 0..<6)
-    func model(seed: UInt64) throws {
+    @Test(arguments: 0..<6)
+    func `A database after random transactions is intact, and as a model says`(seed: UInt64) throws {
         #expect(Connection.isConfigured)
         var generator = SeededGenerator(seed: seed)
         let directory = try TemporaryDirectory()

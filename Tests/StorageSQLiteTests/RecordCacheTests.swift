@@ -7,8 +7,8 @@ import Testing
 @Suite("Record cache")
 struct RecordCacheTests {
     /// Keys are few and sizes vary, so that entries are often replaced, evicted and moved.
-    @Test("Returns only what was inserted last", arguments: 0..<12)
-    func model(seed: UInt64) {
+    @Test(arguments: 0..<12)
+    func `Returns only what was inserted last`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let cache = RecordCache(bytes: 4_096 << Int(seed % 3))
         var model: [Identifier: [UInt8]?] = [:]
@@ -46,8 +46,8 @@ struct RecordCacheTests {
         #expect(hits > 100)
     }
 
-    @Test("Replacing a record by one of about its length takes no more room")
-    func replacesInPlace() {
+    @Test
+    func `Replacing a record by one of about its length takes no more room`() {
         let cache = RecordCache(bytes: 4_096)
         for number in 0..<10 { cache.insert(Identifier("user\(number)"), [UInt8](repeating: 1, count: 50)) }
         let used = cache.usedBytes
@@ -60,8 +60,8 @@ struct RecordCacheTests {
         #expect(cache.find("user0") == .record([UInt8](repeating: 1, count: 50)))
     }
 
-    @Test("Evicts nothing while there is room")
-    func holdsEverything() {
+    @Test
+    func `Evicts nothing while there is room`() {
         let cache = RecordCache(bytes: 1 << 20)
         for number in 0..<5_000 {
             cache.insert(Identifier("user-\(number)"), [UInt8](repeating: 7, count: number % 50))
@@ -72,8 +72,8 @@ struct RecordCacheTests {
         }
     }
 
-    @Test("Evicts the oldest when full, and stays within its bounds")
-    func evicts() {
+    @Test
+    func `Evicts the oldest when full, and stays within its bounds`() {
         let cache = RecordCache(bytes: 8_192)
         for number in 0..<1_000 {
             cache.insert(Identifier("user-\(number)"), [UInt8](repeating: 7, count: 60))
@@ -84,16 +84,16 @@ struct RecordCacheTests {
         #expect(cache.count > 50)
     }
 
-    @Test("Does not cache a record that would evict a large part of the others, and drops the one it replaces")
-    func hugeRecord() {
+    @Test
+    func `Does not cache a record that would evict a large part of the others, and drops the one it replaces`() {
         let cache = RecordCache(bytes: 8_192)
         cache.insert("user", [1])
         cache.insert("user", [UInt8](repeating: 7, count: 4_000))
         #expect(cache.find("user") == .unknown)
     }
 
-    @Test("Works like a new one after removal of all entries")
-    func emptied() {
+    @Test
+    func `Works like a new one after removal of all entries`() {
         let cache = RecordCache(bytes: 1 << 20)
         for round in 0..<5 {
             for number in 0..<3_000 {
@@ -106,8 +106,8 @@ struct RecordCacheTests {
         }
     }
 
-    @Test("Distinguishes users by the bytes of their ids")
-    func bytewise() {
+    @Test
+    func `Distinguishes users by the bytes of their ids`() {
         let cache = RecordCache(bytes: 8_192)
         cache.insert("\u{E9}", [1])
         #expect(cache.find("e\u{301}") == .unknown)

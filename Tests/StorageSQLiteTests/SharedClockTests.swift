@@ -26,8 +26,8 @@ extension SQLiteStoreTests {
             try await store.apply(.save(["e": variation], onConflict: .replace), to: user).profile?["e"]?.updatedAt
         }
 
-        @Test("What has expired for one process has expired for the others")
-        func expiry() async throws {
+        @Test
+        func `What has expired for one process has expired for the others`() async throws {
             let (ahead, behind) = (ManualClock(), ManualClock())
             let (first, second) = (try open(ahead), try open(behind))
             defer { first.close() }
@@ -42,8 +42,8 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "user") == nil)
         }
 
-        @Test("A write is not before that of another process, nor of an earlier one")
-        func order() async throws {
+        @Test
+        func `A write is not before that of another process, nor of an earlier one`() async throws {
             let (ahead, behind) = (ManualClock(), ManualClock())
             ahead.advance(by: .seconds(3_600))
             let (first, second) = (try open(ahead), try open(behind))
@@ -62,8 +62,10 @@ extension SQLiteStoreTests {
             third.close()
         }
 
-        @Test("A clock that was more than a day ahead may be corrected, also while nobody has the file open")
-        func corrected() async throws {
+        @Test
+        func `A clock that was more than a day ahead may be corrected, also while nobody has the file open`()
+            async throws
+        {
             let clock = ManualClock()
             let first = try open(clock)
             clock.advance(by: .seconds(400 * 86_400))

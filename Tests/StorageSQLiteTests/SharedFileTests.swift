@@ -10,8 +10,8 @@ extension SQLiteStoreTests {
     /// Two stores on one file stand for two processes, which share only the file.
     @Suite("One file, two stores")
     struct SharedFileTests {
-        @Test("Readers that have cached a user see a write of the other store at once")
-        func seenAtOnce() async throws {
+        @Test
+        func `Readers that have cached a user see a write of the other store at once`() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
             defer { first.close() }
@@ -31,8 +31,8 @@ extension SQLiteStoreTests {
             #expect(try two.profile(of: "user") == nil)
         }
 
-        @Test("Lookups after a write of their own process hit the cache")
-        func cacheSurvivesOwnWrites() async throws {
+        @Test
+        func `Lookups after a write of their own process hit the cache`() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -47,9 +47,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 20)
         }
 
-        @Test(
-            "The cache has the new state of a user whom its own process changes or erases")
-        func cacheKeepsUp() async throws {
+        @Test
+        func `The cache has the new state of a user whom its own process changes or erases`() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -66,8 +65,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.misses == 1)
         }
 
-        @Test("A reader whose inbox overflows clears its cache")
-        func idleReader() async throws {
+        @Test
+        func `A reader whose inbox overflows clears its cache`() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -85,8 +84,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 1)
         }
 
-        @Test("A commit is seen even before readers are notified of it")
-        func notDeliveredYet() async throws {
+        @Test
+        func `A commit is seen even before readers are notified of it`() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -115,8 +114,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == hits + 1)
         }
 
-        @Test("A reader of a database without any commit uses its cache")
-        func cacheBeforeFirstCommit() async throws {
+        @Test
+        func `A reader of a database without any commit uses its cache`() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -127,8 +126,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 1)
         }
 
-        @Test("All readers see random changes through two stores as a model does", arguments: 0..<6)
-        func model(seed: UInt64) async throws {
+        @Test(arguments: 0..<6)
+        func `All readers see random changes through two stores as a model does`(seed: UInt64) async throws {
             let directory = try TemporaryDirectory()
             let stores = [
                 try SQLiteStore.make(in: directory) { $0.cacheBytes = 4_096 },
@@ -160,8 +159,8 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("A lookup sees every write acknowledged before its batch began, while both stores write")
-        func freshUnderLoad() async throws {
+        @Test
+        func `A lookup sees every write acknowledged before its batch began, while both stores write`() async throws {
             let directory = try TemporaryDirectory()
             let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
             defer { for store in stores { store.close() } }
@@ -201,8 +200,8 @@ extension SQLiteStoreTests {
             #expect(stale.value == 0)
         }
 
-        @Test("Of concurrent proposals through two stores one is kept, and both report it")
-        func assignThroughBoth() async throws {
+        @Test
+        func `Of concurrent proposals through two stores one is kept, and both report it`() async throws {
             let directory = try TemporaryDirectory()
             let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
             defer { for store in stores { store.close() } }
@@ -215,8 +214,8 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("Only the file is left when the last store is closed")
-        func nothingLeft() async throws {
+        @Test
+        func `Only the file is left when the last store is closed`() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
             let reader = try first.makeReader()

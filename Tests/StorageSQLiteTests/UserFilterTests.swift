@@ -33,9 +33,10 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A user without a profile is not looked up in the database, however many profiles there are",
             arguments: [1, 2_500])
-        func unknownUsers(users: Int) async throws {
+        func `A user without a profile is not looked up in the database, however many profiles there are`(users: Int)
+            async throws
+        {
             let (store, reader) = try await makeStore(of: users)
             defer { store.close() }
             defer { reader.close() }
@@ -45,8 +46,8 @@ extension SQLiteStoreTests {
             for number in 0..<users { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
-        @Test("An existing database is scanned at the first miss, and not before")
-        func scanOnDemand() async throws {
+        @Test
+        func `An existing database is scanned at the first miss, and not before`() async throws {
             let (former, _) = try await makeStore(of: 100)
             former.close()
             let (store, reader) = try reopenStore()
@@ -63,8 +64,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.misses == misses)
         }
 
-        @Test("A user added by a commit that spans a scan is found")
-        func commitAroundScan() throws {
+        @Test
+        func `A user added by a commit that spans a scan is found`() throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let knownUsers = store.writer.userFilter
@@ -77,8 +78,8 @@ extension SQLiteStoreTests {
             #expect(filter.mayContain(hash))
         }
 
-        @Test("A user added by another process is found, before and after this one writes")
-        func addedElsewhere() async throws {
+        @Test
+        func `A user added by another process is found, before and after this one writes`() async throws {
             let (store, reader) = try await makeStore(of: 10)
             defer { store.close() }
             defer { reader.close() }
@@ -93,8 +94,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "newer") == ["e": "v"])
         }
 
-        @Test("A scan that sees another process's commit does not revalidate the former filter")
-        func addedElsewhereBeforeScan() async throws {
+        @Test
+        func `A scan that sees another process's commit does not revalidate the former filter`() async throws {
             let (store, _) = try await makeStore(of: 3_000) { $0.userScanPause = 0 }
             defer { store.close() }
             let knownUsers = store.writer.userFilter
@@ -120,8 +121,8 @@ extension SQLiteStoreTests {
             #expect(knownUsers.latestFilter !== former)
         }
 
-        @Test("A change of a user added by another process builds on the stored profile")
-        func changedAfterAddedElsewhere() async throws {
+        @Test
+        func `A change of a user added by another process builds on the stored profile`() async throws {
             let (store, reader) = try await makeStore(of: 10)
             defer { store.close() }
             defer { reader.close() }
@@ -138,11 +139,12 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A filter that is full is replaced by a larger one, but not again at once",
             arguments: [
                 (pause: 0.0, isLarger: true), (pause: 60.0, isLarger: false),
             ])
-        func growth(pause: Double, isLarger: Bool) async throws {
+        func `A filter that is full is replaced by a larger one, but not again at once`(pause: Double, isLarger: Bool)
+            async throws
+        {
             let (store, reader) = try await makeStore(of: 1) {
                 $0.minimumUserCapacity = 100
                 $0.userScanPause = pause
@@ -158,11 +160,10 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Tampered counters cost neither memory nor the server",
             arguments: [
                 Int64.min, -1, 1 << 40, .max,
             ])
-        func wrongCounters(count: Int64) throws {
+        func `Tampered counters cost neither memory nor the server`(count: Int64) throws {
             try SQLiteStore.make(in: directory).close()
             try RawDatabase(directory.file("holdfast.db")).execute(
                 "UPDATE counters SET profiles = \(count), commits = \(count)")
@@ -175,8 +176,8 @@ extension SQLiteStoreTests {
             store.writer.userFilter.didCommit(Commit(number: 1), after: nil)
         }
 
-        @Test("A file that replaced the database is not used")
-        func replacedFile() async throws {
+        @Test
+        func `A file that replaced the database is not used`() async throws {
             let (former, _) = try await makeStore(of: 10)
             former.close()
             let (store, reader) = try reopenStore()
@@ -192,8 +193,8 @@ extension SQLiteStoreTests {
             for number in 0..<10 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
-        @Test("No user added or erased during a scan or between scans is missed", arguments: 0..<4)
-        func model(seed: UInt64) async throws {
+        @Test(arguments: 0..<4)
+        func `No user added or erased during a scan or between scans is missed`(seed: UInt64) async throws {
             var generator = SeededGenerator(seed: seed)
             let (store, reader) = try await makeStore(of: 3) {
                 $0.userScanPause = 0
@@ -228,8 +229,8 @@ extension SQLiteStoreTests {
 
 @Suite("Bloom filter")
 struct BloomFilterTests {
-    @Test("All added users are found, and few others", arguments: [(0.5, 0.005), (1.0, 0.06)])
-    func shareOfOthers(fill: Double, bound: Double) {
+    @Test(arguments: [(0.5, 0.005), (1.0, 0.06)])
+    func `All added users are found, and few others`(fill: Double, bound: Double) {
         var generator = SystemRandomNumberGenerator()
         let filter = BloomFilter(capacity: 20_000)
         let users = (0..<Int(20_000 * fill)).map { _ in generator.next() }
@@ -242,8 +243,8 @@ struct BloomFilterTests {
         #expect(filter.isFull == (fill == 1))
     }
 
-    @Test("Has a capacity of at least one", arguments: [Int.min, 0, 1, 63, 64, 65])
-    func small(capacity: Int) {
+    @Test(arguments: [Int.min, 0, 1, 63, 64, 65])
+    func `Has a capacity of at least one`(capacity: Int) {
         let filter = BloomFilter(capacity: capacity)
         #expect(!filter.mayContain(0) && !filter.mayContain(.max))
         for hash: UInt64 in [0, 1, .max, 1 << 63] {
@@ -255,8 +256,8 @@ struct BloomFilterTests {
 
 @Suite("User changes")
 struct UserChangesTests {
-    @Test("Are listed in order, unchanged", arguments: 0..<4)
-    func order(seed: UInt64) {
+    @Test(arguments: 0..<4)
+    func `Are listed in order, unchanged`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var changes = UserChanges()
         var expected: [String] = []

@@ -18,17 +18,17 @@ import Testing
         }
     }
 
-    @Test func aResultThatIsThereAtOnceIsReturned() async throws {
+    @Test func `A result that is there at once is returned`() async throws {
         #expect(try await completed { (done: (Result<Int, StorageError>) -> Void) in done(.success(1)) } == 1)
     }
 
-    @Test func aFailureIsThrown() async {
+    @Test func `A failure is thrown`() async {
         await #expect(throws: StorageError.closed) {
             try await completed { (done: (Result<Int, StorageError>) -> Void) in done(.failure(.closed)) }
         }
     }
 
-    @Test func aResultOfAnotherThreadIsWaitedFor() async throws {
+    @Test func `A result of another thread is waited for`() async throws {
         let operations = Operations<Result<Int, StorageError>>()
         async let value = completed { operations.begin($0) }
         while operations.count == 0 { await Task.yield() }
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(arguments: [[0, 1, 2], [2, 0, 1], [1, 2, 0], []])
-    func allResultsAreReturnedInTheOrderOfTheElements(_ order: [Int]) async {
+    func `All results are returned in the order of the elements`(_ order: [Int]) async {
         let operations = Operations<Int>()
         async let values = settled(each: order.indices) { operations.begin($1) }
         while operations.count < order.count { await Task.yield() }

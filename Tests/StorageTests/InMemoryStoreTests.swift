@@ -7,13 +7,13 @@ import Testing
 /// The store that other tests rely on.
 @Suite("In-memory store")
 struct InMemoryStoreTests {
-    @Test("Keeps the contract", arguments: StoreContract.all)
-    func immediate(_ contract: StoreContract) async throws {
+    @Test(arguments: StoreContract.all)
+    func `Keeps the contract`(_ contract: StoreContract) async throws {
         try await contract.run { Self.make($0, .immediate) }
     }
 
-    @Test("Keeps the contract when it completes changes late and out of order", arguments: StoreContract.all)
-    func shuffled(_ contract: StoreContract) async throws {
+    @Test(arguments: StoreContract.all)
+    func `Keeps the contract when it completes changes late and out of order`(_ contract: StoreContract) async throws {
         try await contract.run { Self.make($0, .shuffled(seed: 1)) }
     }
 
@@ -23,8 +23,8 @@ struct InMemoryStoreTests {
             clock: options.clock.wallClock)
     }
 
-    @Test("Changes of several users complete out of order, and those of one user in order")
-    func order() async throws {
+    @Test
+    func `Changes of several users complete out of order, and those of one user in order`() async throws {
         let store = InMemoryStore(timing: .shuffled(seed: 7))
         defer { store.close() }
         let completed = Mutex<[Identifier]>([])
@@ -53,8 +53,8 @@ struct InMemoryStoreTests {
         for user in 0..<10 { #expect(numbers.filter { $0 % 10 == user } == (0..<10).map { $0 * 10 + user }) }
     }
 
-    @Test("Fails on demand, and stores nothing then")
-    func failing() async throws {
+    @Test
+    func `Fails on demand, and stores nothing then`() async throws {
         let store = InMemoryStore()
         defer { store.close() }
         let reader = try store.makeReader()

@@ -11,8 +11,8 @@ struct ProfileRecordTests {
         Assignment(variationID: variationID, source: .saved, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt)
     }
 
-    @Test("Decodes what was encoded", arguments: extremes, extremes)
-    func roundTrip(first: Timestamp, second: Timestamp) throws {
+    @Test(arguments: extremes, extremes)
+    func `Decodes what was encoded`(first: Timestamp, second: Timestamp) throws {
         let assignments: [Identifier: Assignment] = [
             "": Assignment(variationID: "", source: .override, assignedAt: first, updatedAt: second, expiresAt: nil),
             "é": Assignment(
@@ -32,22 +32,22 @@ struct ProfileRecordTests {
         #expect(read["absent"] == nil)
     }
 
-    @Test("Lists experiments in the order of their bytes, whatever order they came in")
-    func order() {
+    @Test
+    func `Lists experiments in the order of their bytes, whatever order they came in`() {
         let experimentIDs = (0..<300).map { Identifier("e\($0)") }
         let record = ProfileRecord(Dictionary(uniqueKeysWithValues: experimentIDs.map { ($0, assignment("v")) }))
         #expect(record.entries.map(record.experimentID(of:)) == experimentIDs.sorted())
     }
 
-    @Test("An empty record is a profile that stays visible")
-    func empty() throws {
+    @Test
+    func `An empty record is a profile that stays visible`() throws {
         #expect(ProfileRecord.empty.isEmpty)
         #expect(ProfileRecord.empty.visible(at: .max) == .empty)
         #expect(try ProfileRecord(checking: ProfileRecord.empty.bytes) == .empty)
     }
 
-    @Test("Shows what has not expired")
-    func visibility() {
+    @Test
+    func `Shows what has not expired`() {
         let record = ProfileRecord(["a": assignment("1", expiresAt: 100), "b": assignment("2", expiresAt: 200)])
         #expect(record.earliestExpiry == 100)
         #expect(record.visible(at: 99) == record)
@@ -56,8 +56,8 @@ struct ProfileRecordTests {
         #expect(record.visible(at: 200) == nil)
     }
 
-    @Test("A record of a newer release is no reason to erase its user")
-    func newerVersion() {
+    @Test
+    func `A record of a newer release is no reason to erase its user`() {
         let error = #expect(throws: StorageError.self) { try ProfileRecord(stored: [9, 0, 0], of: "ada") }
         #expect(error?.concernsOneUser == true)
         #expect(error?.description.contains("upgrade this server") == true)
@@ -65,7 +65,6 @@ struct ProfileRecordTests {
     }
 
     @Test(
-        "Refuses damaged bytes",
         arguments: [
             ([], .truncated),
             ([3, 0, 0], .unknownVersion(3)),
@@ -94,7 +93,7 @@ struct ProfileRecordTests {
             ([1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0], .numberOutOfRange),
             ([1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0], .numberOutOfRange),
         ] as [([UInt8], ProfileRecordDamage)])
-    func damage(bytes: [UInt8], damage: ProfileRecordDamage) {
+    func `Refuses damaged bytes`(bytes: [UInt8], damage: ProfileRecordDamage) {
         #expect(throws: damage) { try ProfileRecord(checking: bytes) }
     }
 
@@ -106,9 +105,8 @@ struct ProfileRecordTests {
             layer: layer)
     }
 
-    @Test(
-        "Decodes layers, whatever they have", arguments: [nil, "on-call"], [nil, "é"])
-    func layers(author: String?, reason: String?) throws {
+    @Test(arguments: [nil, "on-call"], [nil, "é"])
+    func `Decodes layers, whatever they have`(author: String?, reason: String?) throws {
         let beneath = [nil, assignment("v"), assignment("v", expiresAt: 100), assignment("v", expiresAt: .min)]
         for beneath in beneath {
             let layer = OverrideLayer(author: author, reason: reason, beneath: beneath)
@@ -120,8 +118,8 @@ struct ProfileRecordTests {
         }
     }
 
-    @Test("Beneath an expired override the assignment shows, and no expired assignment is left beneath one")
-    func visibleLayers() throws {
+    @Test
+    func `Beneath an expired override the assignment shows, and no expired assignment is left beneath one`() throws {
         let record = ProfileRecord([
             "a": Self.override("o", expiresAt: 100, OverrideLayer(author: "x", reason: nil, beneath: assignment("1"))),
             "b": Self.override(
@@ -138,8 +136,8 @@ struct ProfileRecordTests {
         #expect(last["b"]?.layer == OverrideLayer(author: "x", reason: nil, beneath: nil) && last.earliestExpiry == nil)
     }
 
-    @Test("Survives any bytes", arguments: 0..<20)
-    func anyBytes(seed: UInt64) throws {
+    @Test(arguments: 0..<20)
+    func `Survives any bytes`(seed: UInt64) throws {
         var generator = SeededGenerator(seed: seed)
         let beneath = assignment("v3", expiresAt: 1_700_000_000_000)
         let whole = ProfileRecord([

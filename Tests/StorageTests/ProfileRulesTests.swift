@@ -7,8 +7,8 @@ import Testing
 struct ProfileRulesTests {
     private let rules = ProfileRules()
 
-    @Test("Erasing what has expired deletes it and changes nothing that was visible")
-    func eraseExpired() throws {
+    @Test
+    func `Erasing what has expired deletes it and changes nothing that was visible`() throws {
         let expiring = ProfileRules(assignmentTTL: .seconds(1))
         let stored = try expiring.apply(.replace(["e": "v"]), to: nil, at: 0).result.profile
         let outcome = try expiring.apply(.erase, to: stored, at: 1_000)
@@ -16,8 +16,8 @@ struct ProfileRulesTests {
         #expect(outcome.effect == .delete)
     }
 
-    @Test("A profile above a lowered limit may change and shrink, but not grow")
-    func loweredLimit() throws {
+    @Test
+    func `A profile above a lowered limit may change and shrink, but not grow`() throws {
         let map = Dictionary(uniqueKeysWithValues: (0..<5).map { (Identifier("e\($0)"), Identifier("v")) })
         let stored = try rules.apply(.replace(ExperimentBucketMap(map)), to: nil, at: 0).result.profile
         let lowered = ProfileRules(assignmentLimit: 3)
@@ -28,8 +28,8 @@ struct ProfileRulesTests {
         }
     }
 
-    @Test("A save without a lifetime makes an expiring assignment permanent")
-    func lifetimeRemoved() throws {
+    @Test
+    func `A save without a lifetime makes an expiring assignment permanent`() throws {
         let stored = try ProfileRules(assignmentTTL: .seconds(10)).apply(.replace(["e": "v"]), to: nil, at: 0).result
             .profile
         let saved = try rules.apply(.save(["e": "v"], onConflict: .replace), to: stored, at: 5)
@@ -37,15 +37,15 @@ struct ProfileRulesTests {
         #expect(saved.result.profile?.earliestExpiry == nil)
     }
 
-    @Test("A lifetime beyond all time does not overflow")
-    func endlessLifetime() throws {
+    @Test
+    func `A lifetime beyond all time does not overflow`() throws {
         let endless = ProfileRules(assignmentTTL: .seconds(Int64.max))
         let saved = try endless.apply(.replace(["e": "v"]), to: nil, at: 1_700_000_000_000)
         #expect(saved.result.profile?["e"]?.expiresAt == .max)
     }
 
-    @Test("A save keeps the source of the assignment that it repeats")
-    func sourceKept() throws {
+    @Test
+    func `A save keeps the source of the assignment that it repeats`() throws {
         let assigned = try rules.apply(.assign([.init(experimentID: "e", variationID: "v")]), to: nil, at: 0)
         let saved = try rules.apply(
             .save(["e": "v", "f": "w"], onConflict: .replace), to: assigned.result.profile, at: 1)

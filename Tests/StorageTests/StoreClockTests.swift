@@ -19,8 +19,8 @@ final class StoreClockTests {
         clock = StoreClock(source.wallClock) { [events] event in events.all.withLock { $0.append(event) } }
     }
 
-    @Test("Time stands still while its source is behind, and then goes on with it")
-    func stands() {
+    @Test
+    func `Time stands still while its source is behind, and then goes on with it`() {
         #expect(clock.now() == Self.start)
         for _ in 0..<3 {
             source.advance(by: .seconds(-60))
@@ -34,8 +34,8 @@ final class StoreClockTests {
         #expect(events.all.withLock { $0 } == [.stands(back: 60_000), .stands(back: 2_000)])
     }
 
-    @Test("A step back is followed if it is longer than a day")
-    func follows() {
+    @Test
+    func `A step back is followed if it is longer than a day`() {
         _ = clock.now()
         source.advance(by: .milliseconds(-StoreClock.maximumStep))
         #expect(clock.now() == Self.start)
@@ -47,8 +47,8 @@ final class StoreClockTests {
         #expect(events.all.withLock { $0 } == [.stands(back: step), .follows(back: step + 1)])
     }
 
-    @Test("A time that was read is not gone behind, unless it is more than a day ahead")
-    func advances() {
+    @Test
+    func `A time that was read is not gone behind, unless it is more than a day ahead`() {
         clock.advance(to: Self.start - 5)
         #expect(clock.now() == Self.start)
         clock.advance(to: Self.start + 5)
@@ -61,8 +61,8 @@ final class StoreClockTests {
         }
     }
 
-    @Test("No thread sees the time go back")
-    func threads() {
+    @Test
+    func `No thread sees the time go back`() {
         let stepsBack = Mutex(0)
         DispatchQueue.concurrentPerform(iterations: 4) { [source, clock] thread in
             var random = SeededGenerator(seed: UInt64(thread))

@@ -46,8 +46,8 @@ public struct ProfileChange: Sendable {
         /// The stored variation that the decision had to discard because it is gone from the datafile, if any. The
         /// proposal is stored only if there is no assignment, or if the assignment is this one.
         public var replacing: Identifier?
-        /// Whether the variation is that of the user's anonymous profile. If that has another one at the commit, or
-        /// none, it is not stored.
+        /// Whether the variation is that of the user's anonymous profile. If that has none at the commit, nothing is
+        /// stored; nor if it has another one, whether or not the decision saw one.
         public var isFromAnonymousProfile: Bool
 
         public init(

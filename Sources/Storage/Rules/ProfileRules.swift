@@ -137,8 +137,8 @@ public struct ProfileRules: Sendable {
             } else if let other = anonymous?[proposal.experimentID].flatMap(TakeoverRules.assignment),
                 other.variationID != proposal.replacing
             {
-                // The present assignment of the anonymous user wins over the earlier decision.
-                assignment = takenOver(other, at: now)
+                // What the decision has not seen may be gone from the datafile: the caller decides again.
+                if other.variationID == proposal.variationID { assignment = takenOver(other, at: now) }
                 return
             }
             guard !proposal.isFromAnonymousProfile else { return }
