@@ -16,6 +16,7 @@ public enum Migrations {
         PackageResources._010_project_names_sql,
         PackageResources._011_allocation_history_sql,
         PackageResources._012_latest_time_sql,
+        PackageResources._013_frozen_results_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -26,5 +27,6 @@ public enum Migrations {
         PackageResources._004_allocation_history_sql,
         PackageResources._005_tally_totals_sql,
         PackageResources._006_latest_time_sql,
+        PackageResources._007_frozen_results_sql,
     ]
 }

@@ -11,6 +11,7 @@ public final class DecisionMetrics: Sendable {
     private let whitelist = Atomic<UInt64>(0)
     private let stored = Atomic<UInt64>(0)
     private let bucketed = Atomic<UInt64>(0)
+    private let concluded = Atomic<UInt64>(0)
     private let holdout = Atomic<UInt64>(0)
     private let none = Atomic<UInt64>(0)
 
@@ -21,6 +22,7 @@ public final class DecisionMetrics: Sendable {
         case .whitelist: whitelist.add(1, ordering: .relaxed)
         case .stored: stored.add(1, ordering: .relaxed)
         case .bucketed: bucketed.add(1, ordering: .relaxed)
+        case .concluded: concluded.add(1, ordering: .relaxed)
         case .holdout: holdout.add(1, ordering: .relaxed)
         case .none: none.add(1, ordering: .relaxed)
         }
@@ -33,6 +35,7 @@ public final class DecisionMetrics: Sendable {
         case .whitelist: whitelist.load(ordering: .relaxed)
         case .stored: stored.load(ordering: .relaxed)
         case .bucketed: bucketed.load(ordering: .relaxed)
+        case .concluded: concluded.load(ordering: .relaxed)
         case .holdout: holdout.load(ordering: .relaxed)
         case .none: none.load(ordering: .relaxed)
         }

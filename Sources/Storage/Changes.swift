@@ -43,10 +43,10 @@ public struct SharedChange<Value: Sendable>: Sendable {
     package let rule: Rule
 
     package init(
-        _ parts: SharedRecords.Part..., userID: Identifier? = nil, bytes: Int = WaitingBytes.ofChange,
-        _ rule: @escaping Rule
+        _ parts: SharedRecords.Part..., and others: [SharedRecords.Part] = [], userID: Identifier? = nil,
+        bytes: Int = WaitingBytes.ofChange, _ rule: @escaping Rule
     ) {
-        self.parts = parts
+        self.parts = parts + others
         self.userID = userID
         self.bytes = bytes
         self.rule = rule
@@ -77,6 +77,8 @@ package struct SharedRecords {
         /// A definition, and the number of the newest one.
         case attribute(Identifier)
         case segment(Identifier)
+        /// Everything that is tallied of an experiment, at one moment.
+        case tallies(experimentID: Identifier)
         /// - Parameter isChanged: whether the document may be created or changed.
         case stickyDocument(StickyDocumentKey, isChanged: Bool)
     }
@@ -90,6 +92,7 @@ package struct SharedRecords {
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
         case insertDatafile(StoredDatafile)
         case insertPeriods([AllocationPeriod.OfExperiment])
+        case insertFrozenResults([FrozenRow])
         case insertAttribute(AttributeDefinition)
         case updateAttribute(AttributeDefinition)
         /// Deletes a definition; its values are deleted in the background.
@@ -114,6 +117,7 @@ package struct SharedRecords {
     package var newestDatafile: Int64 = 0
     package var activeDatafile: StoredDatafile?
     package var latestPeriods: [Identifier: AllocationPeriod] = [:]
+    package var tallies: [Identifier: TallySnapshot] = [:]
     package var attribute: AttributeDefinition?
     /// 0 if there was no attribute.
     package var newestAttribute: Int64 = 0

@@ -25,6 +25,7 @@ public enum QuerySubject: Sendable {
     case goalEventsOfUser(Identifier, before: Int64, limit: Int)
     case tally(experimentID: Identifier, goal: Identifier)
     case goals(experimentID: Identifier, limit: Int)
+    case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp)
     case projects(ifChangedSince: Int64, datafilesAfter: Int64)
     case removals(after: Int64)
     case datafileHistory(sdkKey: String, limit: Int)

@@ -80,7 +80,8 @@ final class SQLiteSession: StoreSession {
             return
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
             reader = store.projectReader
-        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .goals, .auditEntries:
+        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .goals,
+            .frozenResults, .auditEntries:
             reader = store.eventReader
         case .users: reader = store.segmentReader
         }

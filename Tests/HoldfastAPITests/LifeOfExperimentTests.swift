@@ -153,6 +153,8 @@ import Testing
         #expect(concluded["conclusion"]["winner"] == "new" && concluded["conclusion"]["reason"] == "more orders")
         #expect(concluded["conclusion"]["concluded_at"].string?.isEmpty == false)
         for user in users + ["newcomer"] { try expect("new", user) }
+        let assigned = try server.request("POST", "/v1/assign", #"{"user_id":"ann","experiment":"checkout"}"#)
+        #expect(assigned["source"] == "concluded")
         #expect(try server.request("GET", "/v1/profiles/newcomer").status == 404)
         #expect(try users.map { try server.request("GET", "/v1/profiles/\($0)").text } == profiles)
         #expect(try server.request("GET", "/v1/exposures").text == exposures)
@@ -165,7 +167,20 @@ import Testing
         let rollout = try #require(served["rollouts"].array?.first)
         #expect(flag["experimentIds"] == [] && flag["rolloutId"] == rollout["id"])
         #expect(rollout["experiments"].array?.first?["variations"].array?.map { $0["key"] } == ["new"])
-        #expect(served["experiments"].array?.first?["status"] == "Concluded" && !served.text.contains("more orders"))
+        #expect(!served.text.contains("more orders"))
+        // Who asks for the experiment itself gets the winner under another id, so that stored assignments stay.
+        let delivery = try #require(served["experiments"].array?.first)
+        #expect(served["experiments"].array?.count == 1 && delivery["key"] == "checkout" && delivery["id"] != "7")
+        #expect(delivery["status"] == "Running" && delivery["variations"].array?.map { $0["key"] } == ["new"])
+        #expect(delivery["trafficAllocation"].array?.map { $0["endOfRange"] } == [10_000])
+        // What SDKs report of it is no exposure.
+        let batch = """
+            {"account_id":"1","visitors":[{"visitor_id":"sdk-user","snapshots":[{"decisions":[{"campaign_id":"7",
+            "experiment_id":"\(delivery["id"].string ?? "")","variation_id":"\(delivery["variations"].array?.first?["id"]
+            .string ?? "")"}],"events":[{"entity_id":"7","key":"campaign_activated"}]}]}]}
+            """
+        #expect(try server.request("POST", "/sdk/v1/events", batch).status == 204)
+        #expect(try server.request("GET", "/v1/exposures").text == exposures)
 
         let reopened = try post("reopen")
         #expect(reopened["status"] == "running" && reopened.json.object?["conclusion"] == nil, "\(reopened.text)")
@@ -174,6 +189,53 @@ import Testing
         #expect(try datafile()["rollouts"] == [])
         let actions = try server.request("GET", "/v1/audit")["entries"].array?.map { $0["action"] }
         #expect(actions == ["experiment.reopen", "experiment.conclude", "experiment.put"])
+    }
+
+    @Test func `Results are kept as they were at the conclusion, also when it was undone`() throws {
+        try put(#"{"id":"7","variations":["control","new","wild"]}"#)
+        func record(_ user: String, _ variation: String) throws {
+            let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"\#(variation)"}"#
+            #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+            let event = #"{"user_id":"\#(user)","goal":"buy","value":10}"#
+            #expect(try server.request("POST", "/v1/events", event).status == 200)
+        }
+        func results(_ query: String = "") throws -> TestResponse {
+            try server.request("GET", "/v1/experiments/checkout/results?goal=buy&by=day\(query)")
+        }
+        func users(_ results: TestResponse) -> [Int64?] {
+            results["variations"].array?.map { $0["users"].integer } ?? []
+        }
+        try record("ann", "control")
+        try record("bob", "new")
+        let before = try results()
+        #expect(before.json.object?["frozen_at"] == nil && users(before) == [1, 1, 0])
+        let frozenAt = try #require(try post("conclude", #"{"winner":"new"}"#)["conclusion"]["frozen_at"].string)
+        try record("cy", "new")
+        #expect(try server.request("DELETE", "/v1/profiles/ann").status == 200)
+        #expect(try put(#"{"variations":["control","new"]}"#).status == 200)
+        let frozen = try results()
+        #expect(frozen["frozen_at"].string == frozenAt && users(frozen) == [1, 1, 0], "\(frozen.text)")
+        for member in ["verdict", "sample_ratio", "variations", "days", "users", "warnings"] {
+            #expect(frozen[member] == before[member], "\(member)")
+        }
+        #expect(try users(results("&live=true")) == [0, 2])
+        #expect(try results("&live=true").json.object?["frozen_at"] == nil)
+        // Another winner or reason is no other end.
+        #expect(try post("conclude", #"{"winner":"control"}"#)["conclusion"]["frozen_at"].string == frozenAt)
+        #expect(try server.request("DELETE", "/v1/experiments/checkout").status == 204)
+        #expect(try users(results()) == [1, 1, 0])
+        try put(#"{"status":"running"}"#)
+        #expect(try users(results()) == [0, 2])
+        #expect(try results("&frozen_at=\(frozenAt)")["variations"] == before["variations"])
+        #expect(try results("&frozen_at=2026-01-31T12:00:00Z").status == 404)
+        try post("conclude", #"{"winner":null}"#)
+        #expect(try users(results()) == [0, 2])
+        #expect(try results("&frozen_at=\(frozenAt)")["variations"] == before["variations"])
+        for query in ["&live=yes", "&frozen_at=today", "&live=true&frozen_at=2026-01-31T12:00:00Z"] {
+            #expect(try results(query).status == 400)
+        }
+        let chart = try server.request("GET", "/v1/experiments/checkout/results.svg?goal=buy&frozen_at=\(frozenAt)")
+        #expect(chart.status == 200 && chart.text.contains("wild"))
     }
 
     @Test func `Without a winner nobody has a variation, and an override waits`() throws {

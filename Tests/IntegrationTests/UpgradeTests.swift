@@ -84,6 +84,9 @@ import Testing
         """
         UPDATE counters SET latest_time = 7000;
         """,
+        """
+        INSERT INTO frozen_results VALUES ('9', 8000, '', '{"experiment":{},"periods":[],"users":[]}');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

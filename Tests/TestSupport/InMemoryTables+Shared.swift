@@ -27,6 +27,7 @@ extension InMemoryTables {
             records.attribute = definitions.first { $0.name == name }
             records.newestAttribute = Int64(lastAttribute)
         case .segment(let name): records.segment = segments[name]?.conditions
+        case .tallies(let experimentID): records.tallies[experimentID] = tallies(of: experimentID)
         case .stickyDocument(let key, _):
             records.stickyDocument = stickyDocuments[key].map { String(decoding: $0.content.encoded(), as: UTF8.self) }
         }
@@ -47,6 +48,7 @@ extension InMemoryTables {
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
+        case .insertFrozenResults(let rows): frozenResults += rows
         case .insertAttribute(let definition):
             lastAttribute = definition.number
             definitions.append(definition)

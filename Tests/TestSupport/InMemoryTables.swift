@@ -24,6 +24,7 @@ struct InMemoryTables {
     private var users: [TallyChanges.Users: UserCounts] = [:]
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
     var periods: [Identifier: [AllocationPeriod]] = [:]
+    var frozenResults: [FrozenRow] = []
     private var lastNumber: Int64 = 0
     var lastAttribute: UInt32 = 0
     /// Whether the present change has written something.
@@ -227,6 +228,16 @@ struct InMemoryTables {
         for (key, change) in changes.goals { goals[key] = goals[key].map { $0 + change } ?? change }
     }
 
+    func tallies(of experimentID: Identifier) -> TallySnapshot {
+        var tallies = TallySnapshot()
+        for period in periods[experimentID] ?? [] { tallies.add(period) }
+        for (key, counts) in users where key.experimentID == experimentID { tallies.add(counts, key.cohort) }
+        for (key, tally) in goals where key.experimentID == experimentID {
+            tallies.add(tally, key.variationID, day: key.day, goal: key.goal)
+        }
+        return tallies
+    }
+
     // MARK: Audit
 
     mutating func record(_ note: AuditNote, by author: Author, at now: Timestamp) {
@@ -264,6 +275,11 @@ struct InMemoryTables {
         case .goals(let experimentID, let limit):
             let found = Set(goals.keys.filter { $0.experimentID == experimentID }.map(\.goal))
             return Array(found.sorted().prefix(limit))
+        case .frozenResults(let experimentID, let goal, let time):
+            let rows = frozenResults.filter {
+                $0.experimentID == experimentID && $0.frozenAt == time && ["", goal].contains($0.goal)
+            }
+            return try? FrozenResults(rows)
         case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)
         case .removals(let time): return removals.filter { $0.time > time }
         case .datafileHistory(let sdkKey, let limit):

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 import Testing
 
@@ -45,6 +46,48 @@ extension StoreContract {
     private static let day: Timestamp = 86_400_000
 
     static let periods = [
+        StoreContract("Totals that are frozen with a datafile stay what they were, whatever is recorded and erased") {
+            context async throws in
+            let store = context.store
+            let first = try await activate(a: 5_000, store)
+            let noon = context.clock.now
+            func event(_ user: Identifier, _ goal: Identifier, _ value: Double) -> UserEvent {
+                .goal(
+                    GoalEvent(userID: user, goal: goal, value: value, happenedAt: noon, receivedAt: noon, sdkKey: "sdk")
+                )
+            }
+            func exposure(_ user: Identifier, _ variation: Identifier, _ day: Timestamp = 0) -> UserEvent {
+                .exposure(
+                    Exposure(
+                        userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
+                        happenedAt: noon - day * Self.day, isForced: false, sdkKey: "sdk", active: first))
+            }
+            _ = try await store.record([
+                exposure("u", "a"), exposure("v", "a", 1), exposure("w", "b"), event("u", "buy", 0.1),
+                event("v", "buy", 1e15), event("w", "buy", 3), event("w", "see", 0),
+            ])
+            let live = try store.tally(experimentID: "e", goal: "buy")
+            let freeze = ResultsFreeze(experimentID: "e", frozenAt: 77, definition: ["id": "e"])
+            _ = try await store.activate("{}", sdkKey: "sdk", freezing: [freeze])
+            _ = try await store.record([exposure("x", "b"), event("x", "buy", 5), event("u", "late", 1)])
+            try await store.apply(.erase, to: "u")
+            func frozen(_ goal: Identifier, at time: Timestamp = 77) throws -> FrozenResults? {
+                try store.read(.frozenResults(experimentID: "e", goal: goal, frozenAt: time))
+            }
+            let kept = try #require(try frozen("buy"))
+            #expect(kept.frozenAt == 77 && kept.definition == ["id": "e"])
+            #expect(kept.tally.days == live.days && kept.tally.variations == live.variations)
+            #expect(kept.tally.periods == live.periods && kept.tally.countedByPeriod == live.countedByPeriod)
+            #expect(try frozen("see")?.tally.variations.map(\.goal.converted) == [0, 1])
+            #expect(try frozen("late")?.tally.variations.map(\.goal.events) == [0, 0])
+            #expect(try frozen("buy", at: 78) == nil)
+            let later = ResultsFreeze(experimentID: "e", frozenAt: 78, definition: ["id": "e"])
+            #expect(try await store.activate("{}", sdkKey: "sdk", replacing: 0, freezing: [later]) == nil)
+            #expect(try frozen("buy", at: 78) == nil)
+            _ = try await store.activate("{}", sdkKey: "sdk", freezing: [later])
+            #expect(try frozen("buy", at: 78)?.tally.variations.map(\.counted) == [1, 2])
+            #expect(try frozen("buy")?.tally.variations.map(\.counted) == [2, 1])
+        },
         StoreContract("Users are counted under the allocation that they were exposed under") { context async throws in
             let (first, same, second) = (
                 period(1, at: 0, a: 5_000), period(2, at: 10, a: 5_000), period(3, at: 20, a: 9_000)

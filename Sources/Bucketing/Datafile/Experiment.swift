@@ -117,6 +117,8 @@ public struct ExperimentAnnotations: Sendable {
     public let isClosed: Bool
     /// The id of the variation that was concluded with.
     let winner: Identifier?
+    /// When the results of a concluded experiment were kept, in milliseconds since 1970; `nil` if they were not.
+    public let frozenAt: Int64?
     /// The traffic for the time after enrollment was closed.
     public let allocation: TrafficAllocation?
     /// The percentage of all users who take part, in an experiment of a group that the API made.
@@ -128,7 +130,9 @@ public struct ExperimentAnnotations: Sendable {
         flagKey = object?["flag"]?.string.map { Identifier($0) }
         isDraft = object?["status"] == "draft"
         isClosed = isDraft || object?["enrollment"] == "closed"
-        winner = object?["conclusion"]?.object?["winner"]?.string.map { Identifier($0) }
+        let conclusion = object?["conclusion"]?.object
+        winner = conclusion?["winner"]?.string.map { Identifier($0) }
+        frozenAt = conclusion?["frozenAt"]?.integer
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
         traffic = object?["traffic"]?.double
         isServed = object?["served"]?.bool

@@ -35,6 +35,8 @@ public enum DecisionSource: String, Sendable, CaseIterable {
     case stored
     /// Bucketed by this decision, or by a delivery rule, which assigns nothing.
     case bucketed
+    /// The experiment is concluded, and everybody in its audience gets the winner.
+    case concluded
     /// A holdout keeps the user out.
     case holdout
     /// The user has no variation.

@@ -42,7 +42,7 @@ extension DecisionRun {
             if let winner = experiment.winner, audienceAdmits(to: experiment) {
                 reasons.add(
                     "Experiment \"\(experiment.key)\" is concluded: everybody gets variation \"\(winner.key)\".")
-                return Outcome(variation: winner, source: .bucketed)
+                return Outcome(variation: winner, source: .concluded)
             }
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none

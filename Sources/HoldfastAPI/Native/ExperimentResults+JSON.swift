@@ -13,6 +13,7 @@ extension ExperimentResults {
         writer.member("goal", query.goal.string)
         writer.member("baseline", baseline?.name ?? "")
         writer.member("confidence", query.confidence)
+        if let frozenAt { writer.member("frozen_at", frozenAt.rfc3339) }
         if let days = query.enrolledOn {
             writer.member("enrolled_from", days.lowerBound == .min ? nil : ExperimentTally.date(of: days.lowerBound))
             writer.member("enrolled_to", days.upperBound == .max ? nil : ExperimentTally.date(of: days.upperBound))

@@ -36,6 +36,15 @@ struct ResultsEndpoints {
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request)
+        if let time = experiment.frozenAt(query.moment) {
+            let kept = try await store.read(
+                .frozenResults(experimentID: experiment.id, goal: query.goal, frozenAt: time))
+            if let kept { return try await compute(kept, of: project, query, render) }
+            // Without any, the conclusion came with a datafile of another database.
+            if case .frozen = query.moment {
+                throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
+            }
+        }
         let tally = try await store.read(.tally(experimentID: experiment.id, goal: query.goal))
         // If nobody has reached the goal, a warning names others.
         let isReached = tally.variations.contains { $0.goal.events != 0 }
@@ -47,7 +56,21 @@ struct ResultsEndpoints {
             render(
                 try ExperimentResults(
                     experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
-                    formerKeys: project.retiredVariations(of: experiment), now: now))
+                    formerKeys: project.definitions.retiredVariations(of: experiment), now: now))
+        }
+    }
+
+    /// Computes results of totals that were frozen.
+    private func compute(
+        _ kept: FrozenResults, of project: Project, _ query: ResultsQuery,
+        _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
+    ) async throws -> [UInt8] {
+        try await services.compute {
+            let former = try FrozenExperiment(kept.definition)
+            return render(
+                try ExperimentResults(
+                    former.experiment, sdkKey: project.sdkKey, query, kept.tally,
+                    formerKeys: former.retiredVariations, frozenAt: kept.frozenAt, now: kept.frozenAt))
         }
     }
 
@@ -73,4 +96,15 @@ struct ResultsEndpoints {
 
     /// Goals that a warning names.
     private static let namedGoals = 20
+}
+
+extension Experiment {
+    /// When the totals to show were frozen; `nil` for the present ones.
+    fileprivate func frozenAt(_ moment: ResultsQuery.Moment) -> Timestamp? {
+        switch moment {
+        case .ofConclusion: annotations.frozenAt
+        case .live: nil
+        case .frozen(let time): time
+        }
+    }
 }

@@ -168,6 +168,9 @@ extension SDKEventBatch {
                 // A delivery to everyone else is not an experiment.
                 guard let experimentID = try decision.optionalText("experiment_id", in: place), !experimentID.isEmpty
                 else { continue }
+                guard !projects.contains(where: { $0.delivers(experimentID: Identifier(experimentID)) }) else {
+                    continue
+                }
                 let exposure = try reported(decision, experimentID, of: visitor, happenedAt, at: place)
                 events.append(.success(.exposure(try exposure.exposure(in: projects, at: place))))
             } catch {

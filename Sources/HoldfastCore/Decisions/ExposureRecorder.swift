@@ -75,7 +75,7 @@ extension DecisionSource {
     var isChosen: Bool {
         switch self {
         case .forced, .override, .whitelist: true
-        case .stored, .bucketed, .holdout, .none: false
+        case .stored, .bucketed, .concluded, .holdout, .none: false
         }
     }
 }

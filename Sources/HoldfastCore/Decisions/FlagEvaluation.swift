@@ -104,7 +104,7 @@ extension EvaluationReason {
             case .stored: .sticky
             case .holdout: .holdout
             case .bucketed where decision.ruleType == .featureTest: .experiment
-            case .bucketed: flag?.isForEveryoneElse(decision.ruleKey) == true ? .default : .targeted
+            case .bucketed, .concluded: flag?.isForEveryoneElse(decision.ruleKey) == true ? .default : .targeted
             case .none: flag?.isOff == true ? .disabled : .default
             }
     }

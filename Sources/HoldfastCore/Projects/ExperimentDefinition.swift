@@ -178,10 +178,10 @@ enum DerivedID {
     }
 }
 
-extension Project {
+extension ProjectDefinitions {
     /// Returns the keys of the variations that an experiment had, by id.
     public func retiredVariations(of experiment: Experiment) -> [Identifier: Identifier] {
-        let retired = definitions.experiments[experiment.key]?.retiredVariations ?? []
+        let retired = experiments[experiment.key]?.retiredVariations ?? []
         return Dictionary(retired.map { ($0.id, $0.key) }, uniquingKeysWith: { $1 })
     }
 }

@@ -36,15 +36,20 @@ struct Conclusion: Sendable, Equatable {
     var winner: Identifier?
     /// What the experiment has again when it is reopened.
     var formerStatus: String
+    /// When its results were kept; `nil` if an earlier release concluded it. It stays if the winner or the reason is
+    /// changed.
+    var frozenAt: Timestamp?
     var reason = ""
     var concludedAt = ""
     var author = ""
 
     init(
-        winner: Identifier?, formerStatus: String, reason: String, at time: Timestamp, by author: String
+        winner: Identifier?, formerStatus: String, frozenAt: Timestamp?, reason: String, at time: Timestamp,
+        by author: String
     ) {
         self.winner = winner
         self.formerStatus = formerStatus
+        self.frozenAt = frozenAt
         self.reason = reason
         concludedAt = time.rfc3339
         self.author = author
@@ -54,13 +59,18 @@ struct Conclusion: Sendable, Equatable {
     init(_ annotation: JSONObject, _ details: JSONObject?) {
         winner = annotation.identifier("winner")
         formerStatus = annotation["status"]?.string ?? ExperimentStatus.running.rawValue
+        frozenAt = annotation["frozenAt"]?.integer
         reason = details?["reason"]?.string ?? ""
         concludedAt = details?["concluded_at"]?.string ?? ""
         author = details?["author"]?.string ?? ""
     }
 
     var annotation: JSONValue {
-        ["winner": winner.map { JSONValue($0) } ?? .null, "status": .string(formerStatus)]
+        var object = JSONObject()
+        object["winner"] = winner.map { JSONValue($0) } ?? .null
+        object["status"] = .string(formerStatus)
+        object["frozenAt"] = frozenAt.map { .integer($0) }
+        return .object(object)
     }
 
     var details: JSONValue {
@@ -72,11 +82,24 @@ struct Conclusion: Sendable, Equatable {
         return [
             "winner": key.map { JSONValue($0) } ?? .null, "reason": .string(reason),
             "concluded_at": .string(concludedAt), "author": .string(author),
+            "frozen_at": frozenAt.map { .string($0.rfc3339) } ?? .null,
         ]
     }
 }
 
 extension ProjectDefinitions {
+    /// The experiments that the change concludes, whose results are to be kept.
+    func freezes(since former: ProjectDefinitions?) -> [ResultsFreeze] {
+        experiments.compactMap { experiment in
+            guard let time = experiment.conclusion?.frozenAt,
+                former?.experiments[experiment.key]?.conclusion?.frozenAt != time
+            else { return nil }
+            return ResultsFreeze(
+                experimentID: experiment.id, frozenAt: time,
+                definition: FrozenExperiment.definition(of: experiment.source))
+        }
+    }
+
     /// Concludes an experiment, or changes how it was concluded: nobody takes part any more, and everybody in its
     /// audience gets the winner. Assignments stay.
     ///
@@ -107,9 +130,10 @@ extension ProjectDefinitions {
                 "`winner` must be a variation of the experiment; got '\(winner)'"
                     + Spelling.hint(for: winner, among: experiment.variations.map(\.key)), at: ["winner"])
         }
+        let former = experiment.conclusion
         experiment.conclusion = Conclusion(
-            winner: variation?.id, formerStatus: experiment.conclusion?.formerStatus ?? experiment.status,
-            reason: reason, at: time, by: author.name)
+            winner: variation?.id, formerStatus: former?.formerStatus ?? experiment.status,
+            frozenAt: former == nil ? time : former?.frozenAt, reason: reason, at: time, by: author.name)
         experiment.status = ExperimentStatus.concluded.rawValue
         experiments.set(experiment)
         if let id = experiment.groupID { try allocateGroup(id) }

@@ -18,8 +18,10 @@ public final class Project: Sendable {
     private let reader: DefinitionReader
     /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
-    /// The content as SDKs get it, see ``ProjectDefinitions/published(_:)``.
+    /// The content as SDKs get it, see ``PublishedDatafile``.
     public let published: [UInt8]
+    /// The ids by which SDKs know the winners of concluded experiments.
+    private let deliveries: Set<Identifier>
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Timestamp
     /// Stable across processes: equal content has an equal hash.
@@ -59,7 +61,9 @@ public final class Project: Sendable {
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
-        published = ProjectDefinitions.published(datafile.source)?.encoded() ?? stored.content
+        let publication = PublishedDatafile(datafile.source)
+        published = publication.json?.encoded() ?? stored.content
+        deliveries = publication.deliveries
         storedAt = stored.storedAt
         contentHash = Self.hash(stored.content)
         self.datafile = datafile
@@ -79,6 +83,7 @@ public final class Project: Sendable {
         self.isSuperseded = isSuperseded
         content = former.content
         published = former.published
+        deliveries = former.deliveries
         storedAt = former.storedAt
         contentHash = former.contentHash
         datafile = former.datafile
@@ -90,6 +95,9 @@ public final class Project: Sendable {
 
     /// What the datafile defines.
     public var definitions: ProjectDefinitions { reader.definitions }
+
+    /// Whether SDKs know the winner of a concluded experiment by this id. It is delivered, not tested.
+    public func delivers(experimentID: Identifier) -> Bool { deliveries.contains(experimentID) }
 
     /// Whether a variation is forced on the user for a test, as far as this process knows.
     public func forcesVariations(on userID: Identifier) -> Bool {

@@ -66,13 +66,6 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     var revision: String { root["revision"]?.string ?? "" }
 
-    /// The datafile as SDKs get it, which is without what only Holdfast's users need; `nil` if it has nothing of that.
-    static func published(_ datafile: JSONValue) -> JSONValue? {
-        guard var root = datafile.object, root[Annotations.member] != nil else { return nil }
-        root[Annotations.member] = nil
-        return .object(root)
-    }
-
     // MARK: Experiments and flags
 
     /// Returns the experiments of a flag, in the order of its rules.

@@ -173,7 +173,8 @@ public struct ProjectEditor: Sendable {
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0,
-                makesProject: false, note: note, by: edit.author))
+                freezing: draft.definitions.freezes(since: project?.definitions), makesProject: false, note: note,
+                by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()

@@ -55,6 +55,8 @@ public struct ExperimentResults: Sendable {
 
     public let experiment: Experiment
     public let sdkKey: String
+    /// When the totals were frozen, because the experiment was concluded; `nil` for the present ones.
+    public let frozenAt: Timestamp?
     public let query: ResultsQuery
     /// The experiment's variations in their order.
     public let variations: [VariationResult]
@@ -71,14 +73,17 @@ public struct ExperimentResults: Sendable {
 
     /// - Parameters:
     ///   - formerKeys: the keys of variations that the experiment had, by id.
+    ///   - frozenAt: when the totals were frozen, if they were.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
-        otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:], now: Timestamp
+        otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:], frozenAt: Timestamp? = nil,
+        now: Timestamp
     ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey
+        self.frozenAt = frozenAt
         self.query = query
         self.otherGoals = otherGoals
         let tally = query.enrolledOn.map(tally.enrolled) ?? tally

@@ -1,6 +1,6 @@
 public import Bucketing
 import Statistics
-import Storage
+public import Storage
 
 /// The query for the results of an experiment.
 public struct ResultsQuery: Sendable {
@@ -24,6 +24,17 @@ public struct ResultsQuery: Sendable {
     public var effect: Double?
     /// The UTC days on which the users were enrolled who count, from 1970-01-01; `nil` for all.
     public var enrolledOn: ClosedRange<Int64>?
+    /// Which totals of a concluded experiment are asked for.
+    public var moment = Moment.ofConclusion
+
+    public enum Moment: Sendable {
+        /// Those of its conclusion; of an experiment that is not concluded the present ones.
+        case ofConclusion
+        /// The present ones.
+        case live
+        /// Those that were frozen at a time, by a conclusion that was undone since.
+        case frozen(Timestamp)
+    }
 
     /// - Throws: 400 with the parameter that is wrong.
     public init(_ query: [String: String]) throws(CoreError) {
@@ -67,6 +78,7 @@ public struct ResultsQuery: Sendable {
             }
             effect = number
         }
+        moment = try Self.moment(query)
         let first = try Self.day(query, "enrolled_from")
         let last = try Self.day(query, "enrolled_to")
         guard first != nil || last != nil else { return }
@@ -76,6 +88,20 @@ public struct ResultsQuery: Sendable {
                 .invalid, "`enrolled_from` must not be after `enrolled_to`; got '\(query["enrolled_from"] ?? "")'")
         }
         enrolledOn = from...to
+    }
+
+    private static func moment(_ query: [String: String]) throws(CoreError) -> Moment {
+        let isLive = query["live"]
+        guard isLive.map({ ["true", "false"].contains($0) }) ?? true else {
+            throw CoreError(.invalid, "`live` must be 'true' or 'false'; got '\(isLive ?? "")'")
+        }
+        guard let text = query["frozen_at"] else { return isLive == "true" ? .live : .ofConclusion }
+        guard isLive != "true" else { throw CoreError(.invalid, "`live` and `frozen_at` must not be given together") }
+        guard let time = Timestamp(rfc3339: text) else {
+            throw CoreError(
+                .invalid, "`frozen_at` must be a time such as 2026-01-31T12:00:00.000Z; got '\(text)'")
+        }
+        return .frozen(time)
     }
 
     private static func day(_ query: [String: String], _ name: String) throws(CoreError) -> Int64? {
@@ -88,7 +114,7 @@ public struct ResultsQuery: Sendable {
 
     public static let parameters = [
         "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde", "enrolled_from",
-        "enrolled_to",
+        "enrolled_to", "live", "frozen_at",
     ]
 }
 

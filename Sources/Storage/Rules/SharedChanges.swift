@@ -11,14 +11,17 @@ extension SharedChange<StoredDatafile?> {
     ///   - note: the versions and revisions before and after are added to it.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
+    ///   - freezing: the experiments that the datafile concludes. Their totals are kept as they are in the transaction, so
+    ///     that no experiment is concluded without.
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
-        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author
+        replacing: Int64?, freezing: [ResultsFreeze] = [], makesProject: Bool, note: AuditNote, by author: Author
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey),
+            and: freezing.map { .tallies(experimentID: $0.experimentID) },
             bytes: WaitingBytes.ofChange + content.count
         ) { records, context in
             let former = records.activeDatafile
@@ -36,6 +39,10 @@ extension SharedChange<StoredDatafile?> {
             records.write(.insertDatafile(stored))
             let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
             if !periods.isEmpty { records.write(.insertPeriods(periods)) }
+            for freeze in freezing {
+                let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
+                records.write(.insertFrozenResults(tallies.rows(freeze)))
+            }
             records.record(note.activating(stored, replacing: former), by: author)
             return stored
         }

@@ -138,3 +138,75 @@ extension StoreQuery<[Identifier]> {
         }
     }
 }
+
+// MARK: Frozen results
+
+extension TallySnapshot {
+    package typealias Step = (query: SQLQuery, take: @Sendable (any Row, inout TallySnapshot) -> Void)
+
+    /// The statements that read it, in one transaction. A database whose transactions see what others commit meanwhile
+    /// reads users and goals by one of them.
+    package static func reading(_ experimentID: Identifier, _ dialect: SQLDialect) -> [Step] {
+        let experiment = SQLValue.text(experimentID)
+        let periods: Step = (
+            AllocationPeriod.ofExperiment(experimentID), { $1.add(AllocationPeriod.decode($0).period) }
+        )
+        switch dialect {
+        case .sqlite:
+            let users = """
+                SELECT variation_id, period, day, counted, crossed, forced FROM variation_users
+                WHERE experiment_id = $1
+                """
+            let goals = "SELECT \(StoredTable.variationGoals.columnList) FROM variation_goals WHERE experiment_id = $1"
+            return [
+                (SQLQuery("tallied_users", users, experiment), { $1.addUsers($0) }),
+                (
+                    SQLQuery("tallied_goals", goals, experiment),
+                    { $1.add(GoalTally($0, at: 4), $0.identifier(2), day: $0.integer(3), goal: $0.identifier(1)) }
+                ),
+                periods,
+            ]
+        case .postgreSQL:
+            let tallies = """
+                SELECT variation_id, period, day, counts[1], counts[2], counts[3], counts[4], sums[1], sums[2],
+                    sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10], goal
+                FROM tallies WHERE experiment_id = $1 ORDER BY number
+                """
+            return [
+                (
+                    SQLQuery("tallied", tallies, experiment),
+                    { row, snapshot in
+                        guard let goal = row.optionalIdentifier(17) else { return snapshot.addUsers(row) }
+                        snapshot.add(GoalTally(row, at: 3), row.identifier(0), day: row.integer(2), goal: goal)
+                    }
+                ),
+                periods,
+            ]
+        }
+    }
+
+    /// - Parameter row: a variation, period, day and counts.
+    private mutating func addUsers(_ row: any Row) {
+        add(
+            UserCounts(row, at: 3),
+            Cohort(variationID: row.identifier(0), period: row.integer(1), day: row.integer(2)))
+    }
+}
+
+extension StoreQuery<FrozenResults?> {
+    /// Reads the totals that were frozen when an experiment was concluded; `nil` if none were at that time.
+    public static func frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp) -> Self {
+        Self(.frozenResults(experimentID: experimentID, goal: goal, frozenAt: frozenAt)) { _ in
+            let sql = """
+                SELECT \(StoredTable.frozenResults.columnList) FROM frozen_results
+                WHERE experiment_id = $1 AND frozen_at = $2 AND goal IN ($3, $4)
+                """
+            let query = SQLQuery(
+                "frozen_results", sql, .text(experimentID), .integer(frozenAt), .text(FrozenRow.common), .text(goal))
+            var rows: [FrozenRow] = []
+            return Reading([(query, { rows.append(FrozenRow($0)) })]) { () throws(StorageError) in
+                .value(try FrozenResults(rows))
+            }
+        }
+    }
+}

@@ -200,6 +200,13 @@ extension GoalTally {
     }
 }
 
+extension FrozenRow {
+    package init(_ row: any Row) {
+        self.init(
+            experimentID: row.identifier(0), frozenAt: row.bounded(1), goal: row.identifier(2), content: row.text(3))
+    }
+}
+
 extension AuditEntry {
     package init(_ row: any Row) {
         self.init(

@@ -17,6 +17,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case userGoals = "user_goals"
     case variationUsers = "variation_users"
     case variationGoals = "variation_goals"
+    case frozenResults = "frozen_results"
     case audit
 
     public enum ColumnType: Sendable {
@@ -78,6 +79,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
                 ("converted_both", .integer), ("y", .double), ("y_rest", .double), ("yy", .double),
                 ("yy_rest", .double), ("x", .double), ("x_rest", .double), ("xx", .double), ("xx_rest", .double),
                 ("xy", .double), ("xy_rest", .double))
+        case .frozenResults:
+            Self.columns(("experiment_id", .text), ("frozen_at", .integer), ("goal", .text), ("content", .text))
         case .audit:
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
@@ -89,7 +92,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         switch self {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .users, .goalEvents, .audit: 1
         case .allocationPeriods, .stickyDocuments, .exposures: 2
-        case .forcedVariations, .userGoals: 3
+        case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals: 4
         }
     }
@@ -125,7 +128,7 @@ extension StoredTable {
     package var conflict: Conflict {
         switch self {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
-        case .allocationPeriods: .keepsRow
+        case .allocationPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals, .variationUsers,
             .variationGoals:
             .replacesRow

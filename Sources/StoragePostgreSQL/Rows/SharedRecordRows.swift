@@ -44,6 +44,11 @@ extension SharedRecords {
         case .segment(let name):
             let query = Query(find(name, in: .segments))
             return (false, [(query, { $1.segment = Segment.conditions(stored: $0.text(1)) })])
+        case .tallies(let experimentID):
+            let readings: [Reading] = TallySnapshot.reading(experimentID, .postgreSQL).map { step in
+                (Query(step.query), { step.take($0, &$1.tallies[experimentID, default: TallySnapshot()]) })
+            }
+            return (false, readings)
         case .stickyDocument(let key, let isChanged):
             let lock: Reading = (StickyDocumentRows.lock(key), { $1.stickyDocument = $0.text(0) })
             // A document that does not exist is created empty, so that it can be locked.
@@ -85,6 +90,7 @@ extension SharedRecords {
             ]
         case .insertPeriods(let periods):
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
+        case .insertFrozenResults(let rows): [.insert(rows.map(\.values), into: .frozenResults)]
         case .insertAttribute(let definition): [.insert([definition.values], into: .attributes)]
         case .updateAttribute(let definition):
             [updateAttribute(.integer(Int(definition.number)), .text(definition.storedDocument))]

@@ -49,6 +49,12 @@ extension WriteTransaction {
             try connection.run(SharedRecords.find(name, in: .segments)) {
                 records.segment = Segment.conditions(stored: $0.text(1))
             }
+        case .tallies(let experimentID):
+            var tallies = TallySnapshot()
+            for step in TallySnapshot.reading(experimentID, .sqlite) {
+                try connection.run(step.query) { step.take($0, &tallies) }
+            }
+            records.tallies[experimentID] = tallies
         case .stickyDocument(let key, _):
             try connection.run(SharedRecords.find(key)) { records.stickyDocument = $0.text(0) }
         }
@@ -70,6 +76,8 @@ extension WriteTransaction {
             try insert(datafile.values, into: .datafiles)
             try prune(datafile.sdkKey, keeping: count)
         case .insertPeriods(let periods): try put(periods)
+        case .insertFrozenResults(let rows):
+            for row in rows { try insert(row.values, into: .frozenResults) }
         case .insertAttribute(let definition): try insert(definition.values, into: .attributes)
         case .updateAttribute(let definition):
             try connection.change(

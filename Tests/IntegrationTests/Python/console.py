@@ -509,6 +509,42 @@ def a_switch_pauses_and_changes_arrive_by_themselves(browser, servers):
     console.close()
 
 
+def an_experiment_is_concluded_with_a_winner_and_reopened(browser, servers):
+    console = Console(browser, servers["open"])
+    server, page = console.server, console.page
+    server("PUT", "/v1/experiments/ending", {"variations": ["a", "b"]})
+    server("POST", "/v1/exposures", {"user_id": "ann", "experiment": "ending", "variation_key": "a"})
+    console.open("experiments/ending", "ending")
+    console.button("Conclude").click()
+    page.get_by_label("Winner").select_option("b")
+    page.get_by_label("Reason").fill("more orders")
+    console.shot("conclude")
+    console.button("Conclude", console.dialog()).click()
+    expect(page.get_by_text("Concluded: everybody gets b")).to_be_visible()
+    expect(page.get_by_text("More orders.")).to_be_visible()
+    conclusion = server("GET", "/v1/experiments/ending")["conclusion"]
+    assert (conclusion["winner"], conclusion["reason"]) == ("b", "more orders"), conclusion
+    expect(page.get_by_text("which nothing changes any more")).to_be_visible()
+    server("POST", "/v1/exposures", {"user_id": "bob", "experiment": "ending", "variation_key": "a"})
+    users = page.locator(".tile", has_text="Users counted")
+    expect(users).to_contain_text("1")
+    console.button("Show the present ones").click()
+    expect(users).to_contain_text("2")
+    console.shot("concluded")
+    console.button("Show those of the conclusion").click()
+    expect(users).to_contain_text("1")
+    console.button("Change the winner").click()
+    expect(page.get_by_label("Winner")).to_have_value("=b")
+    page.get_by_label("Winner").select_option("")
+    console.button("Conclude", console.dialog()).click()
+    expect(page.get_by_text("Concluded without a winner")).to_be_visible()
+    console.button("Reopen").click()
+    console.button("Reopen", console.dialog()).click()
+    expect(console.button("Pause")).to_be_visible()
+    assert server("GET", "/v1/experiments/ending")["status"] == "running"
+    console.close()
+
+
 def results_are_drawn_exported_and_shared(browser, servers):
     console = Console(browser, servers["open"])
     console.open("experiments/checkout", "checkout")
@@ -943,7 +979,8 @@ def an_empty_server_says_what_to_do(browser, servers):
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
      the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field, what_is_new_overwrites_nothing, small_things_are_right, an_edit_of_somebody_else_is_not_overwritten,
-     a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared, results_are_refreshed_in_place,
+     a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened,
+     results_are_drawn_exported_and_shared, results_are_refreshed_in_place,
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
     [a_wrong_token_is_refused_and_a_right_one_lets_in, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { change, choose, confirm, dash, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
+import { change, choose, confirm, dash, field, found, invitation, newLink, page, searchField, select, status, to, toggle } from "./parts.js";
 import { decimal, integer, none, plural } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
@@ -51,6 +51,25 @@ export async function setStatus(experiment, status) {
 		action: () => status === "archived" ? api.call("DELETE", api.path("experiments", experiment.key)) : save(experiment.key, { status }),
 	});
 }
+
+/// Asks for the winner and the reason, and concludes the experiment. Resolves with whether it was concluded.
+export async function conclude(experiment) {
+	const { conclusion } = experiment;
+	const winner = field("Winner", select([["", "Nobody: no variation is delivered"], ...experiment.variations.map(v => [`=${v.key}`, v.key])], conclusion?.winner ? `=${conclusion.winner}` : ""),
+		{ hint: "Everybody whom the audience admits gets it from now on.", pointer: "/winner" });
+	const reason = field("Reason", h("textarea", { rows: 3, maxlength: 4096, value: conclusion?.reason ?? "" }), { hint: "Optional. Why this was decided.", pointer: "/reason" });
+	return confirm(`Conclude ${experiment.key}?`, h("p", "Nobody new takes part. Results are kept as they are now, and assignments stay stored, so that it can be reopened."), {
+		label: "Conclude", kind: "wide", fields: [winner, reason],
+		done: () => `${experiment.key} is concluded.`,
+		action: () => change(api.path("experiments", experiment.key, "conclude"), { method: "POST", body: { winner: winner.input.value.slice(1) || null, reason: reason.input.value.trim() } }),
+	});
+}
+
+/// Asks for confirmation, and gives everybody back what they had before the conclusion.
+export const reopen = experiment => confirm(`Reopen ${experiment.key}?`, h("p", "Everybody gets back what they had, and new users take part again. The results that were kept stay readable by the time in the audit log."), {
+	label: "Reopen", done: () => `${experiment.key} is open again.`,
+	action: () => change(api.path("experiments", experiment.key, "reopen"), { method: "POST" }),
+});
 
 const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", ["archived", "concluded", "draft"].includes(experiment.status),
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);

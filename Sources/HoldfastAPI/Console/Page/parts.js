@@ -208,12 +208,12 @@ export async function confirm(title, text, { label, danger = false, action, done
 	return response;
 }
 
-/// Changes a definition; asks before it moves users who take part.
-export async function change(path, options) {
-	try { return await api.call("PUT", path, options); } catch (error) {
+/// Changes a definition; asks before it moves users who take part. `method` is `PUT` by default.
+export async function change(path, { method = "PUT", ...options }) {
+	try { return await api.call(method, path, options); } catch (error) {
 		if (!error.moves || !await dialog("Move users?", close => [h("p", error.message),
 			h("div.buttons", button("Cancel", () => close()), button("Move them", () => close(true), "danger"))])) throw error;
-		return api.call("PUT", path, { ...options, query: { moves: "allow" } });
+		return api.call(method, path, { ...options, query: { moves: "allow" } });
 	}
 }
 

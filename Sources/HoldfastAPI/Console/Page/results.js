@@ -2,10 +2,10 @@
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, page, section, status, submitButton, table, to } from "./parts.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { interval, lineChart, scale, swatch } from "./charts.js";
-import { load, resultsOf, setStatus, shares } from "./experiments.js";
+import { conclude, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -19,7 +19,7 @@ export async function show(context, key) {
 
 	const body = h("div");
 	const overview = h("div");
-	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric") });
+	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric"), live: query.get("live") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1" };
 	let loaded = [];
 
@@ -38,7 +38,7 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		update(overview, first && summary(experiment, first));
+		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first));
 		update(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
 			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, view, removeGoal(l.goal))));
 	}
@@ -80,11 +80,26 @@ export async function show(context, key) {
 		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", experiment.enrollment === "closed" && badge("enrollment closed", "warn")],
 		actions: [
 			h("a.button.primary", { href: to("experiments", key, "edit") }, "Edit"),
-			...(experiment.status === "archived" ? [["Bring back", "running"]] : [experiment.status === "running" ? ["Pause", "paused"] : ["Run", "running"], ["Archive", "archived"]])
-				.map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
+			["running", "paused"].includes(experiment.status) && doing("Conclude", () => conclude(experiment), context.reload),
+			experiment.status === "concluded" && [doing("Reopen", () => reopen(experiment), context.reload), doing("Change the winner", () => conclude(experiment), context.reload)],
+			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
 			link(`#/audit?target=${encodeURIComponent(key)}`, h("span.button.quiet", "History")),
 		],
 	}, overview, controls, body);
+}
+
+const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
+	: [...({ running: [["Pause", "paused"]], concluded: [] }[status] ?? [["Run", "running"]]), ["Archive", "archived"]];
+
+/// How a concluded experiment ended, and of when the results are. `show` asks for the present ones, or with `null` for those
+/// of the conclusion.
+function ending({ conclusion }, results, show) {
+	if (!conclusion) return null;
+	const { winner, reason, author, concluded_at: at } = conclusion, kept = results?.frozen_at;
+	return banner("", winner === null ? "Concluded without a winner" : `Concluded: everybody gets ${winner}`,
+		h("p", reason && `${sentence(reason)} `, `By ${author}, `, moment(at), "."),
+		results && h("p", kept ? ["These are the results of ", moment(kept), ", which nothing changes any more. "] : "These are the present results. ",
+			kept ? button("Show the present ones", () => show("true"), "quiet") : conclusion.frozen_at && button("Show those of the conclusion", () => show(null), "quiet")));
 }
 
 /// The goals that users of the experiment reached.

@@ -1,0 +1,61 @@
+import Bucketing
+import JSON
+
+/// A datafile as SDKs get it: without what only Holdfast's users need, and with concluded experiments as deliveries.
+///
+/// SDKs decide flags by deliveries, but who asks for an experiment by its key gets nothing unless it is running. So an
+/// experiment with a winner is running in their datafile, with the winner for everybody in its audience. It has another id
+/// there: under its own, an SDK with a User Profile Service would find the stored assignment, or write the winner over
+/// it, and its exposures would count.
+struct PublishedDatafile {
+    /// `nil` if SDKs get the datafile as it is.
+    private(set) var json: JSONValue?
+    /// The ids of the deliveries, by which SDKs report exposures to them.
+    private(set) var deliveries: Set<Identifier> = []
+
+    init(_ datafile: JSONValue) {
+        guard var root = datafile.object else { return }
+        var delivered: [JSONValue] = []
+        /// Returns the experiments that are no deliveries.
+        func split(_ owner: JSONObject) -> [JSONValue] {
+            (owner["experiments"]?.array ?? []).filter { element in
+                guard let delivery = element.object.flatMap(Self.delivery) else { return true }
+                delivered.append(delivery)
+                return false
+            }
+        }
+        let outside = split(root)
+        let groups = root.objects("groups").map { group in
+            var group = group
+            group["experiments"] = .array(split(group))
+            return JSONValue.object(group)
+        }
+        guard root[Annotations.member] != nil || !delivered.isEmpty else { return }
+        root[Annotations.member] = nil
+        if !delivered.isEmpty {
+            deliveries = Set(delivered.compactMap { $0.object?.identifier("id") })
+            root["experiments"] = .array(outside + delivered)
+            if !groups.isEmpty { root["groups"] = .array(groups) }
+        }
+        json = .object(root)
+    }
+
+    /// Returns the delivery of an experiment; `nil` if it is not concluded, or has no winner.
+    private static func delivery(_ experiment: JSONObject) -> JSONValue? {
+        let annotations = experiment[Annotations.member]?.object
+        guard experiment["status"] == ExperimentStatus.concluded.json, let id = experiment["id"]?.string,
+            let winner = annotations?["conclusion"]?.object?.identifier("winner"),
+            let variation = experiment.objects("variations").last(where: { $0.identifier("id") == winner })
+        else { return nil }
+        var delivery = experiment
+        delivery["id"] = .string(DerivedID.of("winner/\(id)"))
+        delivery["status"] = ExperimentStatus.running.json
+        delivery["variations"] = [.object(variation)]
+        let allocation = TrafficAllocation(ranges: [.init(entityID: winner, end: Bucketer.bucketCount)])
+        delivery["trafficAllocation"] = allocation.json
+        delivery["forcedVariations"] = [:]
+        delivery["retiredVariations"] = nil
+        delivery[Annotations.member] = nil
+        return .object(delivery)
+    }
+}

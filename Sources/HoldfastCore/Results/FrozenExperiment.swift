@@ -1,0 +1,32 @@
+public import Bucketing
+public import JSON
+import Storage
+
+/// An experiment as it was when its results were frozen.
+public struct FrozenExperiment: Sendable {
+    public let experiment: Experiment
+    /// The keys of the variations that it had, by id.
+    public let retiredVariations: [Identifier: Identifier]
+
+    /// - Parameter definition: see ``definition(of:)``.
+    /// - Throws: 503 if it is not usable.
+    public init(_ definition: JSONValue) throws(CoreError) {
+        var datafile = Datafile.empty(projectID: "", sdkKey: nil).object ?? JSONObject()
+        datafile["experiments"] = [definition]
+        guard let compiled = try? Project.compile(.object(datafile)), let experiment = compiled.experiments.first else {
+            throw CoreError(.unavailable, "the frozen definition of the experiment is not usable by this release")
+        }
+        self.experiment = experiment
+        retiredVariations = ProjectDefinitions(compiled.source).retiredVariations(of: experiment)
+    }
+
+    /// Returns what is kept of an experiment in a datafile: no user ids, and nothing that refers to other parts of the
+    /// datafile.
+    static func definition(of source: JSONObject) -> JSONValue {
+        var definition = source
+        definition["forcedVariations"] = [:]
+        definition["audienceIds"] = []
+        definition["audienceConditions"] = nil
+        return .object(definition)
+    }
+}

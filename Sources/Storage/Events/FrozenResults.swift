@@ -1,0 +1,194 @@
+public import Bucketing
+public import JSON
+
+/// The totals of an experiment for one goal as they were when it was concluded. They are kept for good: whatever is
+/// recorded or erased later changes the tallies, but not these, which name no user.
+public struct FrozenResults: Sendable {
+    public var frozenAt: Timestamp
+    /// The experiment as its datafile defined it.
+    public var definition: JSONValue
+    public var tally: ExperimentTally
+}
+
+/// A request to keep the totals of an experiment, as they are at the commit.
+public struct ResultsFreeze: Sendable {
+    public var experimentID: Identifier
+    /// Identifies the totals beside those of other conclusions of the experiment.
+    public var frozenAt: Timestamp
+    /// The experiment as its datafile defines it, without anything about users.
+    public var definition: JSONValue
+
+    public init(experimentID: Identifier, frozenAt: Timestamp, definition: JSONValue) {
+        self.experimentID = experimentID
+        self.frozenAt = frozenAt
+        self.definition = definition
+    }
+}
+
+/// Everything that is tallied of an experiment, for all goals.
+package struct TallySnapshot: Sendable {
+    package struct GoalDay: Hashable, Sendable {
+        var variationID: Identifier
+        var day: Int64
+    }
+
+    package private(set) var periods: [AllocationPeriod] = []
+    private var users: [Cohort: UserCounts] = [:]
+    private var goals: [Identifier: [GoalDay: GoalTally]] = [:]
+
+    package init() {}
+
+    package mutating func add(_ period: AllocationPeriod) { periods.append(period) }
+
+    package mutating func add(_ counts: UserCounts, _ cohort: Cohort) {
+        users[cohort, default: UserCounts()] += counts
+    }
+
+    package mutating func add(_ tally: GoalTally, _ variationID: Identifier, day: Int64, goal: Identifier) {
+        let key = GoalDay(variationID: variationID, day: day)
+        let former = goals[goal]?[key]
+        goals[goal, default: [:]][key] = former.map { $0 + tally } ?? tally
+    }
+
+    /// The rows to store: one for what all goals have in common, and one for each goal.
+    func rows(_ freeze: ResultsFreeze) -> [FrozenRow] {
+        let common: JSONValue = [
+            "experiment": freeze.definition, "periods": .array(periods.map(\.json)),
+            "users": .array(
+                users.map { cohort, counts in
+                    [
+                        JSONValue(cohort.variationID), .integer(cohort.period), .integer(cohort.day),
+                        JSONValue(counts.counted), JSONValue(counts.crossed), JSONValue(counts.forced),
+                    ]
+                }),
+        ]
+        func row(_ goal: Identifier, _ content: JSONValue) -> FrozenRow {
+            FrozenRow(
+                experimentID: freeze.experimentID, frozenAt: freeze.frozenAt, goal: goal,
+                content: String(decoding: content.encoded(), as: UTF8.self))
+        }
+        return [row(FrozenRow.common, common)]
+            + goals.map { goal, days in
+                row(
+                    goal,
+                    .array(
+                        days.map { .array([JSONValue($0.variationID), .integer($0.day)] + $1.numbers) }))
+            }
+    }
+}
+
+/// A row of the table `frozen_results`.
+package struct FrozenRow: Sendable {
+    package var experimentID: Identifier
+    package var frozenAt: Timestamp
+    /// A goal, or ``common``.
+    package var goal: Identifier
+    /// JSON.
+    package var content: String
+
+    /// In the place of a goal: what all goals have in common. No goal has an empty name.
+    static let common: Identifier = ""
+
+    package init(experimentID: Identifier, frozenAt: Timestamp, goal: Identifier, content: String) {
+        self.experimentID = experimentID
+        self.frozenAt = frozenAt
+        self.goal = goal
+        self.content = content
+    }
+
+    package var values: [SQLValue] { [.text(experimentID), .integer(frozenAt), .text(goal), .text(content)] }
+}
+
+extension FrozenResults {
+    /// Decodes the results for a goal.
+    ///
+    /// - Parameter rows: that of the goal, if it was reached, and the common one.
+    /// - Returns: `nil` without the common row.
+    /// - Throws: ``StorageError/damaged(reason:)``
+    package init?(_ rows: [FrozenRow]) throws(StorageError) {
+        guard let common = rows.first(where: { $0.goal == FrozenRow.common }) else { return nil }
+        var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
+        for row in rows where row.goal != FrozenRow.common {
+            for element in try Self.list(row.json?.array, row) {
+                guard element.count == 16, let (id, day) = Self.key(element), let tally = GoalTally(element[2...])
+                else { throw row.damage }
+                goals.append((id, day, tally))
+            }
+        }
+        let object = common.json?.object
+        var users: [(cohort: Cohort, counts: UserCounts)] = []
+        for element in try Self.list(object?["users"]?.array, common) {
+            let numbers = element.dropFirst().compactMap(\.integer)
+            guard let id = element.first?.string, numbers.count == 5 else { throw common.damage }
+            users.append(
+                (
+                    Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1]),
+                    UserCounts(
+                        counted: Int(clamping: numbers[2]), crossed: Int(clamping: numbers[3]),
+                        forced: Int(clamping: numbers[4]))
+                ))
+        }
+        let periods = object?["periods"]?.array?.compactMap(AllocationPeriod.init(json:))
+        guard let definition = object?["experiment"], let periods else { throw common.damage }
+        self.init(
+            frozenAt: common.frozenAt, definition: definition,
+            tally: ExperimentTally(periods: periods, users: users, goals: goals))
+    }
+
+    private static func list(_ value: [JSONValue]?, _ row: FrozenRow) throws(StorageError) -> [[JSONValue]] {
+        guard let value else { throw row.damage }
+        return value.map { $0.array ?? [] }
+    }
+
+    private static func key(_ element: [JSONValue]) -> (Identifier, Int64)? {
+        guard let id = element[0].string, let day = element[1].integer else { return nil }
+        return (Identifier(id), day)
+    }
+}
+
+extension FrozenRow {
+    fileprivate var json: JSONValue? { try? JSONParser(maximumDepth: 128).parse(content) }
+
+    fileprivate var damage: StorageError {
+        .damaged(reason: "the frozen results of the experiment '\(experimentID)' are damaged")
+    }
+}
+
+extension AllocationPeriod {
+    fileprivate var json: JSONValue {
+        [
+            "number": .integer(number), "sdk_key": .string(sdkKey), "since": .integer(since),
+            "allocation": allocation.json,
+        ]
+    }
+
+    fileprivate init?(json: JSONValue) {
+        guard let object = json.object, let number = object["number"]?.integer, let since = object["since"]?.integer,
+            let allocation = object["allocation"].flatMap({ try? TrafficAllocation(json: $0) })
+        else { return nil }
+        self.init(number: number, sdkKey: object["sdk_key"]?.string ?? "", since: since, allocation: allocation)
+    }
+}
+
+extension GoalTally {
+    fileprivate var numbers: [JSONValue] {
+        [JSONValue(events), JSONValue(converted), JSONValue(convertedBefore), JSONValue(convertedBoth)]
+            + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] }
+    }
+
+    /// - Parameter numbers: 4 counts and 5 sums, each with its rest.
+    fileprivate init?(_ numbers: ArraySlice<JSONValue>) {
+        let counts = numbers.prefix(4).compactMap(\.integer).map { Int(clamping: $0) }
+        let sums = numbers.dropFirst(4).compactMap(\.double)
+        guard counts.count == 4, sums.count == 10 else { return nil }
+        self.init()
+        (events, converted, convertedBefore, convertedBoth) = (counts[0], counts[1], counts[2], counts[3])
+        func sum(_ index: Int) -> CompensatedSum { CompensatedSum(sums[index], rest: sums[index + 1]) }
+        (y, yy, x, xx, xy) = (sum(0), sum(2), sum(4), sum(6), sum(8))
+    }
+}
+
+extension JSONValue {
+    fileprivate init(_ number: Int) { self = .integer(Int64(number)) }
+    fileprivate init(_ identifier: Identifier) { self = .string(identifier.string) }
+}
