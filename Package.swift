@@ -175,7 +175,11 @@ let package = Package(
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
-            name: "HoldfastCoreTests", dependencies: ["HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport"],
+            name: "HoldfastCoreTests",
+            dependencies: [
+                "HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "HoldfastAPITests",

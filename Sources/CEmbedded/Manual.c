@@ -11,6 +11,9 @@ static const struct embedded_file files[] = {
     {"Flags", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Flags.md" suffix(, 0)
     }},
+    {"Ramps", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Ramps.md" suffix(, 0)
+    }},
     {"Profiles", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Profiles.md" suffix(, 0)
     }},

@@ -27,6 +27,8 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let removals: RemovalWatch
+    public let scheduler: ExperimentScheduler
+    public let monitor: ExperimentMonitor
     private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
     public struct Options: Sendable {
@@ -63,6 +65,8 @@ public final class Services: Sendable {
         self.events = events
         reporter = EventReporter(events, projects)
         removals = RemovalWatch(projects, knownExposures)
+        scheduler = ExperimentScheduler(projects, store: store)
+        monitor = ExperimentMonitor(projects, store: store)
         self.access = access
         refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
         self.build = build
@@ -86,6 +90,8 @@ public final class Services: Sendable {
     ///
     /// - Returns: the number of events that were not stored by the deadline.
     public func close(before deadline: DispatchTime) -> Int {
+        scheduler.close()
+        monitor.close()
         let lost = events.waitUntilStored(before: deadline)
         projects.close()
         store.close()

@@ -56,6 +56,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentConclude = "experiment.conclude"
     /// A concluded experiment was reopened; the target is its key.
     case experimentReopen = "experiment.reopen"
+    /// A ramp began a step, ended, or was controlled by hand; the target is the experiment's key.
+    case experimentRamp = "experiment.ramp"
+    /// A schedule started an experiment, or closed its enrollment; the target is its key.
+    case experimentSchedule = "experiment.schedule"
     /// An experiment was deleted, by an earlier release; the target is its key.
     case experimentDelete = "experiment.delete"
     /// A flag was created or changed; the target is its key.

@@ -15,6 +15,10 @@ import Testing
             ("PUT", "/v1/datafile", Self.datafile),
             ("PUT", "/v1/projects/app", #"{"name":"App"}"#),
             ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            (
+                "PUT", "/v1/experiments/onboarding",
+                #"{"variations":["a","b"],"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":100}]}}"#
+            ),
             ("PUT", "/v1/flags/banner", #"{"type":"boolean","rules":[{"experiment":{}}]}"#),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
             ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),

@@ -24,10 +24,19 @@ extension TrafficAllocation {
     /// - Parameters:
     ///   - ratio: one number for each entity, finite and not negative. If all are 0, every weight is 0.
     ///   - traffic: the percentage to split, 0 to 100, rounded to hundredths.
-    public static func weights(of entityIDs: [Identifier], ratio: [Double], traffic: Double) -> [Weight] {
+    ///   - least: what each entity must get at least, together at most the traffic. More traffic may round to fewer bucket
+    ///     values of an entity (the Alabama paradox), which would take users away from it.
+    public static func weights(
+        of entityIDs: [Identifier], ratio: [Double], traffic: Double, atLeast least: [Int]? = nil
+    ) -> [Weight] {
         let total = (min(max(traffic, 0), 100) * Double(Bucketer.bucketCount) / 100).rounded()
         let sum = ratio.reduce(0, +)
         let exact = ratio.map { sum > 0 ? $0 / sum * total : 0 }
+        if let least, sum > 0, least.reduce(0, +) <= Int(total) {
+            return zip(entityIDs, counts(nearest: exact, total: Int(total), atLeast: least)).map {
+                Weight(entityID: $0, weight: $1)
+            }
+        }
         var counts = exact.map { Int($0) }
         let rest = sum > 0 ? Int(total) - counts.reduce(0, +) : 0
         let byRemainder = exact.indices.filter { exact[$0] > Double(counts[$0]) }.sorted { left, right in
@@ -36,6 +45,25 @@ extension TrafficAllocation {
         }
         for index in byRemainder.prefix(max(0, rest)) { counts[index] += 1 }
         return zip(entityIDs, counts).map { Weight(entityID: $0, weight: $1) }
+    }
+
+    /// Returns whole numbers with a sum, near exact ones and not less than the least.
+    private static func counts(nearest exact: [Double], total: Int, atLeast least: [Int]) -> [Int] {
+        var counts = zip(exact, least).map { max(Int($0), $1) }
+        var rest = total - counts.reduce(0, +)
+        while rest != 0 {
+            let sign = rest.signum()
+            // Who lacks most gets one more; who has most too much gives one away.
+            let candidates = counts.indices.filter { sign > 0 || counts[$0] > least[$0] }
+                .sorted { left, right in
+                    let (one, other) = (exact[left] - Double(counts[left]), exact[right] - Double(counts[right]))
+                    return one == other ? left < right : sign > 0 ? one > other : one < other
+                }
+            guard !candidates.isEmpty else { return counts }
+            for index in candidates.prefix(abs(rest)) { counts[index] += sign }
+            rest = total - counts.reduce(0, +)
+        }
+        return counts
     }
 
     /// Returns an allocation with new weights in which as few bucket values as possible change their owner.

@@ -42,7 +42,7 @@ struct ConclusionEndpoints {
         }
     }
 
-    private func edit(
+    func edit(
         _ request: borrowing Request, _ call: Call, _ action: AuditAction, _ key: String,
         _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void
     ) async throws -> Response {

@@ -133,6 +133,9 @@ struct NativeProtocol: WireProtocol {
                 .post, "/v1/experiments/{key}/reopen", scope: .token(.admin), isConditional: true, readsQuery: true,
                 conclusion.reopen),
             APIRoute(
+                .post, "/v1/experiments/{key}/ramp", scope: .token(.admin), isConditional: true, readsQuery: true,
+                conclusion.controlRamp),
+            APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
                 preview.postExperiment),
             APIRoute(

@@ -27,6 +27,7 @@ struct MetricsEndpoint {
             services.store.writeFailure == nil ? 1 : 0)
         appendStore(services.store.metrics(), to: &page)
         appendDecisions(services, to: &page)
+        appendWarnings(services.monitor.findings, to: &page)
         appendAttributes(services, to: &page)
         appendProcess(services.build, to: &page)
         return page.text
@@ -160,6 +161,18 @@ struct MetricsEndpoint {
             "holdfast_bucketeer_metrics_events_total", .counter,
             "Events in which Bucketeer's SDKs report latency, sizes and errors; they are only counted.",
             services.bucketeer.reported)
+    }
+
+    private static func appendWarnings(_ findings: [ExperimentMonitor.Finding], to page: inout MetricsPage) {
+        page.begin(
+            "holdfast_experiment_warning", .gauge, "1 while somebody should look at an experiment, by the reason.")
+        for finding in findings {
+            let experiment =
+                "sdk_key=\"\(finding.sdkKey)\",experiment=\"\(MetricsPage.escaped(finding.key.string))\""
+            for warning in ExperimentWarning.allCases {
+                page.sample("\(experiment),warning=\"\(warning.rawValue)\"", finding.warnings.contains(warning) ? 1 : 0)
+            }
+        }
     }
 
     private static func appendAttributes(_ services: Services, to page: inout MetricsPage) {

@@ -82,6 +82,7 @@ extension ExperimentChange {
                 at: ["group"])
         }
         let name = group.map(\.name) ?? present?.name
+        setTimes(of: &experiment, former)
         allocate(&experiment, former, isGrouped: name != nil)
         experiment.audience = audience ?? experiment.audience
         if let flag {
@@ -94,6 +95,23 @@ extension ExperimentChange {
         }
         definitions.experiments.set(experiment)
         if present == nil || present?.name != nil { try definitions.move(experiment.key, toGroup: name) }
+    }
+
+    /// Sets the schedule and the ramp. A change of the traffic by hand ends the ramp.
+    private func setTimes(of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
+        if let schedule {
+            experiment.details.schedule = schedule?.replacing(former?.details.schedule)
+            // What is to start later must not run now.
+            if former == nil, status == nil, schedule?.startAt != nil {
+                experiment.status = ExperimentStatus.draft.rawValue
+            }
+        }
+        if let ramp { experiment.details.ramp = ramp?.replacing(former?.details.ramp) }
+        if let traffic, !isOfRamp, let former, traffic != former.enrolledTraffic,
+            experiment.details.ramp.map({ $0.isPending || $0.state.status == .held }) ?? false
+        {
+            experiment.details.ramp?.end(.ended, at: nil, "the traffic was changed by hand", nil)
+        }
     }
 
     /// - Throws: 409 if the experiment cannot have the status.
@@ -167,7 +185,9 @@ extension ExperimentChange {
         _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool
     ) {
         let split = former?.split
-        let total = traffic ?? former?.traffic ?? split?.traffic ?? 100
+        let givenRamp = ramp == nil ? nil : experiment.details.ramp
+        let rampTraffic = givenRamp.flatMap { $0.isPending ? $0.step.traffic : nil }
+        let total = traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100
         // A group gives an experiment its part of the users, which the experiment's own allocation only splits.
         let ownTraffic = isGrouped ? 100 : total
         if variations != nil || split?.traffic != ownTraffic {
@@ -179,9 +199,12 @@ extension ExperimentChange {
                 }
             }
             let ratio = experiment.variations.map { $0.weight ?? 1 }
+            let former = experiment.allocation.shares
+            let isGrown = variations == nil && ownTraffic >= split?.traffic ?? 0
             experiment.allocation = experiment.allocation.reallocated(
                 to: TrafficAllocation.weights(
-                    of: experiment.variations.map(\.id), ratio: ratio, traffic: ownTraffic))
+                    of: experiment.variations.map(\.id), ratio: ratio, traffic: ownTraffic,
+                    atLeast: isGrown ? experiment.variations.map { former[$0.id] ?? 0 } : nil))
         }
         if let enrollment { experiment.isClosed = enrollment == .closed }
         experiment.traffic = isGrouped ? total : nil

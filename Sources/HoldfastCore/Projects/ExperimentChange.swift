@@ -46,12 +46,25 @@ public struct ExperimentChange: Sendable {
         self.key = key
     }
 
+    /// A step of the experiment's ramp.
+    init(key: String, rampTraffic: Double) {
+        self.key = key
+        traffic = rampTraffic
+        isOfRamp = true
+    }
+
     /// Those of ``ExperimentDetails/texts`` that are given; an empty one removes the text.
     var texts: [String: String] = [:]
     var tags: [String]?
+    /// A wrapped `nil` removes it.
+    var schedule: ExperimentSchedule??
+    /// A wrapped `nil` removes it.
+    var ramp: Ramp??
+    /// Whether the experiment's ramp makes the change.
+    private(set) var isOfRamp = false
 
     static let members =
-        ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags"]
+        ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "schedule", "ramp"]
         + ExperimentDetails.texts.map(\.0)
 
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.
@@ -77,6 +90,15 @@ public struct ExperimentChange: Sendable {
         variations = object["variations"].flatMap { Self.variations($0, &faults) }
         for (name, limit) in ExperimentDetails.texts { texts[name] = faults.text(object, name, atMost: limit) }
         tags = faults.tags(object)
+        if let value = object["schedule"] {
+            schedule = .some(value.isNull ? nil : ExperimentSchedule(value, at: ["schedule"], &faults))
+        }
+        if let value = object["ramp"] {
+            ramp = .some(value.isNull ? nil : Ramp(value, at: ["ramp"], &faults))
+            if !value.isNull, traffic != nil {
+                faults.add("`traffic` must be left out, because the `ramp` sets it", at: ["traffic"])
+            }
+        }
         try faults.check()
     }
 

@@ -211,7 +211,8 @@ struct VariationSplit {
     var weights: [Identifier: Double] {
         if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
             let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: traffic)
-            if expected.allSatisfy({ shares[$0.entityID] ?? 0 == $0.weight }) {
+            // Traffic that grew takes no bucket value away, which another rounding might.
+            if expected.allSatisfy({ abs((shares[$0.entityID] ?? 0) - $0.weight) <= 2 }) {
                 return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }
         }
@@ -227,6 +228,9 @@ struct VariationSplit {
 
 extension ExperimentDefinition {
     var enrollment: ExperimentChange.Enrollment { isClosed ? .closed : .open }
+
+    /// The percentage of users who take part, also in a group.
+    var enrolledTraffic: Double { traffic ?? split.traffic }
 
     var split: VariationSplit {
         VariationSplit(

@@ -2,7 +2,8 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// What people say about an experiment. Decisions do not depend on it, and SDKs do not get it.
+/// What people say about an experiment, and when it changes by itself. Decisions do not depend on it, and SDKs do not get
+/// it.
 struct ExperimentDetails: Sendable, Equatable {
     /// The members that are texts, with the maximum number of bytes of each.
     static let texts = [("name", 255), ("description", 4_096), ("hypothesis", 4_096), ("owner", 255)]
@@ -10,12 +11,16 @@ struct ExperimentDetails: Sendable, Equatable {
     /// By the name of the member; only those that are not empty.
     var texts: [String: String] = [:]
     var tags: [Identifier] = []
+    var schedule: ExperimentSchedule?
+    var ramp: Ramp?
 
     init() {}
 
     init(_ object: JSONObject) {
         for (name, _) in Self.texts { texts[name] = object[name]?.string }
         tags = object.identifiers("tags")
+        schedule = object["schedule"]?.object.map { ExperimentSchedule($0) }
+        ramp = object["ramp"]?.object.flatMap { Ramp(stored: $0) }
     }
 
     /// Writes what is not empty.
@@ -24,6 +29,8 @@ struct ExperimentDetails: Sendable, Equatable {
             if let text = texts[name] { object[name] = .string(text) }
         }
         if !tags.isEmpty { object["tags"] = JSONValue(tags) }
+        object["schedule"] = schedule?.json
+        object["ramp"] = ramp?.json
     }
 
     /// What a search looks through.

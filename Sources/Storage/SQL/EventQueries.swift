@@ -59,6 +59,12 @@ extension StoreQuery {
 }
 
 extension StoreQuery<ExperimentTally> {
+    /// Reads the users of an experiment, by variation, allocation period and day of enrollment.
+    public static func users(experimentID: Identifier) -> Self {
+        // No goal has an empty name.
+        tally(experimentID: experimentID, goal: "")
+    }
+
     /// Reads the tallies of an experiment for a goal: by variation, allocation period and day of enrollment.
     public static func tally(experimentID: Identifier, goal: Identifier) -> Self {
         Self(.tally(experimentID: experimentID, goal: goal)) { context in

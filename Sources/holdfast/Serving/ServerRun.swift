@@ -60,6 +60,8 @@ struct ServerRun {
                 "pid": .stringConvertible(getpid()),
             ])
         notifier?.serve(server, store)
+        if !configuration.store.isReadOnly { services.scheduler.start() }
+        services.monitor.start()
         try whenListening(server.address)
         let name = signals.waitForTermination()
         logger.notice("stopping", metadata: ["signal": "\(name)"])

@@ -1,0 +1,189 @@
+import Bucketing
+import Dispatch
+import JSON
+import Logging
+public import Storage
+internal import Synchronization
+
+/// Makes the changes of experiments that their schedules and ramps ask for, when they are due.
+///
+/// Every process has one. What is due is decided by the stored definitions alone, and a change is stored only if they are
+/// still those that it was decided with. So each change is made exactly once, whichever processes run, and after all were
+/// killed by the next one that starts.
+///
+/// The users of an experiment with an active ramp are looked at after each commit of this process, at most once in an
+/// interval, and otherwise every few intervals, because another process that has committed may be gone.
+public final class ExperimentScheduler: Sendable {
+    private let catalog: ProjectCatalog
+    private let store: any Store
+    private let state = Mutex(State())
+
+    private let timer = RepeatedTask(every: .milliseconds(250))
+
+    private struct State {
+        /// The experiments with something to do, of the version of each project.
+        var timed: [String: (version: Int64, keys: [Identifier])] = [:]
+        /// Commits of this process before the last look at users.
+        var commits: UInt64?
+        /// Intervals since the last look.
+        var quiet = 0
+        /// When what has failed is tried again.
+        var retries: [Place: Timestamp] = [:]
+    }
+
+    private struct Place: Hashable {
+        let sdkKey: String
+        let key: Identifier
+    }
+
+    /// The number of intervals after which users are looked at without a commit.
+    private static let longestQuiet = 8
+    /// Milliseconds until what was refused is tried again.
+    private static let retryDelay: Timestamp = 60_000
+    static let author = Author(name: "experiment schedule")
+
+    public init(_ catalog: ProjectCatalog, store: any Store) {
+        self.catalog = catalog
+        self.store = store
+    }
+
+    /// Begins to make changes, until ``close()``.
+    public func start() {
+        timer.start { [weak self] in await self?.makeDueChanges() }
+    }
+
+    /// Makes no further changes.
+    public func close() {
+        timer.close()
+    }
+
+    /// Makes the changes that are due now.
+    func makeDueChanges() async {
+        let now = store.clock.now()
+        let places = timedExperiments()
+        guard !places.isEmpty else { return }
+        let looks = beginLook()
+        for (project, place) in places where !isWaiting(place, at: now) {
+            do {
+                try await makeDueChange(of: place, in: project, at: now, looksAtUsers: looks)
+                state.withLock { _ = $0.retries.removeValue(forKey: place) }
+            } catch is StorageError {
+                // The next interval tries again. Readiness reports the store.
+            } catch {
+                state.withLock { $0.retries[place] = now + Self.retryDelay }
+                catalog.logger.warning(
+                    "what an experiment's schedule asks for is not possible",
+                    metadata: [
+                        "sdk_key": "\(place.sdkKey)", "experiment": "\(place.key)",
+                        "error": "\((error as? CoreError)?.detail ?? "\(error)")",
+                    ])
+            }
+        }
+    }
+
+    private func isWaiting(_ place: Place, at now: Timestamp) -> Bool {
+        timer.isClosed || state.withLock { $0.retries[place].map { now < $0 } ?? false }
+    }
+
+    /// Returns the experiments with something to do.
+    private func timedExperiments() -> [(project: Project, place: Place)] {
+        let projects = catalog.snapshot().projects.values.filter { !$0.isSuperseded }
+        return state.withLock { state in
+            var timed: [String: (version: Int64, keys: [Identifier])] = [:]
+            for project in projects {
+                if let known = state.timed[project.sdkKey], known.version == project.version {
+                    timed[project.sdkKey] = known
+                } else {
+                    let keys = project.mayHaveTimedExperiments ? project.definitions.timedExperiments : []
+                    timed[project.sdkKey] = (project.version, keys)
+                }
+            }
+            state.timed = timed
+            return projects.flatMap { project in
+                (timed[project.sdkKey]?.keys ?? []).map { (project, Place(sdkKey: project.sdkKey, key: $0)) }
+            }
+        }
+    }
+
+    /// Returns whether the users are to be looked at now.
+    private func beginLook() -> Bool {
+        let commits = store.metrics().commits
+        return state.withLock { state in
+            state.quiet += 1
+            guard state.commits != commits || state.quiet >= Self.longestQuiet else { return false }
+            (state.commits, state.quiet) = (commits, 0)
+            return true
+        }
+    }
+
+    private func makeDueChange(
+        of place: Place, in project: Project, at now: Timestamp, looksAtUsers: Bool
+    ) async throws {
+        let definitions = project.definitions
+        let due = definitions.timedChange(of: place.key, at: now, nil)
+        guard due != nil || looksAtUsers && definitions.isRamping(place.key) else { return }
+        let watch = try await watch(place.key, project)
+        guard let change = definitions.timedChange(of: place.key, at: now, watch) else { return }
+        do {
+            try await make(change, place, at: now, watch)
+        } catch let error as CoreError where change.isStep && error.kind != .unavailable {
+            // Who takes part stays where they are, and a person decides.
+            try await make(.hold(error.detail), place, at: now, watch, insteadOf: change)
+        }
+    }
+
+    /// Looks at the users of an experiment.
+    private func watch(_ key: Identifier, _ project: Project) async throws -> UserWatch? {
+        guard let experiment = project.datafile.experiment(key: key) else { return nil }
+        let tally = try await catalog.inBackground { session in
+            try await session.read(.users(experimentID: experiment.id))
+        }
+        return UserWatch(experiment, tally)
+    }
+
+    /// - Parameter due: the change that must still be due, if it is another one.
+    private func make(
+        _ change: TimedChange, _ place: Place, at now: Timestamp, _ watch: UserWatch?, insteadOf due: TimedChange? = nil
+    ) async throws {
+        let key = place.key
+        let note = ProjectEditor.Note(change.action, of: key.string) { _, definitions in
+            definitions.experiments[key].map(\.timesForAudit) ?? .null
+        }
+        _ = try await ProjectEditor(catalog).edit(place.sdkKey, note, by: Self.author, moves: .refuse) {
+            definitions, _ throws(CoreError) in
+            // Another process may have been quicker, or a person has changed the experiment.
+            guard definitions.timedChange(of: key, at: now, watch) == due ?? change else { return }
+            try definitions.apply(change, to: key, at: now, watch?.evidence)
+        }
+    }
+}
+
+extension TimedChange {
+    /// Whether a step of a ramp begins.
+    fileprivate var isStep: Bool {
+        if case .begin = self { true } else { false }
+    }
+}
+
+extension Project {
+    /// Whether an experiment may have a schedule or a ramp. Most projects have none, and their definitions need not be
+    /// read.
+    var mayHaveTimedExperiments: Bool {
+        let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
+        return details.contains { $0.value.object?["schedule"] != nil || $0.value.object?["ramp"] != nil }
+    }
+}
+
+extension ExperimentDefinition {
+    /// What its schedule and its ramp change, for the audit log.
+    fileprivate var timesForAudit: JSONValue {
+        [
+            "experiment": [
+                "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
+                "traffic": .shortest(enrolledTraffic), "enrollment": .string(enrollment.rawValue),
+                "schedule": details.schedule?.json ?? .null,
+                "ramp": ["state": details.ramp?.json.object?["state"] ?? .null],
+            ]
+        ]
+    }
+}

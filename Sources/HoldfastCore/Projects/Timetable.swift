@@ -1,0 +1,161 @@
+public import Bucketing
+import JSON
+public import Storage
+
+/// What an experiment's schedule or ramp does by itself.
+enum TimedChange: Sendable, Equatable {
+    /// A draft starts to run.
+    case start
+    /// Enrollment closes.
+    case end
+    /// A step of the ramp begins; the index of the step.
+    case begin(step: Int)
+    case complete
+    /// The ramp waits, because the experiment enrolls nobody.
+    case wait
+    /// What is wrong, in a sentence.
+    case alarm(String)
+    /// The next step is not possible.
+    case hold(String)
+
+    /// The action in the audit log.
+    var action: AuditAction {
+        switch self {
+        case .start, .end: .experimentSchedule
+        case .begin, .complete, .wait, .alarm, .hold: .experimentRamp
+        }
+    }
+
+}
+
+/// What is known of the users of an experiment, and what is wrong with it.
+struct UserWatch: Sendable, Equatable {
+    var evidence: Ramp.Evidence
+    /// In sentences, by the kind of the alarm.
+    var alarms: [ExperimentWarning: String] = [:]
+
+    /// `nil` if nothing is wrong.
+    var alarm: String? {
+        alarms.isEmpty ? nil : ExperimentWarning.allCases.compactMap { alarms[$0] }.joined(separator: "; ")
+    }
+}
+
+extension ProjectDefinitions {
+    /// The keys of the experiments whose schedule or ramp still has something to do.
+    var timedExperiments: [Identifier] {
+        experiments.filter { experiment in
+            experiment.details.schedule?.isPending ?? false || experiment.details.ramp?.isPending ?? false
+        }.map(\.key)
+    }
+
+    /// Returns what the schedule or the ramp of an experiment is to do.
+    ///
+    /// - Parameter watch: `nil` before the users were looked at. Then a step that depends on them is not due.
+    func timedChange(of key: Identifier, at now: Timestamp, _ watch: UserWatch?) -> TimedChange? {
+        guard let experiment = experiments[key] else { return nil }
+        if let schedule = experiment.details.schedule {
+            if experiment.isDraft, schedule.startedAt == nil, let startAt = schedule.startAt, now >= startAt {
+                return .start
+            }
+            if !experiment.isDraft, schedule.endedAt == nil, let endAt = schedule.endAt, now >= endAt { return .end }
+        }
+        guard let ramp = experiment.details.ramp else { return nil }
+        switch (ramp.state.status, isEnrolling(experiment)) {
+        case (.waiting, true): return .begin(step: ramp.state.step)
+        case (.active, false): return .wait
+        case (.active, true):
+            if let alarm = watch?.alarm { return .alarm(alarm) }
+            guard ramp.isStepOver(at: now, watch?.evidence) else { return nil }
+            let next = ramp.state.step + 1
+            return next < ramp.steps.count ? .begin(step: next) : .complete
+        default: return nil
+        }
+    }
+
+    /// Whether users are looked at for the ramp of an experiment.
+    func isRamping(_ key: Identifier) -> Bool {
+        experiments[key].map { $0.details.ramp?.state.status == .active && isEnrolling($0) } ?? false
+    }
+
+    private func isEnrolling(_ experiment: ExperimentDefinition) -> Bool {
+        experiment.status == ExperimentStatus.running.rawValue && !experiment.isClosed
+            && flags(ofExperiment: experiment.id).allSatisfy(\.isEnabled)
+    }
+
+    /// Makes a change that is due.
+    ///
+    /// - Throws: what ``ExperimentChange/apply(to:)`` throws, for example if a group has no room for the traffic.
+    mutating func apply(
+        _ change: TimedChange, to key: Identifier, at now: Timestamp, _ evidence: Ramp.Evidence?
+    ) throws(CoreError) {
+        guard var experiment = experiments[key] else { return }
+        switch change {
+        case .start:
+            experiment.details.schedule?.startedAt = now
+            experiment.status = ExperimentStatus.running.rawValue
+        case .end:
+            experiment.details.schedule?.endedAt = now
+            experiment.isClosed = true
+        case .begin(let step): experiment.details.ramp?.begin(step, at: now, evidence)
+        case .complete: experiment.details.ramp?.end(.completed, at: now, nil, evidence)
+        case .wait: experiment.details.ramp?.end(.waiting, at: now, nil, nil)
+        case .hold(let reason): experiment.details.ramp?.end(.held, at: now, reason, nil)
+        case .alarm(let reason):
+            guard let ramp = experiment.details.ramp else { return }
+            let isHeld = ramp.alarmAction == .hold
+            experiment.details.ramp?.end(isHeld ? .held : .stopped, at: now, reason, evidence)
+            if ramp.alarmAction == .pause || ramp.alarmAction == .back && !ramp.keepsUsers {
+                experiment.status = ExperimentStatus.paused.rawValue
+            }
+        }
+        experiments.set(experiment)
+        guard let traffic = traffic(after: change, of: experiment) else { return }
+        try ExperimentChange(key: key.string, rampTraffic: traffic).apply(to: &self)
+    }
+
+    /// Returns the traffic that a change sets; `nil` if it stays.
+    private func traffic(after change: TimedChange, of experiment: ExperimentDefinition) -> Double? {
+        guard let ramp = experiment.details.ramp else { return nil }
+        switch change {
+        case .begin: return ramp.step.traffic
+        case .alarm where ramp.alarmAction == .back: return 0
+        default: return nil
+        }
+    }
+
+    /// Ends the ramp of an experiment by hand, or lets it go on where it ended.
+    ///
+    /// - Throws: 409 if it has none, or none that can be ended or resumed.
+    public mutating func control(rampOf key: Identifier, _ control: RampControl, at now: Timestamp) throws(CoreError) {
+        guard var experiment = experiments[key] else { return }
+        guard var ramp = experiment.details.ramp else {
+            throw CoreError(.conflict, "the experiment must have a `ramp`; '\(key)' has none")
+        }
+        guard control.statuses.contains(ramp.state.status) else {
+            let names = control.statuses.map(\.rawValue).joined(separator: ", ")
+            throw CoreError(
+                .conflict,
+                "to \(control.rawValue) it, a ramp must be one of \(names); that of '\(key)' is "
+                    + ramp.state.status.rawValue)
+        }
+        switch control {
+        case .stop: ramp.end(.ended, at: now, "stopped by hand", nil)
+        case .resume: ramp.end(.waiting, at: now, nil, nil)
+        }
+        experiment.details.ramp = ramp
+        experiments.set(experiment)
+    }
+}
+
+/// What a person may do to a ramp.
+public enum RampControl: String, Sendable, CaseIterable {
+    case stop, resume
+
+    /// Those in which a ramp can be controlled so.
+    fileprivate var statuses: [Ramp.Status] {
+        switch self {
+        case .stop: [.waiting, .active, .held]
+        case .resume: [.held, .stopped, .ended]
+        }
+    }
+}

@@ -1,0 +1,30 @@
+import Dispatch
+import Synchronization
+
+/// Work that is repeated in the background until it is closed. Each repetition begins an interval after the one before has
+/// ended.
+final class RepeatedTask: Sendable {
+    private let interval: DispatchTimeInterval
+    private let closed = Atomic<Bool>(false)
+
+    init(every interval: DispatchTimeInterval) {
+        self.interval = interval
+    }
+
+    var isClosed: Bool { closed.load(ordering: .relaxed) }
+
+    /// - Parameter work: does not keep the owner of the task alive.
+    func start(_ work: @escaping @Sendable () async -> Void) {
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + interval) { [weak self] in
+            guard let self, !isClosed else { return }
+            Task { [weak self] in
+                await work()
+                self?.start(work)
+            }
+        }
+    }
+
+    func close() {
+        closed.store(true, ordering: .relaxed)
+    }
+}

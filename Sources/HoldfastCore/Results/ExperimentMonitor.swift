@@ -1,0 +1,171 @@
+public import Bucketing
+import Dispatch
+public import Storage
+internal import Synchronization
+
+/// What somebody should look at in an experiment.
+public enum ExperimentWarning: String, Sendable, CaseIterable {
+    /// The users are not split as the traffic allocation says.
+    case sampleRatio = "sample_ratio"
+    /// The ramp is held or stopped by an alarm, or what is due has not been done.
+    case stalled
+    /// A running experiment has had no new user for an hour.
+    case noExposures = "no_exposures"
+    /// A concluded experiment has had a new user within the last hour: something still shows its variations.
+    case exposuresAfterEnd = "exposures_after_end"
+}
+
+/// Looks at experiments every minute, for the metrics.
+///
+/// It remembers only what it has seen itself: the hour without exposures begins when the process starts.
+public final class ExperimentMonitor: Sendable {
+    /// An experiment with the warnings that apply to it.
+    public struct Finding: Sendable, Equatable {
+        public var sdkKey: String
+        public var key: Identifier
+        public var warnings: Set<ExperimentWarning>
+    }
+
+    private struct Place: Hashable {
+        let sdkKey: String
+        let experimentID: Identifier
+        let isConcluded: Bool
+    }
+
+    /// The number of users of an experiment.
+    private struct Count {
+        var users: Int
+        /// When they were first counted, or became more.
+        var since: Timestamp
+        var hasGrown = false
+    }
+
+    private struct State {
+        var findings: [Finding] = []
+        var counts: [Place: Count] = [:]
+    }
+
+    /// The number of experiments that are looked at, so that the metrics stay bounded: running ones first.
+    public static let limit = 1_000
+    static let hour: Timestamp = 3_600_000
+    /// Milliseconds after which what is due and not done is a warning.
+    static let patience: Timestamp = 300_000
+
+    private let catalog: ProjectCatalog
+    private let store: any Store
+    private let timer = RepeatedTask(every: .seconds(60))
+    private let state = Mutex(State())
+
+    public init(_ catalog: ProjectCatalog, store: any Store) {
+        self.catalog = catalog
+        self.store = store
+    }
+
+    /// Begins to look, until ``close()``.
+    public func start() {
+        timer.start { [weak self] in await self?.look() }
+    }
+
+    public func close() {
+        timer.close()
+    }
+
+    /// What was found last.
+    public var findings: [Finding] { state.withLock(\.findings) }
+
+    /// Looks at all experiments now. What cannot be read keeps its former findings.
+    public func look() async {
+        let now = store.clock.now()
+        let watched = watchedExperiments()
+        var findings: [Finding] = []
+        var counts: [Place: Count] = [:]
+        let former = state.withLock { $0 }
+        for (project, experiment) in watched {
+            guard !timer.isClosed else { return }
+            let tally = try? await catalog.inBackground { session in
+                try await session.read(.users(experimentID: experiment.id))
+            }
+            guard let tally else { return }
+            let watch = UserWatch(experiment, tally)
+            let place = Place(
+                sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
+            var count = former.counts[place] ?? Count(users: watch.evidence.users, since: now)
+            if watch.evidence.users > count.users {
+                count = Count(users: watch.evidence.users, since: now, hasGrown: true)
+            } else {
+                count.users = watch.evidence.users
+            }
+            counts[place] = count
+            findings.append(
+                Finding(
+                    sdkKey: project.sdkKey, key: experiment.key,
+                    warnings: warnings(experiment, project, watch, count, at: now)))
+        }
+        state.withLock { [findings, counts] in $0 = State(findings: findings, counts: counts) }
+    }
+
+    private func warnings(
+        _ experiment: Experiment, _ project: Project, _ watch: UserWatch, _ count: Count, at now: Timestamp
+    ) -> Set<ExperimentWarning> {
+        guard !experiment.isConcluded else {
+            return count.hasGrown && now - count.since < Self.hour ? [.exposuresAfterEnd] : []
+        }
+        var warnings = Set(watch.alarms.keys)
+        let isEnrolling = experiment.isRunning && !experiment.annotations.isClosed && experiment.traffic > 0
+        if isEnrolling, now - count.since >= Self.hour { warnings.insert(.noExposures) }
+        if project.isStalled(experiment.key, at: now) { warnings.insert(.stalled) }
+        return warnings
+    }
+
+    /// Returns the experiments that run or have a ramp or schedule, then those that are concluded.
+    private func watchedExperiments() -> [(Project, Experiment)] {
+        let all = catalog.snapshot().projects.values.sorted { $0.sdkKey < $1.sdkKey }
+            .flatMap { project in project.datafile.experimentsBesideRules.map { (project, $0) } }
+        let live = all.filter { project, experiment in
+            experiment.isRunning && !experiment.annotations.isDraft || project.isTimed(experiment.key)
+        }
+        return Array((live + all.filter(\.1.isConcluded)).prefix(Self.limit))
+    }
+}
+
+extension UserWatch {
+    init(_ experiment: Experiment, _ tally: ExperimentTally) {
+        let check = SampleRatioCheck(tally, of: experiment)
+        let users = tally.variations.reduce(0) { $0 + $1.counted + $1.crossed }
+        evidence = Ramp.Evidence(users: users, sampleRatio: check.pValue)
+        if check.isMismatch, let p = check.pValue {
+            alarms[.sampleRatio] =
+                "the users are not split as the traffic allocation says (p \(ExperimentResults.short(p)))"
+        }
+    }
+}
+
+extension Experiment {
+    fileprivate var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
+}
+
+extension Project {
+    /// Whether an experiment has a schedule or a ramp that is not over.
+    fileprivate func isTimed(_ key: Identifier) -> Bool {
+        guard mayHaveTimedExperiments, let experiment = definitions.experiments[key] else { return false }
+        let isOver = experiment.isArchived || experiment.isConcluded
+        return !isOver && experiment.details.isTimed
+    }
+
+    /// Whether the ramp or the schedule of an experiment does not go on.
+    fileprivate func isStalled(_ key: Identifier, at now: Timestamp) -> Bool {
+        guard mayHaveTimedExperiments, let details = definitions.experiments[key]?.details else { return false }
+        if let status = details.ramp?.state.status, status == .held || status == .stopped { return true }
+        switch definitions.timedChange(of: key, at: now - ExperimentMonitor.patience, nil) {
+        case .start, .end, .complete: return true
+        case .begin: return details.ramp?.state.status == .active
+        case .wait, .alarm, .hold, nil: return false
+        }
+    }
+}
+
+extension ExperimentDetails {
+    fileprivate var isTimed: Bool {
+        schedule?.isPending ?? false || ramp.map { $0.state.status != .completed && $0.state.status != .ended } ?? false
+    }
+}
