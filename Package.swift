@@ -214,7 +214,7 @@ let package = Package(
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
             ],
-            exclude: ["Python"],
+            exclude: ["Python", "Year/verdict.py"],
             swiftSettings: strict
         ),
         .testTarget(
