@@ -66,6 +66,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case flagPut = "flag.put"
     /// A flag was deleted, and its experiments archived; the target is its key.
     case flagDelete = "flag.delete"
+    /// A metric was created or changed; the target is its key.
+    case metricPut = "metric.put"
+    /// A metric was deleted; the target is its key.
+    case metricDelete = "metric.delete"
     /// An attribute was defined, or the values of a selection were changed; the target is its name.
     case attributePut = "attribute.put"
     /// An attribute was deleted with all its values; the target is its name.

@@ -14,7 +14,11 @@ import Testing
         for (method, target, body) in [
             ("PUT", "/v1/datafile", Self.datafile),
             ("PUT", "/v1/projects/app", #"{"name":"App"}"#),
-            ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":500}"#),
+            (
+                "PUT", "/v1/experiments/checkout",
+                #"{"variations":["control","new"],"metrics":{"primary":["revenue"]}}"#
+            ),
             (
                 "PUT", "/v1/experiments/onboarding",
                 #"{"variations":["a","b"],"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":100}]}}"#

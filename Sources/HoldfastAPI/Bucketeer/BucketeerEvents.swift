@@ -123,8 +123,8 @@ private struct BucketeerEvent {
 
     func goal() throws(EventRefusal) -> GoalEvent {
         let goal = try text("goalId")
-        guard EventInput.isName(goal, limit: EventInput.goalLimit) else {
-            throw Self.refusal("`goalId` must be 1 to 255 bytes long, without NUL; got \(goal.utf8.count) bytes")
+        guard EventInput.isGoal(goal) else {
+            throw Self.refusal("`goalId` \(EventInput.goalRule(goal))")
         }
         let value = event["value"].map { $0.isNull ? 0 : $0.double ?? .nan } ?? 0
         guard EventRules.isUsable(value: value) else {

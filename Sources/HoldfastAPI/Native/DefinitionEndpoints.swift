@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// What admins define in a project over the API: an experiment or a flag.
+/// What admins define in a project over the API: an experiment, a flag or a metric.
 protocol DefinedElement: Sendable {
     associatedtype Change: ElementChange
 
@@ -53,7 +53,7 @@ protocol ElementChange: Sendable {
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
 }
 
-/// `/v1/experiments` and `/v1/flags`. Each change edits the project and raises its revision, so that all
+/// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and raises its revision, so that all
 /// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
 /// element of all makes its project.
 struct DefinitionEndpoints<Element: DefinedElement> {
@@ -240,13 +240,18 @@ extension JSONFault {
 extension ExperimentChange: ElementChange {}
 extension FlagChange: ElementChange {}
 
+extension MetricChange: ElementChange {
+    func checkSegments(_ schema: AttributeSchema) {}
+    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] { [] }
+}
+
 extension Experiment: DefinedElement {
     typealias Change = ExperimentChange
 
     static var noun: String { "experiment" }
     static var list: StaticString { "experiments" }
     static var copiedMembers: [String] {
-        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags"]
+        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics"]
     }
     static var putAction: AuditAction { .experimentPut }
     static var deleteAction: AuditAction { .experimentArchive }
@@ -279,5 +284,31 @@ extension Flag: DefinedElement {
     /// Removes the flag and archives its experiments, so that their results stay readable.
     static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
         try definitions.removeFlag(key)
+    }
+}
+
+extension MetricDefinition: DefinedElement {
+    typealias Change = MetricChange
+
+    static var noun: String { "metric" }
+    static var list: StaticString { "metrics" }
+    static var copiedMembers: [String] { [] }
+    static var putAction: AuditAction { .metricPut }
+    static var deleteAction: AuditAction { .metricDelete }
+
+    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [description] + goals.map(\.string) }
+    static func find(_ key: Identifier, in datafile: Datafile) -> MetricDefinition? { datafile.metric(key: key) }
+    static func all(in datafile: Datafile) -> [MetricDefinition] { datafile.metrics }
+
+    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        try definitions.removeMetric(key)
+    }
+
+    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+        var object = json
+        object["experiments"] = .array(definitions.experiments(measuring: key).map { .string($0.string) })
+        object["sdk_key"] = .string(sdkKey)
+        object["revision"] = .string(datafile.revision)
+        return .object(object)
     }
 }

@@ -31,6 +31,7 @@ struct NativeProtocol: WireProtocol {
         let datafile = DatafileEndpoints(catalog: services.projects, store: session, projects: projects)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
+        let metric = DefinitionEndpoints<MetricDefinition>(catalog: services.projects, projects: projects)
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
@@ -155,6 +156,14 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.delete),
             APIRoute(.post, "/v1/flags/{key}/preview", scope: .token(.admin), isConditional: true, preview.postFlag),
+
+            APIRoute(.get, "/v1/metrics", scope: .token(.read), readsQuery: true, metric.list),
+            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read), metric.get),
+            APIRoute(
+                .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, metric.put),
+            APIRoute(
+                .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                metric.delete),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

@@ -22,7 +22,7 @@ struct TrackEndpoint {
         let datafile = request.project.datafile
         let event = datafile.event(key: Identifier(key))
         let notFound = event == nil ? "event with key \(JSONWriter.quoted(key)) not found" : nil
-        guard event != nil || EventInput.isName(key, limit: EventInput.goalLimit) else {
+        guard EventInput.isGoal(key) else {
             return Self.response(userID, key, error: notFound)
         }
         let now = clock.now()

@@ -204,11 +204,8 @@ extension SDKEventBatch {
         _ event: JSONObject, of visitor: Visitor, _ happenedAt: Timestamp, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
         let key = try event.text("key", in: place)
-        guard EventInput.isName(key, limit: EventInput.goalLimit) else {
-            throw CoreError(
-                .invalid,
-                "`key` must be 1 to \(EventInput.goalLimit) bytes long, without NUL; got \(key.utf8.count) bytes",
-                at: place.appending("key"))
+        guard EventInput.isGoal(key) else {
+            throw CoreError(.invalid, "`key` \(EventInput.goalRule(key))", at: place.appending("key"))
         }
         let uuid = try event.optionalText("uuid", in: place)
         guard uuid.map({ EventInput.isName($0, limit: 128) }) ?? true else {

@@ -61,6 +61,16 @@ public struct EventInput {
         (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
+    /// Whether a goal may have the name. Those that begin with U+0001 are not goals', see ``TrackedSeries``.
+    public static func isGoal(_ text: String) -> Bool {
+        isName(text, limit: goalLimit) && text.utf8.first != 1
+    }
+
+    /// What ``isGoal(_:)`` requires, and what was found, for errors.
+    public static func goalRule(_ text: String) -> String {
+        "must be 1 to \(goalLimit) bytes long, without NUL, and not begin with U+0001; got \(text.utf8.count) bytes"
+    }
+
     /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
     ///
     /// - Throws: 400 if it is not an RFC 3339 time, 422 if it is further back or ahead than ``EventRules`` allow.
@@ -115,8 +125,10 @@ extension GoalEvent {
     /// Parses `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`.
     public init(_ body: EventInput) throws(CoreError) {
         let userID = try body.userID()
-        guard let goal = try body.name("goal", limit: EventInput.goalLimit) else {
-            throw CoreError(.invalid, "`goal` is required", at: body.place.appending("goal"))
+        let goal = Identifier(try body.object.text("goal", in: body.place))
+        guard EventInput.isGoal(goal.string) else {
+            throw CoreError(
+                .invalid, "`goal` \(EventInput.goalRule(goal.string))", at: body.place.appending("goal"))
         }
         self.init(
             userID: userID, goal: goal, value: try body.value(), happenedAt: try body.happenedAt(),

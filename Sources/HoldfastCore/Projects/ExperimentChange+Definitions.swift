@@ -69,6 +69,10 @@ extension ExperimentChange {
         try changeStatus(of: &experiment, isNew: former == nil)
         for (name, text) in texts { experiment.details.texts[name] = text.isEmpty ? nil : text }
         experiment.details.tags = tags.map { $0.map { Identifier($0) } } ?? experiment.details.tags
+        if let metrics {
+            try metrics.check(definitions.metrics)
+            experiment.details.metrics = metrics
+        }
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
             throw CoreError(

@@ -56,6 +56,8 @@ public struct ExperimentChange: Sendable {
     /// Those of ``ExperimentDetails/texts`` that are given; an empty one removes the text.
     var texts: [String: String] = [:]
     var tags: [String]?
+    /// What the experiment is to measure.
+    var metrics: ExperimentMetrics?
     /// A wrapped `nil` removes it.
     var schedule: ExperimentSchedule??
     /// A wrapped `nil` removes it.
@@ -64,7 +66,11 @@ public struct ExperimentChange: Sendable {
     private(set) var isOfRamp = false
 
     static let members =
-        ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "schedule", "ramp"]
+        [
+            "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
+            "schedule",
+            "ramp",
+        ]
         + ExperimentDetails.texts.map(\.0)
 
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.
@@ -90,6 +96,7 @@ public struct ExperimentChange: Sendable {
         variations = object["variations"].flatMap { Self.variations($0, &faults) }
         for (name, limit) in ExperimentDetails.texts { texts[name] = faults.text(object, name, atMost: limit) }
         tags = faults.tags(object)
+        metrics = object["metrics"].flatMap { ExperimentMetrics($0, at: ["metrics"], &faults) }
         if let value = object["schedule"] {
             schedule = .some(value.isNull ? nil : ExperimentSchedule(value, at: ["schedule"], &faults))
         }

@@ -11,6 +11,7 @@ struct ExperimentDetails: Sendable, Equatable {
     /// By the name of the member; only those that are not empty.
     var texts: [String: String] = [:]
     var tags: [Identifier] = []
+    var metrics = ExperimentMetrics()
     var schedule: ExperimentSchedule?
     var ramp: Ramp?
 
@@ -19,6 +20,7 @@ struct ExperimentDetails: Sendable, Equatable {
     init(_ object: JSONObject) {
         for (name, _) in Self.texts { texts[name] = object[name]?.string }
         tags = object.identifiers("tags")
+        metrics = ExperimentMetrics(stored: object["metrics"])
         schedule = object["schedule"]?.object.map { ExperimentSchedule($0) }
         ramp = object["ramp"]?.object.flatMap { Ramp(stored: $0) }
     }
@@ -29,6 +31,7 @@ struct ExperimentDetails: Sendable, Equatable {
             if let text = texts[name] { object[name] = .string(text) }
         }
         if !tags.isEmpty { object["tags"] = JSONValue(tags) }
+        if !metrics.isEmpty { object["metrics"] = metrics.json }
         object["schedule"] = schedule?.json
         object["ramp"] = ramp?.json
     }

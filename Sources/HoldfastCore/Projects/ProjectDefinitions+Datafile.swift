@@ -58,11 +58,12 @@ extension ProjectDefinitions {
         ] where root[name] != nil || !list.isEmpty {
             root[name] = .array(list)
         }
-        root[Annotations.member] = details
+        root[Annotations.member] = ownMembers
     }
 
-    /// What people say about experiments, by their ids; `nil` if they say nothing.
-    private var details: JSONValue? {
+    /// What SDKs do not get: what people say about experiments, by their ids, and the metrics; `nil` if there is nothing.
+    private var ownMembers: JSONValue? {
+        var members = JSONObject()
         var details = JSONObject()
         for experiment in experiments {
             var object = JSONObject()
@@ -70,7 +71,11 @@ extension ProjectDefinitions {
             object["conclusion"] = experiment.conclusion?.details
             if !object.isEmpty { details[experiment.id.string] = .object(object) }
         }
-        return details.isEmpty ? nil : ["experiments": .object(details)]
+        if !details.isEmpty { members["experiments"] = .object(details) }
+        var metrics = JSONObject()
+        for metric in self.metrics { metrics[metric.key.string] = .object(metric.json) }
+        if !metrics.isEmpty { members["metrics"] = .object(metrics) }
+        return members.isEmpty ? nil : .object(members)
     }
 
     // MARK: Flags

@@ -10,6 +10,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var experiments = DefinitionList<ExperimentDefinition>()
     var groups = DefinitionList<ExperimentGroup>()
     var flags = DefinitionList<FlagDefinition>()
+    /// What experiments may measure.
+    var metrics = DefinitionList<MetricDefinition>()
     /// Those of each flag, and audiences, as the datafile has them.
     var rollouts: [JSONValue]
     var audiences: [JSONValue]
@@ -36,6 +38,10 @@ public struct ProjectDefinitions: Sendable, Equatable {
         for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
         let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
         let details = root[Annotations.member]?.object?["experiments"]?.object
+        for member in Self.metricMembers(of: root) ?? JSONObject() {
+            let metric = member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
+            if let metric { metrics.append(metric) }
+        }
         func read(_ owner: JSONObject, groupID: Identifier?) {
             for object in owner.objects("experiments") {
                 var experiment = ExperimentDefinition(
@@ -53,6 +59,11 @@ public struct ProjectDefinitions: Sendable, Equatable {
             groups.append(group)
             read(object, groupID: group.id)
         }
+    }
+
+    /// The metrics that a datafile defines, by key.
+    static func metricMembers(of root: JSONObject?) -> JSONObject? {
+        root?[Annotations.member]?.object?["metrics"]?.object
     }
 
     /// The generated datafile.
@@ -223,6 +234,8 @@ struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
         indices = Dictionary(
             elements.enumerated().map { ($1.listKey, $0) }, uniquingKeysWith: { $1 })
     }
+
+    var count: Int { elements.count }
 
     func last(where isWanted: (Element) -> Bool) -> Element? { elements.last(where: isWanted) }
 }

@@ -1,0 +1,123 @@
+public import Bucketing
+public import JSON
+
+/// What an experiment measures, by the keys of metrics.
+public struct ExperimentMetrics: Sendable, Equatable {
+    /// A metric that must not become worse.
+    public struct Guardrail: Sendable, Equatable {
+        public var metric: Identifier
+        /// By how much it may become worse, as a share of the baseline's mean.
+        public var margin: Double
+    }
+
+    /// Those that decide.
+    public var primary: [Identifier] = []
+    public var secondary: [Identifier] = []
+    public var guardrails: [Guardrail] = []
+    /// Attributes by whose values the results can be divided.
+    public var breakdowns: [Identifier] = []
+
+    init() {}
+
+    /// How many metrics an experiment may have.
+    public static let limit = 50
+    /// How many attributes may divide the results.
+    public static let breakdownLimit = 5
+
+    /// All metrics.
+    public var all: [Identifier] { primary + secondary + guardrails.map(\.metric) }
+    public var isEmpty: Bool { all.isEmpty && breakdowns.isEmpty }
+
+    public var json: JSONValue {
+        [
+            "primary": JSONValue(primary), "secondary": JSONValue(secondary),
+            "guardrails": .array(
+                guardrails.map { ["metric": JSONValue($0.metric), "margin": .shortest($0.margin)] }),
+            "breakdowns": JSONValue(breakdowns),
+        ]
+    }
+
+    /// Reads what is stored.
+    init(stored value: JSONValue?) {
+        var faults = FaultCollector()
+        guard let value, let metrics = Self(value, at: [], &faults), faults.faults.isEmpty else { return }
+        self = metrics
+    }
+
+    /// Reads the member `metrics` of an experiment, of which null stands for none.
+    ///
+    /// - Returns: `nil` if it is not an object.
+    init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
+        guard !value.isNull else { return }
+        let members = ["primary", "secondary", "guardrails", "breakdowns"]
+        guard let object = faults.object(value, "`metrics`", knowing: members, at: place) else { return nil }
+        var known: Set<Identifier> = []
+        func read(_ value: JSONValue, _ place: JSONPointer) -> Identifier? {
+            guard let text = value.string else {
+                faults.add("a metric must be a key; got \(value.kind)", at: place)
+                return nil
+            }
+            let key = Identifier(text)
+            if !known.insert(key).inserted { faults.add("the metrics must differ; got '\(key)' twice", at: place) }
+            return key
+        }
+        for (value, place) in faults.list(object, "primary", 0...Self.limit, at: place) ?? [] {
+            if let key = read(value, place) { primary.append(key) }
+        }
+        for (value, place) in faults.list(object, "secondary", 0...Self.limit, at: place) ?? [] {
+            if let key = read(value, place) { secondary.append(key) }
+        }
+        for (value, place) in faults.list(object, "guardrails", 0...Self.limit, at: place) ?? [] {
+            guard let object = faults.object(value, "a guardrail", knowing: ["metric", "margin"], at: place) else {
+                continue
+            }
+            let key = read(object["metric"] ?? .null, place.appending("metric"))
+            guard let margin = object["margin"]?.double, margin > 0, margin <= 1 else {
+                let found = object["margin"].map { $0.double.map { "\($0)" } ?? $0.kind } ?? "none"
+                faults.add(
+                    "`margin` must be greater than 0 and at most 1, such as 0.02 for 2% of the baseline; got \(found)",
+                    at: place.appending("margin"))
+                continue
+            }
+            if let key { guardrails.append(Guardrail(metric: key, margin: margin)) }
+        }
+        if known.count > Self.limit {
+            faults.add("`metrics` must have at most \(Self.limit) metrics; got \(known.count)", at: place)
+        }
+        for (value, place) in faults.list(object, "breakdowns", 0...Self.breakdownLimit, at: place) ?? [] {
+            guard let text = value.string, EventInput.isName(text, limit: 255) else {
+                let found = value.string.map { "\($0.utf8.count) bytes" } ?? value.kind
+                faults.add("an attribute must be a string of 1 to 255 bytes, without NUL; got \(found)", at: place)
+                continue
+            }
+            if breakdowns.contains(Identifier(text)) {
+                faults.add("the attributes must differ; got '\(text)' twice", at: place)
+            }
+            breakdowns.append(Identifier(text))
+        }
+    }
+
+    /// - Throws: 422 with every metric that is not defined.
+    func check(_ defined: DefinitionList<MetricDefinition>) throws(CoreError) {
+        var faults = FaultCollector()
+        let place: JSONPointer = ["metrics"]
+        let places =
+            primary.enumerated().map { ($0.element, place.appending("primary").appending($0.offset)) }
+            + secondary.enumerated().map { ($0.element, place.appending("secondary").appending($0.offset)) }
+            + guardrails.enumerated().map {
+                ($0.element.metric, place.appending("guardrails").appending($0.offset).appending("metric"))
+            }
+        for (key, place) in places where defined[key] == nil {
+            let hint = Spelling.hint(for: key, among: defined.lazy.map(\.key))
+            faults.add("a metric must be defined first, with PUT /v1/metrics/KEY; got '\(key)'\(hint)", at: place)
+        }
+        try faults.check()
+    }
+}
+
+extension Project {
+    /// What an experiment measures.
+    public func metrics(of experiment: Experiment) -> ExperimentMetrics {
+        definitions.experiments[experiment.key]?.details.metrics ?? ExperimentMetrics()
+    }
+}

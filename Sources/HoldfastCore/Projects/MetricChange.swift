@@ -1,0 +1,83 @@
+public import Bucketing
+public import JSON
+
+/// What an admin defines of a metric with `PUT /v1/metrics/{key}`; absent members keep their values.
+public struct MetricChange: Sendable {
+    private let key: Identifier
+    private let given: JSONObject
+
+    /// What a response has besides.
+    private static let shown = ["experiments", "sdk_key", "revision"]
+
+    /// - Throws: 400 if the value is not an object; 422 if it has another key.
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
+        guard let object = value.object else {
+            throw CoreError(.invalid, "a metric must be an object; got \(value.kind)", at: [])
+        }
+        self.key = Identifier(try ExperimentChange.checkKey(key, at: nil))
+        var faults = FaultCollector()
+        if let given = faults.collect(try object.optionalText("key")), Identifier(given) != self.key {
+            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        try faults.check()
+        given = object
+    }
+
+    /// Creates or changes the metric of a project. A change of the kind drops what the new kind does not have.
+    ///
+    /// - Returns: whether the metric is new.
+    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics.
+    public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
+        let former = definitions.metrics[key]
+        var whole = former?.json ?? JSONObject()
+        var faults = FaultCollector()
+        let kind = given["kind"].map { $0.string.flatMap { MetricDefinition.Kind(rawValue: $0) } } ?? former?.kind
+        if let kind {
+            let known = MetricDefinition.commonMembers + kind.members
+            _ = faults.object(
+                .object(given), "a metric of the kind '\(kind.rawValue)'", knowing: known, ignoring: Self.shown, at: [])
+            for member in whole where !known.contains(member.key) { whole[member.key] = nil }
+        }
+        for member in given { whole[member.key] = member.value }
+        let metric = MetricDefinition(whole, key: key, &faults)
+        try faults.check()
+        guard let metric else { return false }
+        guard former != nil || definitions.metrics.count < MetricDefinition.limit else {
+            throw CoreError(.conflict, "at most \(MetricDefinition.limit) metrics may be defined in a project")
+        }
+        definitions.metrics.set(metric)
+        return former == nil
+    }
+}
+
+extension ProjectDefinitions {
+    /// - Throws: 409 if experiments measure it.
+    public mutating func removeMetric(_ key: Identifier) throws(CoreError) {
+        let users = experiments(measuring: key)
+        guard users.isEmpty else {
+            let list = users.map { "'\($0)'" }.joined(separator: ", ")
+            throw CoreError(.conflict, "the metric '\(key)' is measured by experiments; change it first in \(list)")
+        }
+        metrics.remove(key)
+    }
+
+    /// Returns the keys of the experiments that measure a metric.
+    public func experiments(measuring metric: Identifier) -> [Identifier] {
+        experiments.filter { $0.details.metrics.all.contains(metric) }.map(\.key)
+    }
+}
+
+extension Datafile {
+    /// The metrics that the datafile defines, in the order of its members.
+    public var metrics: [MetricDefinition] {
+        (metricMembers ?? JSONObject()).compactMap { member in
+            member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
+        }
+    }
+
+    public func metric(key: Identifier) -> MetricDefinition? {
+        metricMembers?[key.string]?.object.flatMap { MetricDefinition(stored: $0, key: key) }
+    }
+
+    private var metricMembers: JSONObject? { ProjectDefinitions.metricMembers(of: source.object) }
+}
