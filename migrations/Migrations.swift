@@ -17,6 +17,7 @@ public enum Migrations {
         PackageResources._011_allocation_history_sql,
         PackageResources._012_latest_time_sql,
         PackageResources._013_frozen_results_sql,
+        PackageResources._014_metric_series_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -28,5 +29,6 @@ public enum Migrations {
         PackageResources._005_tally_totals_sql,
         PackageResources._006_latest_time_sql,
         PackageResources._007_frozen_results_sql,
+        PackageResources._008_metric_series_sql,
     ]
 }

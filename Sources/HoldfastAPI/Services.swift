@@ -29,6 +29,8 @@ public final class Services: Sendable {
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
     public let monitor: ExperimentMonitor
+    /// `nil` if the store could not open another session.
+    private let seriesFiller: SeriesFiller?
     private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
     public struct Options: Sendable {
@@ -79,6 +81,11 @@ public final class Services: Sendable {
         self.changes = changes
         // A stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
+        let filler = try? SeriesFiller(store)
+        seriesFiller = filler
+        // Metrics change with the datafile.
+        projects.observe { [weak filler] in filler?.start() }
+        filler?.start()
     }
 
     /// Runs a long computation off the event loops, beside others.
@@ -94,6 +101,7 @@ public final class Services: Sendable {
         monitor.close()
         let lost = events.waitUntilStored(before: deadline)
         projects.close()
+        seriesFiller?.close()
         store.close()
         refusals.flush()
         return lost

@@ -121,6 +121,11 @@ public final class BackgroundSession: @unchecked Sendable {
         }.value.get()
     }
 
+    /// Starts asynchronous work with the session, in FIFO order. Nobody waits for it.
+    public func start(_ work: @escaping @Sendable (any StoreSession) async -> Void) {
+        Task(executorPreference: executor) { await work(self.session) }
+    }
+
     /// Runs an operation and blocks until it completes. Do not call it on an event loop, or from ``run(_:)``.
     public func wait<Value: Sendable>(
         _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void

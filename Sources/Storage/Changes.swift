@@ -74,6 +74,8 @@ package struct SharedRecords {
         case activeDatafile(sdkKey: String)
         /// The last allocation period of each experiment in a project.
         case latestPeriods(sdkKey: String)
+        /// The series of all experiments, the number of the newest one, and since when events are kept.
+        case series
         /// A definition, and the number of the newest one.
         case attribute(Identifier)
         case segment(Identifier)
@@ -93,6 +95,13 @@ package struct SharedRecords {
         case insertDatafile(StoredDatafile)
         case insertPeriods([AllocationPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])
+        /// Stores a series in place of the one with its number.
+        case putSeries(TrackedSeries)
+        /// Deletes the sums of a series over users. If its users' totals are deleted, the series itself is deleted, too.
+        case deleteSums(TrackedSeries, andSeries: Bool)
+        /// Sets the number of the newest series, which is the version of all: users' changes that depend on another
+        /// version are refused.
+        case renumberSeries(Int64)
         case insertAttribute(AttributeDefinition)
         case updateAttribute(AttributeDefinition)
         /// Deletes a definition; its values are deleted in the background.
@@ -106,7 +115,8 @@ package struct SharedRecords {
         /// Whether ``StoreQuery/projects(ifChangedSince:datafilesAfter:)`` reports it.
         package var changesProjects: Bool {
             switch self {
-            case .putStickyDocument, .deleteStickyDocument, .recordAudit: false
+            case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries:
+                false
             default: true
             }
         }
@@ -118,6 +128,11 @@ package struct SharedRecords {
     package var activeDatafile: StoredDatafile?
     package var latestPeriods: [Identifier: AllocationPeriod] = [:]
     package var tallies: [Identifier: TallySnapshot] = [:]
+    package var series: [TrackedSeries] = []
+    /// 0 if there was no series.
+    package var newestSeries: Int64 = 0
+    /// Events that were received before this time have been deleted; 0 if none were.
+    package var eventsSince: Timestamp = 0
     package var attribute: AttributeDefinition?
     /// 0 if there was no attribute.
     package var newestAttribute: Int64 = 0

@@ -26,6 +26,8 @@ public enum QuerySubject: Sendable {
     case tally(experimentID: Identifier, goal: Identifier)
     case goals(experimentID: Identifier, limit: Int)
     case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp)
+    case series(experimentID: Identifier)
+    case openSeries
     case projects(ifChangedSince: Int64, datafilesAfter: Int64)
     case removals(after: Int64)
     case datafileHistory(sdkKey: String, limit: Int)

@@ -139,7 +139,10 @@ final class Maintenance: @unchecked Sendable {
         case .goalEvents:
             guard let retention = settings.eventRetention else { return done(false) }
             let time = now - max(retention, EventRules.minimumRetention)
-            delete(EventRows.deleteOldestGoalEvents(.integer(time), .integer(batch))) { done($0 == batch) }
+            delete(EventRows.deleteOldestGoalEvents(.integer(time), .integer(batch))) { [self] count in
+                guard count > 0 else { return done(false) }
+                write([SeriesRows.noteDeletedEvents(.integer(time))]) { _ in done(count == batch) }
+            }
         case .attributes: removeAttributes(done)
         case .tallies: foldTallies(done)
         }

@@ -41,6 +41,7 @@ public final class PostgreSQLStore: Store {
     /// Lookups that took longer count as slow.
     private static let slowNanoseconds: UInt64 = 100_000_000
     private let maintenance = Mutex<Maintenance?>(nil)
+    private let series = Mutex<VersionedSeries?>(nil)
     private let listeners = Mutex<[ChangeListener]>([])
     /// A random number of this process's store.
     let server = Int64.random(in: .min ... .max)
@@ -290,6 +291,18 @@ public final class PostgreSQLStore: Store {
     }
 
     /// Sets the numbers of profiles and assignments that all servers have stored.
+    /// The series as this process last read them. A round that depends on outdated ones is repeated.
+    var knownSeries: VersionedSeries? { series.withLock { $0 } }
+
+    func took(_ read: VersionedSeries) -> VersionedSeries {
+        series.withLock { $0 = read }
+        return read
+    }
+
+    func forgetSeries() {
+        series.withLock { $0 = nil }
+    }
+
     func recounted(profiles: Int64, assignments: Int64) {
         state.withLock { state in
             state.counted = (profiles, assignments)

@@ -81,7 +81,7 @@ final class SQLiteSession: StoreSession {
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .goals,
-            .frozenResults, .auditEntries:
+            .frozenResults, .series, .openSeries, .auditEntries:
             reader = store.eventReader
         case .users: reader = store.segmentReader
         }

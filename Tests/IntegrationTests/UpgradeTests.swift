@@ -87,6 +87,10 @@ import Testing
         """
         INSERT INTO frozen_results VALUES ('9', 8000, '', '{"experiment":{},"periods":[],"users":[]}');
         """,
+        """
+        INSERT INTO tracked_series VALUES (1, 'tests', '7', '{"sum":{"goal":"purchase","by":"count"},"from":0}', 1, 9, 0);
+        UPDATE counters SET newest_series = 1;
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -66,5 +66,40 @@ extension SQLiteStoreTests {
             #expect(try store.goalEvents(after: 0, limit: 9).map(\.event.happenedAt) == [StoreContract.noon + 5])
             #expect(try store.tallies(experimentID: "e", goal: "g").first?.goal.events == 5)
         }
+
+        @Test
+        func `A series tracked after events were deleted says what it lacks, and others keep what they counted`()
+            async throws
+        {
+            let directory = try TemporaryDirectory()
+            let clock = ManualClock(now: StoreContract.noon)
+            let store = try SQLiteStore.make(in: directory, clock: clock) {
+                $0.settings.eventRetention = 0
+                $0.settings.retentionInterval = 0.01
+            }
+            defer { store.close() }
+            let filler = try SeriesFiller(store)
+            defer { filler.close() }
+            let count = SeriesDefinition(.sum(.init("g", .count), cap: nil))
+            let value = SeriesDefinition(.sum(.init("g", .value), cap: 100))
+            _ = try await store.activate("1", sdkKey: "sdk", series: ["e": [count]])
+            try await filler.run()
+            _ = try await store.record([StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: $0) })
+            clock.advance(by: .milliseconds(EventRules.minimumRetention + 5))
+            while try store.goalEvents(after: 0, limit: 9).count > 1 { try await Task.sleep(for: .milliseconds(1)) }
+            _ = try await store.activate("2", sdkKey: "sdk", series: ["e": [count, value]])
+            try await filler.run()
+            let series = try store.read(StoreQuery.series(experimentID: "e"))
+            #expect(series.map(\.definition) == [count, value])
+            #expect(series.map(\.since) == [0, StoreContract.noon + 5])
+            func sums() throws -> [Double] {
+                try series.map { series in
+                    try store.tallies(experimentID: "e", goal: series.names[0]).reduce(0) { $0 + $1.goal.y.value }
+                }
+            }
+            #expect(try sums() == [5, 1])
+            try await store.merge("u", into: "account")
+            #expect(try sums() == [5, 1])
+        }
     }
 }

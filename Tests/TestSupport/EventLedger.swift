@@ -14,9 +14,9 @@ struct EventLedger {
             allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: 5_000 + index)]))
     }
 
-    private var exposures: [Exposure] = []
-    private var events: [GoalEvent] = []
-    private var overrides: Set<[Identifier]> = []
+    private(set) var exposures: [Exposure] = []
+    private(set) var events: [GoalEvent] = []
+    private(set) var overrides: Set<[Identifier]> = []
     /// What stays of users who were erased with their totals kept, for each experiment and goal.
     private var kept: [[Identifier]: [(day: Int64, tally: VariationTally)]] = [:]
 
@@ -74,7 +74,7 @@ struct EventLedger {
     }
 
     /// Sums up what users contribute, by variation.
-    private func sum(_ users: [VariationTally]) -> [VariationTally] {
+    func sum(_ users: [VariationTally]) -> [VariationTally] {
         var tallies: [Identifier: VariationTally] = [:]
         for one in users {
             var tally = tallies[one.variationID] ?? VariationTally(variationID: one.variationID)
@@ -112,6 +112,13 @@ struct EventLedger {
     private func tally(
         of user: Identifier, _ experiment: Identifier, _ goal: Identifier
     ) -> (day: Int64, tally: VariationTally)? {
+        tally(of: user, experiment) { total(user, goal, since: $0).tally }
+    }
+
+    /// - Parameter goal: what the user did, given the time of the first exposure.
+    func tally(
+        of user: Identifier, _ experiment: Identifier, goal: (Timestamp) -> GoalTally
+    ) -> (day: Int64, tally: VariationTally)? {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
         // Of two at the same time, the one that arrived first; `min` returns the first of equals.
         guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { return nil }
@@ -122,7 +129,7 @@ struct EventLedger {
             tally.crossed = 1
         } else {
             tally.counted = 1
-            tally.goal = total(user, goal, since: first.happenedAt).tally
+            tally.goal = goal(first.happenedAt)
         }
         return (first.happenedAt.day, tally)
     }
@@ -197,7 +204,7 @@ struct EventLedger {
         }
     }
 
-    private func expect(_ counted: [VariationTally], _ expected: [VariationTally]) {
+    func expect(_ counted: [VariationTally], _ expected: [VariationTally]) {
         #expect(counted.map(\.variationID) == expected.map(\.variationID))
         for (counted, expected) in zip(counted, expected) {
             #expect(counted.users == expected.users)

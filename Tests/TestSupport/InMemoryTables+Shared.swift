@@ -23,6 +23,7 @@ extension InMemoryTables {
         case .activeDatafile(let sdkKey): records.activeDatafile = activeDatafile(sdkKey)
         case .latestPeriods(let sdkKey):
             records.latestPeriods = periods.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
+        case .series: (records.series, records.newestSeries) = (series, newestSeries)
         case .attribute(let name):
             records.attribute = definitions.first { $0.name == name }
             records.newestAttribute = Int64(lastAttribute)
@@ -49,6 +50,14 @@ extension InMemoryTables {
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
         case .insertFrozenResults(let rows): frozenResults += rows
+        case .putSeries(let put):
+            series.removeAll { $0.number == put.number }
+            series.append(put)
+            series.sort { $0.number < $1.number }
+        case .deleteSums(let dropped, let andSeries):
+            deleteSums(of: dropped)
+            if andSeries { series.removeAll { $0.number == dropped.number } }
+        case .renumberSeries(let number): newestSeries = number
         case .insertAttribute(let definition):
             lastAttribute = definition.number
             definitions.append(definition)

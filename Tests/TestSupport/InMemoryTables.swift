@@ -25,6 +25,8 @@ struct InMemoryTables {
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
     var periods: [Identifier: [AllocationPeriod]] = [:]
     var frozenResults: [FrozenRow] = []
+    var series: [TrackedSeries] = []
+    var newestSeries: Int64 = 0
     private var lastNumber: Int64 = 0
     var lastAttribute: UInt32 = 0
     /// Whether the present change has written something.
@@ -134,11 +136,8 @@ struct InMemoryTables {
             for (key, total) in totals[userID] ?? [:] where key.experimentID == experimentID {
                 records.totals[key] = total
             }
-        case .goalTotals(let goal, let experimentIDs):
-            for (key, total) in totals[userID] ?? [:] where key.goal == goal && experimentIDs.contains(key.experimentID)
-            {
-                records.totals[key] = total
-            }
+        case .someTotals(let keys):
+            for (key, total) in totals[userID] ?? [:] where keys.contains(key) { records.totals[key] = total }
         case .goalEvents(let time):
             records.goalEvents = events.filter { $0.happenedAt >= time }.map {
                 .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt, senderID: $0.senderID)
@@ -146,6 +145,7 @@ struct InMemoryTables {
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
         case .newestDatafile: records.newestDatafile = newestDatafile
+        case .series(let experimentIDs): records.series = experimentIDs.flatMap(trackedSeries)
         }
     }
 
@@ -223,6 +223,14 @@ struct InMemoryTables {
 
     // MARK: Tallies
 
+    private func trackedSeries(of experimentID: Identifier) -> [TrackedSeries] {
+        series.filter { $0.experimentID == experimentID && $0.state != .dropped }
+    }
+
+    mutating func deleteSums(of series: TrackedSeries) {
+        goals = goals.filter { $0.key.experimentID != series.experimentID || !series.names.contains($0.key.goal) }
+    }
+
     private mutating func add(_ changes: TallyChanges) {
         for (key, change) in changes.users { users[key, default: UserCounts()] += change }
         for (key, change) in changes.goals { goals[key] = goals[key].map { $0 + change } ?? change }
@@ -273,13 +281,15 @@ struct InMemoryTables {
                     ($0.key.variationID, $0.key.day, $0.value)
                 })
         case .goals(let experimentID, let limit):
-            let found = Set(goals.keys.filter { $0.experimentID == experimentID }.map(\.goal))
+            let found = Set(goals.keys.filter { $0.experimentID == experimentID && $0.goal > "\u{2}" }.map(\.goal))
             return Array(found.sorted().prefix(limit))
         case .frozenResults(let experimentID, let goal, let time):
             let rows = frozenResults.filter {
                 $0.experimentID == experimentID && $0.frozenAt == time && ["", goal].contains($0.goal)
             }
             return try? FrozenResults(rows)
+        case .openSeries: return series.contains { $0.state != .filled }
+        case .series(let experimentID): return trackedSeries(of: experimentID)
         case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)
         case .removals(let time): return removals.filter { $0.time > time }
         case .datafileHistory(let sdkKey, let limit):

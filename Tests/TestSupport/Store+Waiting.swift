@@ -247,13 +247,15 @@ extension Store {
     /// Activates a datafile whose content is its revision.
     public func activate(
         _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
-        freezing: [ResultsFreeze] = [], makesProject: Bool = true, by author: Author = Author(name: "test")
+        freezing: [ResultsFreeze] = [], makesProject: Bool = true, by author: Author = Author(name: "test"),
+        series: [Identifier: [SeriesDefinition]] = [:]
     ) async throws -> StoredDatafile? {
         try await write(
             .putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
-                allocations: AllocationRules.allocations(inContent: Array(content.utf8)), replacing: replacing,
-                freezing: freezing, makesProject: makesProject, note: AuditNote(.datafilePut, of: sdkKey), by: author))
+                allocations: AllocationRules.allocations(inContent: Array(content.utf8)), series: series,
+                replacing: replacing, freezing: freezing, makesProject: makesProject,
+                note: AuditNote(.datafilePut, of: sdkKey), by: author))
     }
 
     @discardableResult

@@ -28,7 +28,7 @@ struct DatafileEndpoints {
             try await session.write(
                 .putDatafile(
                     content, sdkKey: sdkKey, revision: datafile.revision,
-                    allocations: AllocationRules.allocations(in: datafile),
+                    allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
                     replacing: preconditions.isEmpty ? nil : former?.version ?? 0, makesProject: false,
                     note: AuditNote(.datafilePut, of: sdkKey), by: author))
         }

@@ -69,7 +69,8 @@ extension ProjectCatalog {
                 session.write(
                     .putDatafile(
                         content, sdkKey: sdkKey, revision: summary.revision,
-                        allocations: AllocationRules.allocations(in: summary.datafile), replacing: nil,
+                        allocations: AllocationRules.allocations(in: summary.datafile),
+                        series: summary.datafile.series, replacing: nil,
                         makesProject: true,
                         note: AuditNote(.datafilePut, of: sdkKey), by: .processUser), done)
             }

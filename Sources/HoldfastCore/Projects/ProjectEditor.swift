@@ -172,9 +172,9 @@ public struct ProjectEditor: Sendable {
         let stored = try await session.write(
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
-                allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0,
-                freezing: draft.definitions.freezes(since: project?.definitions), makesProject: false, note: note,
-                by: edit.author))
+                allocations: AllocationRules.allocations(in: edited), series: edited.series,
+                replacing: project?.version ?? 0, freezing: draft.definitions.freezes(since: project?.definitions),
+                makesProject: false, note: note, by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()

@@ -71,17 +71,23 @@ public struct CopiedCounters: Sendable, Equatable {
     /// Of exposures and goal events.
     public var newestEvent: Int64
     public var newestAuditEntry: Int64
+    /// See ``TrackedSeries/number``.
+    public var newestSeries: Int64
+    /// Goal events that were received before this time have been deleted; 0 if none were.
+    public var eventsSince: Timestamp
     /// See ``StoreClock``.
     public var latestTime: Timestamp
 
     public init(
         newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64,
-        latestTime: Timestamp
+        newestSeries: Int64, eventsSince: Timestamp, latestTime: Timestamp
     ) {
         self.newestDatafile = newestDatafile
         self.newestAttribute = newestAttribute
         self.newestEvent = newestEvent
         self.newestAuditEntry = newestAuditEntry
+        self.newestSeries = newestSeries
+        self.eventsSince = eventsSince
         self.latestTime = latestTime
     }
 }

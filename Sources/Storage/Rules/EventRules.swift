@@ -87,9 +87,10 @@ public enum EventRules {
         guard event.senderID == nil || !records.hasGoalEvent else { return .repeated }
         let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - lookBack }
         let experimentIDs = exposures.map(\.exposure.experimentID)
-        guard exposures.isEmpty || records.has([.goalTotals(event.goal, experimentIDs: experimentIDs)]) else {
-            return nil
-        }
+        let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: event.goal) }
+        guard exposures.isEmpty || records.has([.someTotals(keys), .series(experimentIDs: experimentIDs)]),
+            let changes = SeriesRules.changes(by: event, exposures, &records)
+        else { return nil }
         records.write(.insertGoalEvent(event))
         for stored in exposures {
             let exposure = stored.exposure
@@ -101,6 +102,13 @@ public enum EventRules {
             guard stored.isCounted else { continue }
             tallies.add(former.map { total.tally + -$0.tally } ?? total.tally, exposure, event.goal)
         }
+        for change in changes {
+            let (exposure, name) = (change.exposure.exposure, change.name)
+            records.write(.putTotal(change.total, .init(experimentID: exposure.experimentID, goal: name)))
+            guard change.exposure.isCounted else { continue }
+            let tally = change.total.tally(of: name)
+            tallies.add(change.former.map { tally + -$0.tally(of: name) } ?? tally, exposure, name)
+        }
         return .stored
     }
 
@@ -111,7 +119,7 @@ public enum EventRules {
     ) -> EventOutcome? {
         guard records.has([.exposure(experimentID: exposure.experimentID)]) else { return nil }
         guard let stored = records.exposure(to: exposure.experimentID) else {
-            var parts = [goalEvents(around: exposure)]
+            var parts = partsToPut(exposure)
             if !exposure.isForced { parts += [.profile, .forcedVariations] }
             guard records.has(parts + AllocationRules.parts(exposure)) else { return nil }
             var exposure = exposure
@@ -143,14 +151,16 @@ public enum EventRules {
         }
     }
 
-    private static func goalEvents(around exposure: Exposure) -> UserRecords.Part {
-        .goalEvents(since: exposure.happenedAt - lookBack)
+    private static func partsToPut(_ exposure: Exposure) -> [UserRecords.Part] {
+        [.goalEvents(since: exposure.happenedAt - lookBack), .series(experimentIDs: [exposure.experimentID])]
     }
 
-    /// - Parameter deleted: totals of goal events that retention has deleted, by goal.
+    /// - Parameters:
+    ///   - deleted: totals of goal events that retention has deleted, by goal and series.
+    ///   - times: when the user reached steps of funnels, by the names of the steps.
     static func put(
-        _ stored: StoredExposure, with deleted: [Identifier: UserGoal] = [:], in records: inout UserRecords,
-        _ tallies: inout TallyChanges
+        _ stored: StoredExposure, with deleted: [Identifier: UserGoal] = [:], _ times: [Identifier: [Timestamp]] = [:],
+        in records: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
         records.write(.putExposure(stored))
@@ -159,9 +169,15 @@ public enum EventRules {
         for event in records.goalEvents where event.happenedAt >= exposure.happenedAt - lookBack {
             totals[event.goal, default: UserGoal()].add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
         }
+        for series in records.series(of: exposure.experimentID) {
+            let known = series.names.map { times[$0] ?? [] }
+            let found = SeriesRules.totals(
+                of: series, from: records.goalEvents, exposedAt: exposure.happenedAt, known: known)
+            for (name, total) in found { totals[name, default: UserGoal()].add(total) }
+        }
         for (goal, total) in totals {
             records.write(.putTotal(total, .init(experimentID: exposure.experimentID, goal: goal)))
-            if stored.isCounted { tallies.add(total.tally, exposure, goal) }
+            if stored.isCounted { tallies.add(total.tally(of: goal), exposure, goal) }
         }
     }
 
@@ -171,7 +187,7 @@ public enum EventRules {
     ) -> Bool {
         let isMoved = next.exposure.happenedAt != stored.exposure.happenedAt
         var parts = partsToRemove([stored])
-        if isMoved { parts.append(goalEvents(around: next.exposure)) }
+        if isMoved { parts += partsToPut(next.exposure) }
         guard records.has(parts) else { return false }
         remove(stored, records, &tallies)
         if isMoved {
@@ -195,7 +211,7 @@ public enum EventRules {
         tallies.add(-1, stored)
         guard stored.isCounted else { return }
         for (key, total) in records.totals where key.experimentID == stored.exposure.experimentID {
-            tallies.add(-total.tally, stored.exposure, key.goal)
+            tallies.add(-total.tally(of: key.goal), stored.exposure, key.goal)
         }
     }
 
@@ -244,7 +260,14 @@ public struct UserGoal: Sendable, Equatable {
         }
     }
 
-    /// The user's contribution to the sums of a variation.
+    mutating func add(_ other: UserGoal) {
+        beforeCount += other.beforeCount
+        beforeValue += other.beforeValue
+        afterCount += other.afterCount
+        afterValue += other.afterValue
+    }
+
+    /// The user's contribution to the sums of a variation, of a goal's own total.
     package var tally: GoalTally {
         var tally = GoalTally()
         tally.events = Int(afterCount)

@@ -115,7 +115,9 @@ public struct MergeRules: Sendable {
             // All events: the sender's ids of old ones count, too.
             [.goalEvents(since: .min)] + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
         }
-        return have(parts(account), &account, parts(anonymous), &anonymous)
+        let experimentIDs = Set((account.exposures + anonymous.exposures).map(\.exposure.experimentID)).sorted()
+        return have(
+            parts(account) + [.series(experimentIDs: experimentIDs)], &account, parts(anonymous), &anonymous)
     }
 
     /// Removes both users from the tallies and adds the merged one.
@@ -124,7 +126,10 @@ public struct MergeRules: Sendable {
     private static func mergeEvents(
         of anonymous: UserRecords, into account: inout UserRecords, _ tallies: inout TallyChanges
     ) {
-        let deleted = (account: deletedTotals(account), anonymous: deletedTotals(anonymous))
+        let series = account.series
+        let deleted = (account: deletedTotals(account, series), anonymous: deletedTotals(anonymous, series))
+        let times = (account: account.funnelTimes, anonymous: anonymous.funnelTimes)
+        let ratios = Set(series.filter(\.isRatio).flatMap(\.names))
         let senderIDs = Set(account.goalEvents.compactMap(\.senderID))
         let taken = anonymous.goalEvents.filter { $0.senderID.map { !senderIDs.contains($0) } ?? true }
         account.goalEvents += taken
@@ -140,16 +145,22 @@ public struct MergeRules: Sendable {
             }
             if let other { EventRules.remove(other, anonymous, &tallies) }
             var totals: [Identifier: UserGoal] = [:]
+            var steps: [Identifier: [Timestamp]] = [:]
             let first = merged.exposure.happenedAt
-            for (stored, deleted) in [(own, deleted.account), (other, deleted.anonymous)] {
+            for (stored, deleted, times) in [
+                (own, deleted.account, times.account), (other, deleted.anonymous, times.anonymous),
+            ] {
                 guard let stored else { continue }
                 for (key, total) in deleted where key.experimentID == experimentID {
                     // For a deleted event before the later exposure it is unknown whether it was before the first one.
                     totals[key.goal, default: UserGoal()].add(
-                        total, withBefore: stored.exposure.happenedAt == first)
+                        total, withBefore: stored.exposure.happenedAt == first || ratios.contains(key.goal))
+                }
+                for (key, time) in times where key.experimentID == experimentID {
+                    steps[key.goal, default: []].append(time)
                 }
             }
-            EventRules.put(merged, with: totals, in: &account, &tallies)
+            EventRules.put(merged, with: totals, steps, in: &account, &tallies)
         }
     }
 
@@ -170,9 +181,22 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// The parts of a user's totals that come from events that retention has deleted since.
-    private static func deletedTotals(_ records: UserRecords) -> [UserRecords.TotalKey: UserGoal] {
-        var deleted = records.totals
+    /// The parts of a user's totals that come from events that retention has deleted since; without those of funnels, and
+    /// of series that are not tracked any more.
+    private static func deletedTotals(
+        _ records: UserRecords, _ series: [TrackedSeries]
+    ) -> [UserRecords.TotalKey: UserGoal] {
+        let names = Set(series.filter { !$0.isFunnel }.flatMap(\.names))
+        var deleted = records.totals.filter { SeriesName($0.key.goal) == nil || names.contains($0.key.goal) }
+        for exposure in records.exposures.lazy.map(\.exposure) {
+            for series in series where series.experimentID == exposure.experimentID && !series.isFunnel {
+                let found = SeriesRules.totals(
+                    of: series, from: records.goalEvents, exposedAt: exposure.happenedAt)
+                for (name, total) in found {
+                    deleted[.init(experimentID: exposure.experimentID, goal: name)]?.subtract(total)
+                }
+            }
+        }
         for event in records.goalEvents {
             for exposure in records.exposures.lazy.map(\.exposure)
             where event.happenedAt >= exposure.happenedAt - EventRules.lookBack {
@@ -193,6 +217,13 @@ extension UserGoal {
             beforeCount -= 1
             beforeValue -= value
         }
+    }
+
+    fileprivate mutating func subtract(_ other: UserGoal) {
+        beforeCount -= other.beforeCount
+        beforeValue -= other.beforeValue
+        afterCount -= other.afterCount
+        afterValue -= other.afterValue
     }
 
     /// Adds the total of deleted events. If their count is 0, the value is only a rounding error and is ignored.

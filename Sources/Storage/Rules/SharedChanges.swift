@@ -8,6 +8,7 @@ extension SharedChange<StoredDatafile?> {
     ///
     /// - Parameters:
     ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
+    ///   - series: what is computed of users' events for the experiments' metrics.
     ///   - note: the versions and revisions before and after are added to it.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
@@ -16,11 +17,12 @@ extension SharedChange<StoredDatafile?> {
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
-        replacing: Int64?, freezing: [ResultsFreeze] = [], makesProject: Bool, note: AuditNote, by author: Author
+        series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, freezing: [ResultsFreeze] = [],
+        makesProject: Bool, note: AuditNote, by author: Author
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
         Self(
-            .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey),
+            .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey), .series,
             and: freezing.map { .tallies(experimentID: $0.experimentID) },
             bytes: WaitingBytes.ofChange + content.count
         ) { records, context in
@@ -43,6 +45,7 @@ extension SharedChange<StoredDatafile?> {
                 let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
                 records.write(.insertFrozenResults(tallies.rows(freeze)))
             }
+            records.track(series, sdkKey: sdkKey)
             records.record(note.activating(stored, replacing: former), by: author)
             return stored
         }

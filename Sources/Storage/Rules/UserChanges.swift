@@ -45,6 +45,15 @@ extension UserChange<Identifier?> {
     }
 }
 
+extension UserChange<Void> {
+    /// Gives a user the totals of the series of an experiment that are being filled, and deletes those of dropped ones.
+    package static func settleSeries(of userID: Identifier, in experimentID: Identifier) -> Self {
+        Self(of: userID) { records, tallies, _ in
+            SeriesRules.settle(experimentID, in: &records[0], &tallies)
+        }
+    }
+}
+
 extension UserChange<EventOutcome> {
     /// Records an event.
     package static func event(_ received: ReceivedEvent) -> Self {

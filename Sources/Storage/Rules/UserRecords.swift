@@ -24,8 +24,8 @@ public struct UserRecords: Sendable {
         case exposure(experimentID: Identifier)
         /// The user's totals of all goals in one experiment.
         case totals(experimentID: Identifier)
-        /// The user's totals of one goal in several experiments.
-        case goalTotals(Identifier, experimentIDs: [Identifier])
+        /// Single totals of the user.
+        case someTotals([TotalKey])
         /// The goal events that happened at this time or later.
         case goalEvents(since: Timestamp)
         /// Whether a goal event with this id of its sender is stored.
@@ -34,6 +34,8 @@ public struct UserRecords: Sendable {
         case periods(experimentID: Identifier)
         /// The version of the newest datafile of all projects.
         case newestDatafile
+        /// The series of experiments, which all users share, without those that were dropped.
+        case series(experimentIDs: [Identifier])
     }
 
     /// The parts that together are all that is stored of a user, except for the content of goal events and audit entries.
@@ -175,6 +177,7 @@ public struct UserRecords: Sendable {
     public var periods: [AllocationPeriod] = []
     /// 0 if there is no datafile.
     public var newestDatafile: Int64 = 0
+    public var series: [TrackedSeries] = []
 
     /// The writes of the rule that was applied, in order.
     public private(set) var writes: [Write] = []

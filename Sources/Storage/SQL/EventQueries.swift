@@ -123,6 +123,37 @@ extension StoreQuery<ExperimentTally> {
     }
 }
 
+extension StoreQuery<[TrackedSeries]> {
+    /// Reads the series of an experiment, without those that were dropped.
+    public static func series(experimentID: Identifier) -> Self {
+        Self(.series(experimentID: experimentID)) { _ in
+            .all(TrackedSeries.ofExperiment(experimentID)) { TrackedSeries($0) }
+        }
+    }
+}
+
+extension StoreQuery<Bool> {
+    /// Reads whether there are series that are being filled or deleted.
+    public static var openSeries: Self {
+        Self(.openSeries) { _ in
+            let sql = "SELECT 1 FROM tracked_series WHERE state <> \(TrackedSeries.State.filled.rawValue) LIMIT 1"
+            var isFound = false
+            return Reading([(SQLQuery("open_series", sql), { _ in isFound = true })]) { .value(isFound) }
+        }
+    }
+}
+
+extension TrackedSeries {
+    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery {
+        SQLQuery(
+            "series_of_experiment",
+            """
+            SELECT \(StoredTable.trackedSeries.columnList) FROM tracked_series
+            WHERE experiment_id = $1 AND state <> \(State.dropped.rawValue) ORDER BY number
+            """, .text(experimentID))
+    }
+}
+
 extension AllocationPeriod {
     package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery {
         SQLQuery(
@@ -138,9 +169,11 @@ extension StoreQuery<[Identifier]> {
         Self(.goals(experimentID: experimentID, limit: limit)) { context in
             let table = context.dialect == .sqlite ? "variation_goals" : "tallies"
             let sql = """
-                SELECT DISTINCT goal FROM \(table) WHERE experiment_id = $1 AND goal IS NOT NULL ORDER BY goal LIMIT $2
+                SELECT DISTINCT goal FROM \(table) WHERE experiment_id = $1 AND goal >= $3 ORDER BY goal LIMIT $2
                 """
-            return .all(SQLQuery("goals", sql, .text(experimentID), .integer(limit))) { $0.identifier(0) }
+            return .all(SQLQuery("goals", sql, .text(experimentID), .integer(limit), .text(SeriesName.end))) {
+                $0.identifier(0)
+            }
         }
     }
 }

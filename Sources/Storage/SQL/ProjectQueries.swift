@@ -111,6 +111,8 @@ extension SharedRecords {
             """, .text(sdkKey), .integer(limit))
     }
 
+    package static var allSeries: SQLQuery { all(.trackedSeries, "ORDER BY number") }
+
     package static var allProjects: SQLQuery { all(.projects, "ORDER BY sdk_key") }
 
     fileprivate static func all(_ table: StoredTable, _ rest: String = "") -> SQLQuery {

@@ -84,6 +84,25 @@ extension AllocationPeriod {
     }
 }
 
+extension TrackedSeries {
+    /// - Returns: `nil` for a definition of a newer release, which is skipped as if it did not exist.
+    package init?(_ row: any Row) {
+        guard let json = try? JSONParser().parse(row.text(3)), let definition = SeriesDefinition(json),
+            let state = State(rawValue: row.integer(4))
+        else { return nil }
+        self.init(
+            number: row.integer(0), sdkKey: row.text(1), experimentID: row.identifier(2), definition: definition,
+            state: state, doneTo: row.integer(5), since: row.bounded(6))
+    }
+
+    package var values: [SQLValue] {
+        [
+            .integer(number), .text(sdkKey), .text(experimentID), .text(definition.json.encoded()),
+            .integer(state.rawValue), .integer(doneTo), .integer(since),
+        ]
+    }
+}
+
 extension StoredExposure {
     private static let (crossed, forced): (Int64, Int64) = (1, 2)
 

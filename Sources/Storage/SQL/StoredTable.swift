@@ -9,6 +9,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case attributeRemovals = "attribute_removals"
     case segments
     case allocationPeriods = "allocation_periods"
+    case trackedSeries = "tracked_series"
     case users
     case forcedVariations = "forced_variations"
     case stickyDocuments = "sticky_documents"
@@ -48,6 +49,10 @@ public enum StoredTable: String, Sendable, CaseIterable {
             Self.columns(
                 ("experiment_id", .text), ("number", .integer), ("sdk_key", .text), ("since", .integer),
                 ("allocation", .text))
+        case .trackedSeries:
+            Self.columns(
+                ("number", .integer), ("sdk_key", .text), ("experiment_id", .text), ("definition", .text),
+                ("state", .integer), ("done_to", .integer), ("since", .integer))
         case .users:
             Self.columns(("user_id", .text), ("profile", .bytes), ("expires_at", .integer), ("attributes", .bytes))
         case .forcedVariations:
@@ -90,7 +95,9 @@ public enum StoredTable: String, Sendable, CaseIterable {
 
     public var keyCount: Int {
         switch self {
-        case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .users, .goalEvents, .audit: 1
+        case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
+            .audit:
+            1
         case .allocationPeriods, .stickyDocuments, .exposures: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals: 4
@@ -129,7 +136,8 @@ extension StoredTable {
         switch self {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .frozenResults: .keepsRow
-        case .projects, .segments, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals, .variationUsers,
+        case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
+            .variationUsers,
             .variationGoals:
             .replacesRow
         }

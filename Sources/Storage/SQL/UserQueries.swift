@@ -94,7 +94,8 @@ extension UserRecords {
                 ORDER BY attribute_name
                 """
             return [(SQLQuery("sticky_documents_of_user", sql, user), { $1.stickyDocuments.append(.init($0)) })]
-        case .definedAttributes, .exposure, .totals, .goalTotals, .goalEvents, .goalEvent, .periods, .newestDatafile:
+        case .definedAttributes, .exposure, .totals, .someTotals, .goalEvents, .goalEvent, .periods, .newestDatafile,
+            .series:
             return []
         }
     }

@@ -97,12 +97,13 @@ public final class PostgreSQLCopy: CopyTarget {
             SELECT newest_datafile, newest_attribute,
                 (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_numbers),
                 (SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('audit', 'id')), 0)),
-                (SELECT time FROM latest_time)
+                newest_series, events_since, (SELECT time FROM latest_time)
             FROM project_state
             """)
         return CopiedCounters(
             newestDatafile: rows[0].integer(0), newestAttribute: rows[0].integer(1), newestEvent: rows[0].integer(2),
-            newestAuditEntry: rows[0].integer(3), latestTime: rows[0].integer(4))
+            newestAuditEntry: rows[0].integer(3), newestSeries: rows[0].integer(4),
+            eventsSince: rows[0].integer(5), latestTime: rows[0].integer(6))
     }
 
     // MARK: Writing
@@ -166,8 +167,14 @@ public final class PostgreSQLCopy: CopyTarget {
                 ON CONFLICT (user_id) DO NOTHING
                 """)
             _ = try handle.query(
-                "UPDATE project_state SET changes = changes + 1, newest_datafile = $1, newest_attribute = $2",
-                [.integer(counters.newestDatafile), .integer(counters.newestAttribute)])
+                """
+                UPDATE project_state SET changes = changes + 1, newest_datafile = $1, newest_attribute = $2,
+                    newest_series = $3, events_since = $4
+                """,
+                [
+                    .integer(counters.newestDatafile), .integer(counters.newestAttribute),
+                    .integer(counters.newestSeries), .integer(counters.eventsSince),
+                ])
             _ = try handle.query("UPDATE latest_time SET time = $1", [.integer(counters.latestTime)])
             try handle.setSequence("'event_numbers'", to: counters.newestEvent)
             try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)

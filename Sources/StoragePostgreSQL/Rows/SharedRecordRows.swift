@@ -16,6 +16,7 @@ extension SharedRecords {
         guard locks.isEmpty else { return (locks, reads) }
         // Only one transaction of all servers has it at a time.
         if parts.contains(.projects) { locks.append((ProjectStateRow.lockNewest, { _, _ in })) }
+        if parts.contains(.series) { locks.append((RoundEffects.lockNumbers, { _, _ in })) }
         locks.append(
             (
                 ProjectStateRow.readLocked(),
@@ -39,6 +40,12 @@ extension SharedRecords {
                 records.latestPeriods[experimentID] = period
             }
             return (false, [(AllocationPeriodRows.latest(.text(sdkKey)), take)])
+        case .series:
+            let all: Reading = (Query(allSeries), { if let series = TrackedSeries($0) { $1.series.append(series) } })
+            let state: Reading = (
+                SeriesRows.state(), { ($1.newestSeries, $1.eventsSince) = ($0.bounded(0), $0.bounded(1)) }
+            )
+            return (false, [all, state])
         case .attribute(let name):
             return (false, [(Query(find(name, in: .attributes)), { $1.attribute = AttributeDefinition($0) })])
         case .segment(let name):
@@ -91,6 +98,11 @@ extension SharedRecords {
         case .insertPeriods(let periods):
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
         case .insertFrozenResults(let rows): [.insert(rows.map(\.values), into: .frozenResults)]
+        case .putSeries(let series): [.insert([series.values], into: .trackedSeries)]
+        case .deleteSums(let series, let andSeries):
+            [SeriesRows.deleteSums(.text(series.experimentID.string), .texts(series.names.map(\.string)))]
+                + (andSeries ? [SeriesRows.delete(.integer(series.number))] : [])
+        case .renumberSeries(let number): [SeriesRows.renumber(.integer(number))]
         case .insertAttribute(let definition): [.insert([definition.values], into: .attributes)]
         case .updateAttribute(let definition):
             [updateAttribute(.integer(Int(definition.number)), .text(definition.storedDocument))]

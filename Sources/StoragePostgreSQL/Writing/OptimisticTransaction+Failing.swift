@@ -8,6 +8,7 @@ extension OptimisticTransaction {
         switch error.remedy {
         case .applyAgain, .retry:
             store.conflicted(1)
+            store.forgetSeries()
             tryAgain()
         case .none where error.state == PostgreSQLError.lockNotAvailable && !waitsForLocks && !store.isDistributed:
             separateBlocked()
@@ -73,6 +74,7 @@ extension OptimisticTransaction {
         newestDatafileVersion = nil
         attributeNumbers = nil
         readPeriods = [:]
+        series = nil
         erasures = ([:], 0)
     }
 

@@ -31,6 +31,8 @@ final class OptimisticTransaction {
     var attributeNumbers: Set<UInt32>?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
+    /// The series of all experiments with their version, as this process or round has read them.
+    var series: VersionedSeries?
     /// Seconds since users were erased; infinite for those who were not.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
     var needs = RoundNeeds()
@@ -112,6 +114,7 @@ final class OptimisticTransaction {
             for index in records.indices {
                 for part in records[index].takeMissing() { needs.add(part, of: records[index].userID) }
             }
+            if series != nil { needs.series = false }
             return nil
         }
         while true {
@@ -163,6 +166,11 @@ final class OptimisticTransaction {
             guard let newestDatafileVersion else { return false }
             records.newestDatafile = newestDatafileVersion
             return true
+        case .series(let experimentIDs):
+            guard let series else { return false }
+            records.series = experimentIDs.flatMap { series.byExperiment[$0] ?? [] }
+            effects.seriesVersion = series.version
+            return true
         default: return user.fill(part, &records)
         }
     }
@@ -212,6 +220,7 @@ final class OptimisticTransaction {
 
     private func apply() {
         now = store.clock.now()
+        series = series ?? store.knownSeries
         effects = RoundEffects()
         needs = RoundNeeds()
         for user in users.values { user.reset() }
@@ -295,11 +304,17 @@ final class OptimisticTransaction {
         if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
         let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
         let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused
-        guard isLocking || awaitsStandby else { return settle(conflicts: [], []) }
+        // Nothing to do for the known series may be too little for the present ones.
+        let checks = effects.seriesVersion.map { [SeriesRows.expect(.integer($0))] } ?? []
+        guard isLocking || awaitsStandby || !checks.isEmpty else { return settle(conflicts: [], []) }
         connection.isInTransaction = false
-        let queries = (isLocking ? [] : begin) + (awaitsStandby ? [Statement.awaitStandby()] : [])
+        let queries = (isLocking ? [] : begin) + checks + (awaitsStandby ? [Statement.awaitStandby()] : [])
         run(queries + [Statement.commit()]) { [self] result in
-            if case .failure(let error) = result, awaitsStandby { failed(error) } else { settle(conflicts: [], []) }
+            if case .failure(let error) = result, awaitsStandby || !checks.isEmpty {
+                failed(error)
+            } else {
+                settle(conflicts: [], [])
+            }
         }
     }
 

@@ -6,6 +6,15 @@ struct RoundEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
+    /// The version of the series that the changes depend on.
+    ///
+    /// A series is tracked from some commit on, and is then filled with users who did something before. Whoever stores an
+    /// event without knowing the series must therefore commit before it, or not at all: series change under the lock of
+    /// event numbers, exclusively, and a round compares their version under that lock, which it keeps until its commit. A
+    /// round that knows the series and one that fills it write the same user's row, so that one of them is repeated; if
+    /// the one that fills writes nothing, it has read no event that counts, and the other has computed the user's totals
+    /// itself.
+    var seriesVersion: Int64?
     /// The marks of users who were erased or merged.
     private(set) var removals: [Int64] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -26,7 +35,8 @@ struct RoundEffects {
     /// The advisory lock under which events are numbered, so that transactions commit in the order of their numbers: a
     /// reader who has seen a number has seen all lower ones.
     private static let numbering: Int64 = 4_739_118_003
-    private static let lockNumbers = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
+    private static let lock = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
+    static var lockNumbers: Query { lock(.integer(numbering)) }
 
     /// Whether there is nothing to write.
     var isEmpty: Bool {
@@ -97,7 +107,8 @@ struct RoundEffects {
         add(users.flatMap(\.deletedForcedVariations), EventRows.delete)
         insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
         insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
-        if !exposures.isEmpty || !goalEvents.isEmpty { queries.append(Self.lockNumbers(.integer(Self.numbering))) }
+        if !exposures.isEmpty || !goalEvents.isEmpty || seriesVersion != nil { queries.append(Self.lockNumbers) }
+        if let seriesVersion { queries.append(SeriesRows.expect(.integer(seriesVersion))) }
         insert(exposures.map(\.values), into: .exposures)
         insert(goalEvents.map(\.values), into: .goalEvents)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }

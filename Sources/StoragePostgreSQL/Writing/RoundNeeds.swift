@@ -13,11 +13,12 @@ struct RoundNeeds {
     var rows: Set<Identifier> = []
     var newestDatafile = false
     var definedAttributes = false
+    var series = false
     var erasures: Set<Identifier> = []
     private var exposures: Set<Identifier> = []
     /// Users all of whose totals are needed, and single totals of others.
     private var totals: Set<Identifier> = []
-    private var goalTotals: [Identifier: Set<UserRecords.TotalKey>] = [:]
+    private var someTotals: [Identifier: Set<UserRecords.TotalKey>] = [:]
     private var forcedVariations: Set<Identifier> = []
     private var otherRecords: Set<Identifier> = []
     private var stickyDocuments: Set<Identifier> = []
@@ -36,18 +37,16 @@ struct RoundNeeds {
         case .forcedVariations: forcedVariations.insert(userID)
         case .exposures, .exposure: exposures.insert(userID)
         case .totals: totals.insert(userID)
-        case .goalTotals(let goal, let experimentIDs):
-            for experimentID in experimentIDs {
-                goalTotals[userID, default: []].insert(.init(experimentID: experimentID, goal: goal))
-            }
+        case .someTotals(let keys): someTotals[userID, default: []].formUnion(keys)
+        case .series: series = true
         case .goalEvents(let since): goalEvents[userID] = min(goalEvents[userID] ?? since, since)
         case .goalEvent(let senderID): senders.insert(Sender(userID: userID, senderID: senderID))
         }
     }
 
     var isEmpty: Bool {
-        rows.isEmpty && !newestDatafile && !definedAttributes && erasures.isEmpty && exposures.isEmpty
-            && totals.isEmpty && goalTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
+        rows.isEmpty && !newestDatafile && !definedAttributes && !series && erasures.isEmpty && exposures.isEmpty
+            && totals.isEmpty && someTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
             && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && stickyDocuments.isEmpty
     }
 
@@ -87,6 +86,10 @@ struct RoundNeeds {
                         round.attributeNumbers = Set(rows.map { UInt32(clamping: $0.integer(0)) })
                     }
                 ))
+        }
+        if series {
+            readings.append(
+                (SeriesRows.tracked(), { rows, round in round.series = store.took(SeriesRows.decode(rows)) }))
         }
         readings += readingsOfErasures(store.server) + readingsOfParts(store)
         return readings
@@ -139,8 +142,8 @@ struct RoundNeeds {
             for userID in totals { round.users[userID]?.readTotals = .init(isComplete: true) }
             Self.takeTotals(rows, round)
         }
-        if !goalTotals.isEmpty {
-            let asked = goalTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
+        if !someTotals.isEmpty {
+            let asked = someTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
             let statement = store.isDistributed ? EventRows.someTotalsDistributed : EventRows.someTotals
             let query = statement(
                 .texts(asked.map(\.userID.string)), .texts(asked.map(\.key.experimentID.string)),
@@ -148,8 +151,8 @@ struct RoundNeeds {
             readings.append(
                 (
                     query,
-                    { [goalTotals] rows, round in
-                        for (userID, keys) in goalTotals { round.users[userID]?.readTotals.keys.formUnion(keys) }
+                    { [someTotals] rows, round in
+                        for (userID, keys) in someTotals { round.users[userID]?.readTotals.keys.formUnion(keys) }
                         Self.takeTotals(rows, round)
                     }
                 ))

@@ -107,7 +107,7 @@ final class UserState {
         case .profile: records.profile = profile
         case .attributes: records.attributes = .init(attributes, of: userID)
         // The round itself provides what all users share.
-        case .definedAttributes, .periods, .newestDatafile: break
+        case .definedAttributes, .periods, .newestDatafile, .series: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
             records.otherRecords = otherRecords
@@ -126,8 +126,7 @@ final class UserState {
         case .totals(let experimentID):
             guard readTotals.isComplete else { return false }
             for (key, total) in totals where key.experimentID == experimentID { records.totals[key] = total }
-        case .goalTotals(let goal, let experimentIDs):
-            let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: goal) }
+        case .someTotals(let keys):
             guard keys.allSatisfy(readTotals.has) else { return false }
             for key in keys { records.totals[key] = totals[key] }
         case .goalEvents(let since):

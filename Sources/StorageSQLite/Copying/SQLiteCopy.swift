@@ -87,6 +87,8 @@ public final class SQLiteCopy: CopyTarget {
         return CopiedCounters(
             newestDatafile: last["datafiles"] ?? 0, newestAttribute: last["attributes"] ?? 0,
             newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0,
+            newestSeries: try connection.integer("SELECT newest_series FROM counters"),
+            eventsSince: try connection.integer("SELECT events_since FROM counters"),
             latestTime: try connection.integer("SELECT latest_time FROM counters"))
     }
 
@@ -150,8 +152,10 @@ public final class SQLiteCopy: CopyTarget {
             try connection.change(
                 """
                 UPDATE counters SET
-                    profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3
-                """, .integer(profiles), .integer(assignments), .integer(counters.latestTime))
+                    profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3,
+                    newest_series = ?4, events_since = ?5
+                """, .integer(profiles), .integer(assignments), .integer(counters.latestTime),
+                .integer(counters.newestSeries), .integer(counters.eventsSince))
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }
         _ = try connection.checkpoint(.restart, lockTimeout: 10)

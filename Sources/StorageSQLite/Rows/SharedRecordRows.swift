@@ -39,6 +39,12 @@ extension WriteTransaction {
                 periods.append(AllocationPeriod.decode($0))
             }
             records.latestPeriods = Dictionary(periods.map { ($0, $1) }, uniquingKeysWith: { _, last in last })
+        case .series:
+            try connection.run(SharedRecords.allSeries) {
+                if let series = TrackedSeries($0) { records.series.append(series) }
+            }
+            records.newestSeries = try connection.integer("SELECT newest_series FROM counters")
+            records.eventsSince = try connection.integer("SELECT events_since FROM counters")
         case .attribute(let name):
             records.newestAttribute = try connection.integer(
                 "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'attributes'")
@@ -78,6 +84,20 @@ extension WriteTransaction {
         case .insertPeriods(let periods): try put(periods)
         case .insertFrozenResults(let rows):
             for row in rows { try insert(row.values, into: .frozenResults) }
+        case .putSeries(let series):
+            try insert(series.values, into: .trackedSeries)
+            forgetSeries()
+        case .deleteSums(let series, let andSeries):
+            for name in series.names {
+                try delete(
+                    from: .variationGoals, where: "experiment_id = $1 AND goal = $2", .text(series.experimentID),
+                    .text(name))
+            }
+            if andSeries { try delete(from: .trackedSeries, where: "number = $1", .integer(series.number)) }
+            forgetSeries()
+        case .renumberSeries(let number):
+            try connection.change("UPDATE counters SET newest_series = ?1", .integer(number))
+            changed()
         case .insertAttribute(let definition): try insert(definition.values, into: .attributes)
         case .updateAttribute(let definition):
             try connection.change(

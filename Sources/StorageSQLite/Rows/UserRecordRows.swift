@@ -31,6 +31,9 @@ extension WriteTransaction {
         case .definedAttributes: records.definedAttributes = try definedAttributes()
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         case .newestDatafile: records.newestDatafile = try newestDatafile()
+        case .series(let experimentIDs):
+            records.series = []
+            for experimentID in experimentIDs { records.series += try trackedSeries(of: experimentID) }
         case .exposure(let experimentID):
             let query = SQLQuery(
                 "exposure",
@@ -41,11 +44,11 @@ extension WriteTransaction {
         case .totals(let experimentID):
             try readTotals(
                 "totals", "user_id = $1 AND experiment_id = $2", [user, .text(experimentID)], into: &records)
-        case .goalTotals(let goal, let experimentIDs):
-            for experimentID in experimentIDs {
+        case .someTotals(let keys):
+            for key in keys {
                 try readTotals(
                     "goal_totals", "user_id = $1 AND experiment_id = $2 AND goal = $3",
-                    [user, .text(experimentID), .text(goal)], into: &records)
+                    [user, .text(key.experimentID), .text(key.goal)], into: &records)
             }
         case .goalEvents(let time):
             records.goalEvents = try connection.all(

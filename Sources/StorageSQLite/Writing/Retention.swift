@@ -56,13 +56,19 @@ final class Retention: @unchecked Sendable {
     }
 
     private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
-        writer.submit { [batch] transaction in
+        writer.submit { [batch] transaction throws(SQLiteError) in
             // The tallies keep counting them.
-            try Self.delete(
+            let time = transaction.now - eventRetention
+            let count = try Self.delete(
                 """
                 DELETE FROM goal_events
                 WHERE number IN (SELECT number FROM goal_events ORDER BY number LIMIT ?2) AND received_at < ?1
-                """, before: transaction.now - eventRetention, limit: batch, in: transaction)
+                """, before: time, limit: batch, in: transaction)
+            if count > 0 {
+                try transaction.connection.change(
+                    "UPDATE counters SET events_since = max(events_since, ?1)", .integer(time))
+            }
+            return count
         } completion: { [batch] result in
             if case .success(batch) = result { done(true) } else { done(false) }
         }

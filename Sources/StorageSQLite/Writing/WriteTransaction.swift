@@ -34,6 +34,8 @@ final class WriteTransaction {
     private var attributeNumbers: Set<UInt32>?
     /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
+    /// The series of experiments.
+    private var series: [Identifier: [TrackedSeries]] = [:]
 
     /// - Parameters:
     ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
@@ -239,6 +241,23 @@ final class WriteTransaction {
             try insert(period.values(experimentID), into: .allocationPeriods)
             allocationPeriods[experimentID] = nil
         }
+    }
+
+    // MARK: Series
+
+    func trackedSeries(of experimentID: Identifier) throws(SQLiteError) -> [TrackedSeries] {
+        if let known = series[experimentID] { return known }
+        var found: [TrackedSeries] = []
+        try connection.run(TrackedSeries.ofExperiment(experimentID)) {
+            if let series = TrackedSeries($0) { found.append(series) }
+        }
+        series[experimentID] = found
+        return found
+    }
+
+    /// Notes that series have changed.
+    func forgetSeries() {
+        series = [:]
     }
 
     // MARK: Datafiles and attributes

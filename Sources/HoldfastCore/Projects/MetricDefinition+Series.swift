@@ -1,0 +1,50 @@
+public import Bucketing
+import JSON
+public import Storage
+
+extension MetricDefinition {
+    /// What is computed of users' events; `nil` if the totals of the goal itself have it.
+    public var series: SeriesDefinition? {
+        let to = window.map { Self.milliseconds($0) }
+        switch content {
+        case .conversion(let goal):
+            return window == nil ? nil : SeriesDefinition(.sum(.init(goal, .count), cap: nil), to: to)
+        case .count(let goal): return SeriesDefinition(.sum(.init(goal, .count), cap: nil), to: to)
+        case .total(let goal, let cap):
+            return window == nil && cap == nil ? nil : SeriesDefinition(.sum(.init(goal, .value), cap: cap), to: to)
+        case .mean(let goal): return SeriesDefinition(.ratio(.init(goal, .value), .init(goal, .count)), to: to)
+        case .ratio(let numerator, let denominator):
+            return SeriesDefinition(.ratio(numerator.term, denominator.term), to: to)
+        case .retention(let goal, let from, let end):
+            return SeriesDefinition(
+                .sum(.init(goal, .count), cap: nil), from: Self.milliseconds(from), to: Self.milliseconds(end))
+        case .funnel(let goals): return SeriesDefinition(.funnel(goals), to: to)
+        }
+    }
+
+    private static func milliseconds(_ days: Double) -> Timestamp { Timestamp((days * 86_400_000).rounded()) }
+}
+
+extension MetricDefinition.Term {
+    fileprivate var term: SeriesDefinition.Term { .init(goal, measure == .count ? .count : .value) }
+}
+
+extension Datafile {
+    /// What is computed of users' events for the metrics of each experiment.
+    public var series: [Identifier: [SeriesDefinition]] {
+        guard let details = source.object?[Annotations.member]?.object?["experiments"]?.object else { return [:] }
+        var series: [Identifier: [SeriesDefinition]] = [:]
+        var known: [Identifier: MetricDefinition]?
+        for member in details {
+            let keys = ExperimentMetrics(stored: member.value.object?["metrics"]).all
+            guard !keys.isEmpty else { continue }
+            if known == nil { known = Dictionary(metrics.map { ($0.key, $0) }, uniquingKeysWith: { $1 }) }
+            var found: [SeriesDefinition] = []
+            for definition in keys.compactMap({ known?[$0]?.series }) where !found.contains(definition) {
+                found.append(definition)
+            }
+            if !found.isEmpty { series[Identifier(member.key)] = found }
+        }
+        return series
+    }
+}

@@ -1,0 +1,209 @@
+public import Bucketing
+package import JSON
+
+/// What is computed of each user's goal events for a metric of an experiment, beside each goal's own totals.
+///
+/// A user's totals of a series are kept like those of a goal, under names that no goal can have; see ``SeriesName``.
+public struct SeriesDefinition: Hashable, Sendable {
+    public enum Measure: String, Sendable {
+        case value, count
+    }
+
+    /// Events of a goal, added up.
+    public struct Term: Hashable, Sendable {
+        public var goal: Identifier
+        public var measure: Measure
+
+        public init(_ goal: Identifier, _ measure: Measure) {
+            self.goal = goal
+            self.measure = measure
+        }
+    }
+
+    public enum Content: Hashable, Sendable {
+        /// The sum of a term since the first exposure, and before it, each at most the cap.
+        case sum(Term, cap: Double?)
+        /// Two sums since the first exposure: the first is kept as ``UserGoal/afterValue``, the second as
+        /// ``UserGoal/beforeValue``.
+        case ratio(Term, Term)
+        /// The first time at which each goal was reached at or after the one before it. Each step has a name of its own.
+        case funnel([Identifier])
+    }
+
+    public var content: Content
+    /// The time after the first exposure at which events begin to count.
+    public var from: Timestamp
+    /// The time after the first exposure from which events do not count any more; `nil` if they always do.
+    public var to: Timestamp?
+
+    public init(_ content: Content, from: Timestamp = 0, to: Timestamp? = nil) {
+        self.content = content
+        self.from = from
+        self.to = to
+    }
+
+    /// Whether events of a goal count.
+    func concerns(_ goal: Identifier) -> Bool {
+        switch content {
+        case .sum(let term, _): term.goal == goal
+        case .ratio(let first, let second): first.goal == goal || second.goal == goal
+        case .funnel(let goals): goals.contains(goal)
+        }
+    }
+
+    /// - Parameter offset: the time since the first exposure.
+    func isInWindow(_ offset: Timestamp) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
+}
+
+/// A series of an experiment, with a number that none had before.
+public struct TrackedSeries: Sendable, Equatable {
+    public enum State: Int64, Sendable {
+        /// The totals of users who did something before the series was tracked are being computed from stored events.
+        case filling
+        case filled
+        /// Nothing is computed any more, and the users' totals are being deleted.
+        case dropped
+    }
+
+    public var number: Int64
+    public var sdkKey: String
+    public var experimentID: Identifier
+    public var definition: SeriesDefinition
+    public var state: State
+    /// While it is being filled or deleted: the number of the last exposure whose user is done.
+    public var doneTo: Int64
+    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none.
+    public var since: Timestamp
+
+    public init(
+        number: Int64, sdkKey: String, experimentID: Identifier, definition: SeriesDefinition,
+        state: State = .filling, doneTo: Int64 = 0, since: Timestamp = 0
+    ) {
+        self.number = number
+        self.sdkKey = sdkKey
+        self.experimentID = experimentID
+        self.definition = definition
+        self.state = state
+        self.doneTo = doneTo
+        self.since = since
+    }
+
+    /// A name that no series has.
+    public static let unknownName: Identifier = "\u{1}0"
+
+    var isFunnel: Bool { if case .funnel = definition.content { true } else { false } }
+    var isRatio: Bool { if case .ratio = definition.content { true } else { false } }
+
+    /// The names of its totals: one, or of a funnel one for each step.
+    public var names: [Identifier] {
+        switch definition.content {
+        case .sum(_, let cap): [SeriesName(number: number, cap: cap).identifier]
+        case .ratio: [SeriesName(number: number).identifier]
+        case .funnel(let goals): (1...goals.count).map { SeriesName(number: number, step: $0).identifier }
+        }
+    }
+}
+
+/// The name under which totals of a series are kept in the place of a goal's: U+0001, with which no goal may begin, and
+/// the number. It has what the contribution of a user to the sums of a variation depends on, so that a user can be removed
+/// from them whatever has become of the series.
+struct SeriesName {
+    var number: Int64
+    /// The maximum of a user's total.
+    var cap: Double?
+    /// The step of a funnel, from 1.
+    var step: Int?
+
+    static let mark: UInt8 = 1
+    /// Follows the names of all series, and precedes all goals.
+    static let end = "\u{2}"
+
+    var identifier: Identifier {
+        Identifier("\u{1}\(number)\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")")
+    }
+
+    init(number: Int64, cap: Double? = nil, step: Int? = nil) {
+        self.number = number
+        self.cap = cap
+        self.step = step
+    }
+
+    /// - Returns: `nil` for the name of a goal.
+    init?(_ goal: Identifier) {
+        guard goal.string.utf8.first == Self.mark else { return nil }
+        let text = goal.string.dropFirst()
+        let digits = text.prefix { $0.isNumber }
+        guard let number = Int64(digits) else { return nil }
+        self.init(number: number)
+        let rest = text[digits.endIndex...]
+        if rest.first == "c" { cap = Double(rest.dropFirst()) }
+        if rest.first == "." { step = Int(rest.dropFirst()) }
+    }
+
+    /// What the user contributes to the sums of a variation.
+    func tally(of total: UserGoal) -> GoalTally {
+        var total = total
+        if let cap {
+            total.afterValue = min(total.afterValue, cap)
+            total.beforeValue = min(total.beforeValue, cap)
+        }
+        // Of a funnel's step, the value is a time.
+        if step != nil { total.afterValue = 0 }
+        return total.tally
+    }
+}
+
+extension UserGoal {
+    /// The user's contribution to the sums of a variation.
+    ///
+    /// - Parameter goal: the name under which the total is kept.
+    package func tally(of goal: Identifier) -> GoalTally {
+        SeriesName(goal)?.tally(of: self) ?? tally
+    }
+}
+
+// MARK: As JSON
+
+extension SeriesDefinition {
+    package var json: JSONValue {
+        var object = JSONObject()
+        switch content {
+        case .sum(let term, let cap):
+            object["sum"] = term.json
+            object["cap"] = cap.map { .number($0) }
+        case .ratio(let first, let second): object["ratio"] = [first.json, second.json]
+        case .funnel(let goals): object["funnel"] = .array(goals.map { .string($0.string) })
+        }
+        object["from"] = .integer(from)
+        object["to"] = to.map { .integer($0) }
+        return .object(object)
+    }
+
+    /// - Returns: `nil` for a definition of a newer release.
+    package init?(_ json: JSONValue) {
+        guard let object = json.object else { return nil }
+        if let term = object["sum"].flatMap({ Term($0) }) {
+            content = .sum(term, cap: object["cap"]?.double)
+        } else if let terms = object["ratio"]?.array?.compactMap({ Term($0) }), terms.count == 2 {
+            content = .ratio(terms[0], terms[1])
+        } else if let goals = object["funnel"]?.array?.compactMap(\.string), !goals.isEmpty {
+            content = .funnel(goals.map { Identifier($0) })
+        } else {
+            return nil
+        }
+        func time(_ name: String) -> Timestamp? { object[name]?.double.flatMap { Timestamp(exactly: $0) } }
+        from = time("from") ?? 0
+        to = time("to")
+    }
+}
+
+extension SeriesDefinition.Term {
+    fileprivate var json: JSONValue { ["goal": .string(goal.string), "by": .string(measure.rawValue)] }
+
+    fileprivate init?(_ json: JSONValue) {
+        guard let goal = json.object?["goal"]?.string,
+            let measure = json.object?["by"]?.string.flatMap({ SeriesDefinition.Measure(rawValue: $0) })
+        else { return nil }
+        self.init(Identifier(goal), measure)
+    }
+}

@@ -1,0 +1,98 @@
+public import Bucketing
+
+/// A step of the work that gives users the totals of new series, and deletes those of dropped ones: the users of a page of
+/// exposures.
+public struct SeriesWork: Sendable, Equatable {
+    /// The numbers of the series.
+    public var series: [Int64]
+    public var experimentIDs: Set<Identifier>
+    /// The page begins behind the exposure with this number.
+    public var after: Int64
+
+    public init(series: [Int64], experimentIDs: Set<Identifier>, after: Int64) {
+        self.series = series
+        self.experimentIDs = experimentIDs
+        self.after = after
+    }
+}
+
+/// What is to be done next, and whether what was done is noted: not if another process has done the same meanwhile.
+public struct SeriesProgress: Sendable, Equatable {
+    /// `nil` if nothing is left to do.
+    public var next: SeriesWork?
+    public var isNoted: Bool
+}
+
+extension SharedChange<SeriesProgress> {
+    /// Notes what was done for series, and returns what is to be done next: for the series that are least advanced.
+    ///
+    /// - Parameters:
+    ///   - done: what was done; `nil` to begin.
+    ///   - last: the number of the last exposure of its page; `nil` if there was none, so that all users are done.
+    public static func continueSeries(_ done: SeriesWork?, upTo last: Int64?) -> Self {
+        Self(.series) { records, _ in
+            var isNoted = true
+            if let done { isNoted = records.note(done, upTo: last) }
+            let open = records.series.filter { $0.state != .filled }
+            guard let least = open.map(\.doneTo).min() else { return SeriesProgress(next: nil, isNoted: isNoted) }
+            let chosen = open.filter { $0.doneTo == least }
+            let next = SeriesWork(
+                series: chosen.map(\.number), experimentIDs: Set(chosen.map(\.experimentID)), after: least)
+            return SeriesProgress(next: next, isNoted: isNoted)
+        }
+    }
+}
+
+extension SharedRecords {
+    /// - Returns: false if other progress has been noted meanwhile.
+    fileprivate mutating func note(_ done: SeriesWork, upTo last: Int64?) -> Bool {
+        var isNoted = true
+        var kept: [TrackedSeries] = []
+        for var series in series {
+            guard done.series.contains(series.number) else {
+                kept.append(series)
+                continue
+            }
+            guard series.doneTo == done.after, series.state != .filled else {
+                isNoted = false
+                kept.append(series)
+                continue
+            }
+            series.doneTo = last ?? series.doneTo
+            if series.state == .filling { series.since = max(series.since, eventsSince) }
+            if last == nil, series.state == .dropped {
+                write(.deleteSums(series, andSeries: true))
+                continue
+            }
+            if last == nil { series.state = .filled }
+            write(.putSeries(series))
+            kept.append(series)
+        }
+        series = kept
+        if isNoted, last == nil { write(.renumberSeries(newestSeries + 1)) }
+        return isNoted
+    }
+
+    /// Tracks the series that the metrics of a project's experiments need, and no others of the project.
+    mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String) {
+        var missing = wanted.mapValues { Set($0) }
+        var version = newestSeries
+        for var series in series where series.sdkKey == sdkKey && series.state != .dropped {
+            if missing[series.experimentID]?.remove(series.definition) != nil { continue }
+            (series.state, series.doneTo) = (.dropped, 0)
+            version = newestSeries + 1
+            write(.putSeries(series))
+            write(.deleteSums(series, andSeries: false))
+        }
+        for experimentID in missing.keys.sorted() {
+            for definition in wanted[experimentID] ?? [] where missing[experimentID]?.remove(definition) != nil {
+                version += 1
+                let series = TrackedSeries(
+                    number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
+                    since: eventsSince)
+                write(.putSeries(series))
+            }
+        }
+        if version != newestSeries { write(.renumberSeries(version)) }
+    }
+}

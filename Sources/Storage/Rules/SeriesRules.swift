@@ -1,0 +1,218 @@
+import Bucketing
+
+/// The rules of ``TrackedSeries``: how a user's goal events become totals. What is computed event by event equals what is
+/// computed from all events at once, in whatever order they arrive.
+///
+/// A user without totals of a series has done nothing that counts if the series is filled. While it is being filled, the
+/// user may not have been looked at: then the totals are computed from the stored events. Both whoever stores an event
+/// and whoever fills the series do so, and whoever comes second finds the totals of the first.
+enum SeriesRules {
+    /// A user's total as an event leaves it.
+    struct Change {
+        var exposure: StoredExposure
+        var name: Identifier
+        var former: UserGoal?
+        var total: UserGoal
+    }
+
+    // MARK: One event
+
+    /// Returns the totals that an event changes.
+    ///
+    /// - Parameters:
+    ///   - event: not yet stored.
+    ///   - exposures: those for which it may count; `records` has their series.
+    /// - Returns: `nil` if `records` lacks something.
+    static func changes(
+        by event: GoalEvent, _ exposures: [StoredExposure], _ records: inout UserRecords
+    ) -> [Change]? {
+        let concerned = exposures.flatMap { stored in
+            records.series(of: stored.exposure.experimentID).filter { $0.definition.concerns(event.goal) }
+                .map { (stored: stored, series: $0) }
+        }
+        guard !concerned.isEmpty else { return [] }
+        guard records.has([.someTotals(concerned.flatMap { keys(of: $0.series) })]) else { return nil }
+        let value = UserRecords.GoalValue(
+            goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID)
+        let needed = concerned.compactMap { stored, series in
+            firstNeeded(for: value, series, exposedAt: stored.exposure.happenedAt, records.totals)
+        }
+        if let first = needed.min(), !records.has([.goalEvents(since: first)]) { return nil }
+        return concerned.flatMap { stored, series -> [Change] in
+            let formers = keys(of: series).map { records.totals[$0] }
+            let totals = totals(
+                after: value, series, exposedAt: stored.exposure.happenedAt, formers, records.goalEvents)
+            return series.names.indices.compactMap { index -> Change? in
+                guard let total = totals[index], total != formers[index] else { return nil }
+                return Change(
+                    exposure: stored, name: series.names[index], former: formers[index], total: total)
+            }
+        }
+    }
+
+    private static func keys(of series: TrackedSeries) -> [UserRecords.TotalKey] {
+        series.names.map { UserRecords.TotalKey(experimentID: series.experimentID, goal: $0) }
+    }
+
+    /// The time of the first stored event that the totals after an event depend on; `nil` if they depend on none.
+    private static func firstNeeded(
+        for event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Timestamp,
+        _ totals: [UserRecords.TotalKey: UserGoal]
+    ) -> Timestamp? {
+        let formers = keys(of: series).map { totals[$0] }
+        let isOpen = series.state == .filling && formers.first.map { $0 == nil } ?? false
+        guard case .funnel(let goals) = series.definition.content else {
+            var total = UserGoal()
+            return isOpen && add(event, to: &total, series.definition, exposedAt: first)
+                ? first - EventRules.lookBack : nil
+        }
+        guard series.definition.isInWindow(event.happenedAt - first), event.happenedAt >= first else { return nil }
+        if isOpen { return first }
+        let times = formers.map { $0.map { first + $0.time } }
+        // Events of the later steps may have arrived already.
+        return goals.indices.contains { step in
+            goals[step] == event.goal && (step == 0 || times[step - 1].map { $0 <= event.happenedAt } ?? false)
+                && times[step].map { event.happenedAt < $0 } ?? true
+        } ? event.happenedAt : nil
+    }
+
+    /// - Returns: the total of each name; `nil` where there is none.
+    private static func totals(
+        after event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Timestamp, _ formers: [UserGoal?],
+        _ stored: [UserRecords.GoalValue]
+    ) -> [UserGoal?] {
+        if case .funnel = series.definition.content {
+            let known = formers.map { $0.map { [first + $0.time] } ?? [] }
+            let found = totals(of: series, from: stored + [event], exposedAt: first, known: known)
+            return series.names.indices.map { $0 < found.count ? found[$0].total : formers[$0] }
+        }
+        let former = formers[0]
+        var total = former ?? UserGoal()
+        guard add(event, to: &total, series.definition, exposedAt: first) else { return [former] }
+        guard former == nil, series.state == .filling else { return [total] }
+        return [totals(of: series, from: stored + [event], exposedAt: first).first?.total]
+    }
+
+    // MARK: All events
+
+    /// Computes a user's totals.
+    ///
+    /// - Parameters:
+    ///   - events: in any order.
+    ///   - known: for each step of a funnel, times at which its goal was reached by events that may be deleted.
+    /// - Returns: those that are not empty; of a funnel for the steps that the user reached, in order.
+    static func totals(
+        of series: TrackedSeries, from events: [UserRecords.GoalValue], exposedAt first: Timestamp,
+        known: [[Timestamp]] = []
+    ) -> [(name: Identifier, total: UserGoal)] {
+        let definition = series.definition
+        guard case .funnel(let goals) = definition.content else {
+            var (total, isEmpty) = (UserGoal(), true)
+            for event in events where add(event, to: &total, definition, exposedAt: first) { isEmpty = false }
+            return isEmpty ? [] : [(series.names[0], total)]
+        }
+        var (steps, last): ([(name: Identifier, total: UserGoal)], Timestamp) = ([], first)
+        for (step, (goal, name)) in zip(goals, series.names).enumerated() {
+            let times =
+                events.lazy.filter { $0.goal == goal }.map(\.happenedAt) + (step < known.count ? known[step] : [])
+            let next = times.filter { $0 >= last && definition.isInWindow($0 - first) }.min()
+            guard let next else { break }
+            steps.append((name, UserGoal(afterCount: 1, afterValue: Double(next - first))))
+            last = next
+        }
+        return steps
+    }
+
+    /// Adds an event to the total of a series other than a funnel.
+    ///
+    /// - Returns: whether it counts.
+    private static func add(
+        _ event: UserRecords.GoalValue, to total: inout UserGoal, _ definition: SeriesDefinition,
+        exposedAt first: Timestamp
+    ) -> Bool {
+        let isBefore = event.happenedAt < first
+        switch definition.content {
+        case .sum(let term, _):
+            guard let value = term.value(of: event) else { return false }
+            let counts =
+                isBefore
+                ? event.happenedAt >= first - EventRules.lookBack : definition.isInWindow(event.happenedAt - first)
+            if counts { total.add(value, isAfter: !isBefore) }
+            return counts
+        case .ratio(let numerator, let denominator):
+            guard !isBefore, definition.isInWindow(event.happenedAt - first) else { return false }
+            let values = (numerator.value(of: event), denominator.value(of: event))
+            if let value = values.0 { total.add(value, isAfter: true) }
+            if let value = values.1 { total.add(value, isAfter: false) }
+            return values.0 != nil || values.1 != nil
+        case .funnel: return false
+        }
+    }
+
+    // MARK: Filling and deleting
+
+    /// Gives a user the totals of the series that are being filled, and deletes those of series that are not tracked any
+    /// more. Repeating it changes nothing.
+    ///
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    static func settle(
+        _ experimentID: Identifier, in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> Void? {
+        let parts: [UserRecords.Part] = [
+            .exposure(experimentID: experimentID), .series(experimentIDs: [experimentID]),
+            .totals(experimentID: experimentID),
+        ]
+        guard records.has(parts) else { return nil }
+        guard let stored = records.exposure(to: experimentID) else { return () }
+        let series = records.series(of: experimentID)
+        let totals = records.totals.filter { $0.key.experimentID == experimentID }
+        let open = series.filter { $0.state == .filling && keys(of: $0).allSatisfy { totals[$0] == nil } }
+        let first = stored.exposure.happenedAt
+        guard open.isEmpty || records.has([.goalEvents(since: first - EventRules.lookBack)]) else { return nil }
+        let tracked = Set(series.flatMap(\.names))
+        let kept = totals.filter { SeriesName($0.key.goal) == nil || tracked.contains($0.key.goal) }
+        if kept.count < totals.count {
+            records.write(.deleteTotals(experimentID: experimentID))
+            for (key, total) in kept { records.write(.putTotal(total, key)) }
+        }
+        for series in open {
+            for (name, total) in Self.totals(of: series, from: records.goalEvents, exposedAt: first) {
+                records.write(.putTotal(total, .init(experimentID: experimentID, goal: name)))
+                if stored.isCounted { tallies.add(total.tally(of: name), stored.exposure, name) }
+            }
+        }
+        return ()
+    }
+}
+
+extension SeriesDefinition.Term {
+    /// - Returns: `nil` for an event of another goal.
+    fileprivate func value(of event: UserRecords.GoalValue) -> Double? {
+        guard event.goal == goal else { return nil }
+        return measure == .count ? 1 : event.value
+    }
+}
+
+extension UserGoal {
+    /// Of a funnel's step: the time after the first exposure at which it was reached.
+    fileprivate var time: Timestamp { Timestamp(exactly: afterValue.rounded()) ?? 0 }
+}
+
+// MARK: Merging
+
+extension UserRecords {
+    /// The series of an experiment, which must have been read.
+    func series(of experimentID: Identifier) -> [TrackedSeries] {
+        series.filter { $0.experimentID == experimentID }
+    }
+
+    /// The times at which the user reached the steps of funnels, by the names of the steps.
+    var funnelTimes: [TotalKey: Timestamp] {
+        var times: [TotalKey: Timestamp] = [:]
+        for (key, total) in totals where SeriesName(key.goal)?.step != nil {
+            guard let exposure = exposure(to: key.experimentID) else { continue }
+            times[key] = exposure.exposure.happenedAt + total.time
+        }
+        return times
+    }
+}

@@ -1,0 +1,90 @@
+import Bucketing
+import Dispatch
+import Synchronization
+
+/// Gives users the totals of new series, computed from the stored events, and deletes those of dropped series: in the
+/// background, in small transactions that do not delay other changes.
+///
+/// Progress is stored, so that the work goes on after a restart and in any process. Doing a step twice changes nothing.
+/// Where several processes share a database, the one whose progress is noted goes on, and the others leave it alone for a
+/// while.
+public final class SeriesFiller: @unchecked Sendable {
+    // Safe: a timer source may be cancelled from any thread; all else is Sendable.
+    private let session: BackgroundSession
+    private let batch: Int
+    private let state = Mutex(State())
+    /// Looks for work that another process has left.
+    private let timer: any DispatchSourceTimer
+    private static let interval = DispatchTimeInterval.seconds(30)
+
+    private struct State {
+        var isRunning = false
+        /// Whether there may be new work.
+        var isAsked = false
+        var isClosed = false
+    }
+
+    /// - Parameter batch: how many users one transaction looks at.
+    public init(_ store: any Store, batch: Int = 500) throws(StorageError) {
+        session = try BackgroundSession(store, label: "metric-series", qos: .utility)
+        self.batch = batch
+        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "metric-series-timer", qos: .utility))
+        timer.schedule(deadline: .now() + Self.interval, repeating: Self.interval, leeway: .seconds(1))
+        timer.setEventHandler { [weak self] in self?.start() }
+        timer.resume()
+    }
+
+    /// Begins the work, unless it is in progress.
+    public func start() {
+        let begins = state.withLock { state in
+            state.isAsked = true
+            guard !state.isRunning, !state.isClosed else { return false }
+            state.isRunning = true
+            return true
+        }
+        guard begins else { return }
+        session.start { session in await self.work(session) }
+    }
+
+    /// Ends the work after the present step. Blocks until done.
+    public func close() {
+        timer.cancel()
+        state.withLock { $0.isClosed = true }
+        session.close()
+    }
+
+    private func work(_ session: any StoreSession) async {
+        while state.withLock({ state in
+            state.isRunning = state.isAsked && !state.isClosed
+            state.isAsked = false
+            return state.isRunning
+        }) {
+            // Readiness and metrics report a failure; whoever starts the work next tries again.
+            try? await run(session)
+        }
+    }
+
+    /// Works until nothing is left to do, or another process does it.
+    public func run() async throws(StorageError) {
+        try await session.run { session throws(StorageError) in try await self.run(session) }
+    }
+
+    private func run(_ session: any StoreSession) async throws(StorageError) {
+        guard try await session.read(.openSeries) else { return }
+        var progress = try await session.write(.continueSeries(nil, upTo: nil))
+        while let next = progress.next, progress.isNoted, !state.withLock({ $0.isClosed }) {
+            let page = try await session.read(.exposures(after: next.after, limit: batch))
+            let changes = page.map(\.exposure).filter { next.experimentIDs.contains($0.experimentID) }
+                .map { UserChange.settleSeries(of: $0.userID, in: $0.experimentID) }
+            if !changes.isEmpty { try await Self.write(changes, session) }
+            progress = try await session.write(.continueSeries(next, upTo: page.last?.number))
+        }
+    }
+
+    private static func write(_ changes: [UserChange<Void>], _ session: any StoreSession) async throws(StorageError) {
+        let results: [Result<Void, StorageError>] = await settled { done in session.write(changes, done) }
+        for result in results {
+            if case .failure(let error) = result, !error.concernsOneUser { throw error }
+        }
+    }
+}
