@@ -23,6 +23,9 @@ static const struct embedded_file files[] = {
     {"EventsAndResults", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/EventsAndResults.md" suffix(, 0)
     }},
+    {"Metrics", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Metrics.md" suffix(, 0)
+    }},
     {"Console", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
     }},

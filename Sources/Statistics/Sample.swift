@@ -44,6 +44,19 @@ public struct PairedSample: Sendable, Equatable {
         self.products = products
     }
 
+    /// The ratio of the mean of the values to that of the covariates, as a sample with the mean and the variance that the
+    /// delta method gives it (Deng, Knoblich and Lu, Applying the delta method in metric analytics, 2018).
+    ///
+    /// - Returns: `nil` if the covariates' mean is 0, or so close to 0 that the ratio is not finite.
+    public var ratio: Sample? {
+        guard count > 1, meanBefore != 0 else { return nil }
+        let ratio = mean / meanBefore
+        let deviations = squares - 2 * ratio * products + ratio * ratio * squaresBefore
+        let variance = deviations / (count - 1) / (meanBefore * meanBefore)
+        guard ratio.isFinite, variance.isFinite else { return nil }
+        return Sample(count: count, mean: ratio, variance: variance)
+    }
+
     /// The values without adjustment.
     public var sample: Sample {
         Sample(count: count, mean: mean, variance: count > 1 ? squares / (count - 1) : 0)

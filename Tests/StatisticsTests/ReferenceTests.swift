@@ -33,7 +33,7 @@ import Testing
                 #expect(isNear, "\(vector.function)\(vector.arguments): \(found) instead of \(expected)")
             }
         }
-        #expect(functions.count == 16)
+        #expect(functions.count == 19)
     }
 
     /// The magnitude below which the references are inexact themselves: gbstats subtracts p-values from 1, scipy stops
@@ -41,7 +41,7 @@ import Testing
     /// the difference of two large logarithms.
     private static func floor(_ function: String) -> Double {
         switch function {
-        case "cuped", "rate posterior", "mean posterior", "sequential": 1e-8
+        case "cuped", "rate posterior", "mean posterior", "sequential", "mean kind", "ratio kind": 1e-8
         case "sample ratio": 1
         default: 1e-12
         }
@@ -61,6 +61,12 @@ import Testing
         case "sequential": sequential(comparison(x), alpha: x[6], tuning: x[7])
         case "mean posterior": [comparison(x).chanceToWin, comparison(x).expectedLoss].compactMap { $0 }
         case "cuped": adjusted(paired(x[..<6]), paired(x[6...]))
+        case "mean kind": kind(comparison(x), hasPValue: true)
+        case "rate kind":
+            kind(
+                Comparison(Sample(successes: x[0], of: x[1]), against: Sample(successes: x[2], of: x[3])),
+                hasPValue: false)
+        case "ratio kind": ratio(paired(x[..<6]), paired(x[6...]))
         case "sample ratio": sampleRatio(x)
         case "sample ratio of periods": sampleRatioOfPeriods(x)
         case "power of rates": power(Power(of: .rate(x[0]), alpha: x[1]), effect: x[2], x[3], x[4])
@@ -68,6 +74,23 @@ import Testing
             power(Power(of: .mean(x[0], standardDeviation: x[1]), alpha: x[2]), effect: x[3], x[4], x[5])
         default: nil
         }
+    }
+
+    private func ratio(_ variation: PairedSample, _ baseline: PairedSample) -> [Double]? {
+        guard let own = variation.ratio, let other = baseline.ratio else { return nil }
+        return kind(Comparison(own, against: other), hasPValue: true)
+    }
+
+    private func kind(_ comparison: Comparison, hasPValue: Bool) -> [Double]? {
+        let sequence = ConfidenceSequence(alpha: 0.05, tuning: 5_000)
+        let count = comparison.variation.count + comparison.baseline.count
+        guard let lift = comparison.lift, let interval = sequence.interval(lift, count: count),
+            let p = comparison.welchPValue
+        else { return nil }
+        return [
+            comparison.variation.mean, comparison.baseline.mean, lift.estimate, lift.standardError,
+            interval.lowerBound, interval.upperBound,
+        ] + (hasPValue ? [p] : [])
     }
 
     private func sampleRatio(_ x: [Double]) -> [Double]? {

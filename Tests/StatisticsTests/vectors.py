@@ -12,7 +12,8 @@ import sys
 import numpy as np
 from gbstats.bayesian.tests import EffectBayesianABTest, EffectBayesianConfig
 from gbstats.frequentist.tests import FrequentistConfig, SequentialConfig, SequentialTwoSidedTTest, TwoSidedTTest
-from gbstats.models.statistics import RegressionAdjustedStatistic, SampleMeanStatistic, compute_theta
+from gbstats.models.statistics import (
+    ProportionStatistic, RatioStatistic, RegressionAdjustedStatistic, SampleMeanStatistic, compute_theta)
 from scipy import integrate, optimize, special, stats
 from ssrm_test.ssrm_test import sequential_posteriors
 from statsmodels.stats.power import NormalIndPower
@@ -173,6 +174,67 @@ def power():
               [NormalIndPower().power(effect, n1, alpha, n0 / n1), size * deviation / mean])
 
 
+def user_events(n, rate):
+    """For each user, times in days and values of the events of two goals."""
+    return [[sorted((random.uniform(0, 20), random.gamma(2, 10)) for _ in range(random.poisson(r)))
+             for r in random.gamma(1, rate, 2)] for _ in range(n)]
+
+
+def metric_kinds():
+    """What a user contributes to each kind of metric, from events, and how gbstats compares it."""
+    for _ in range(12):
+        sides = [user_events(int(10 ** random.uniform(1.5, 3)), rate) for rate in (1.2, 1)]
+        window, cap = random.uniform(2, 15), random.uniform(10, 60)
+
+        def inside(events):
+            return [value for time, value in events if time < window]
+
+        means = {
+            "count": lambda user: len(inside(user[0])),
+            "total": lambda user: min(sum(inside(user[0])), cap),
+        }
+        rates = {
+            "conversion": lambda user: bool(inside(user[0])),
+            "retention": lambda user: any(3 <= time < 9 for time, _ in user[0]),
+            "funnel": lambda user: bool(user[0]) and any(time >= user[0][0][0] for time, _ in user[1]),
+        }
+        ratios = {
+            "mean": lambda user: (sum(inside(user[0])), len(inside(user[0]))),
+            "ratio": lambda user: (sum(value for _, value in user[0]), len(user[1])),
+        }
+        for contribution in means.values():
+            b, a = (np.array([contribution(user) for user in side], float) for side in sides)
+            compare_samples("mean kind", moments(b) + moments(a), mean_statistic(a), mean_statistic(b))
+        for contribution in rates.values():
+            b, a = (np.array([contribution(user) for user in side], float) for side in sides)
+            # gbstats divides the variance of a share by n, not n - 1.
+            compare_samples("rate kind", [b.sum(), len(b), a.sum(), len(a)], proportion(a), proportion(b))
+        for contribution in ratios.values():
+            b, a = (np.array([contribution(user) for user in side], float) for side in sides)
+            compare_samples(
+                "ratio kind", paired_moments(*b.T) + paired_moments(*a.T), ratio_statistic(a), ratio_statistic(b))
+
+
+def proportion(values):
+    return ProportionStatistic(n=len(values), sum=int(values.sum()))
+
+
+def ratio_statistic(pairs):
+    y, x = pairs.T
+    return RatioStatistic(
+        n=len(y), m_statistic=mean_statistic(y), d_statistic=mean_statistic(x), m_d_sum_of_products=float(np.sum(y * x)))
+
+
+def compare_samples(name, arguments, a, b):
+    """Writes the estimates of both, the lift with its error, and the interval that is always valid."""
+    relative = TwoSidedTTest(a, b, FrequentistConfig(alpha=0.05, difference_type="relative")).compute_result()
+    absolute = TwoSidedTTest(a, b, FrequentistConfig(alpha=0.05, difference_type="absolute")).compute_result()
+    config = SequentialConfig(alpha=0.05, difference_type="relative", sequential_tuning_parameter=5000)
+    sequential = SequentialTwoSidedTTest(a, b, config).compute_result()
+    write(name, arguments, [b.mean, a.mean, relative.expected, relative.uplift.stddev, sequential.ci[0], sequential.ci[1]]
+          + ([] if name == "rate kind" else [absolute.p_value]))
+
+
 distributions()
 proportions()
 means()
@@ -180,3 +242,4 @@ cuped()
 sample_ratio()
 sample_ratio_of_periods()
 power()
+metric_kinds()

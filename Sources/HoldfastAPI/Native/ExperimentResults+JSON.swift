@@ -10,7 +10,8 @@ extension ExperimentResults {
         writer.member("experiment_id", experiment.id.string)
         writer.member("experiment_key", experiment.key.string)
         writer.member("sdk_key", sdkKey)
-        writer.member("goal", query.goal.string)
+        if let goal = query.goal { writer.member("goal", goal.string) }
+        if let measured { write(measured, to: &writer) }
         writer.member("baseline", baseline?.name ?? "")
         writer.member("confidence", query.confidence)
         if let frozenAt { writer.member("frozen_at", frozenAt.rfc3339) }
@@ -66,7 +67,7 @@ extension ExperimentResults {
         writer.key("verdict")
         writer.beginObject()
         writer.member("decision", verdict.decision.rawValue)
-        writer.member("metric", verdict.metric.rawValue)
+        writer.member("metric", verdict.subject)
         writer.member("winner", verdict.winner.map { variations[$0].name })
         writer.key("reasons")
         writer.beginArray()
@@ -152,7 +153,7 @@ extension ExperimentResults {
                 writer.member("forced", tally.forced)
                 writer.member("events", tally.goal.events)
                 writer.member("converted", tally.goal.converted)
-                writer.member("value", hasValues ? tally.goal.y.value : nil)
+                writer.member("value", hasValues || measured != nil ? tally.goal.y.value : nil)
                 writer.endObject()
             }
             writer.endArray()
@@ -172,12 +173,47 @@ extension ExperimentResults {
         writer.member("forced", result.tally.forced)
         writer.member("events", result.tally.goal.events)
         writer.member("converted", result.tally.goal.converted)
-        writer.key("conversion")
         let hasUsers = result.tally.counted > 0
+        if let measured, let estimate = result.metric {
+            writer.key("estimate")
+            write(estimate, measured.definition.statistic.member, hasUsers, to: &writer)
+            if !result.steps.isEmpty { write(result.steps, hasUsers, to: &writer) }
+            return writer.endObject()
+        }
+        writer.key("conversion")
         write(result.conversion, "rate", hasUsers, to: &writer)
         writer.key("value")
         if let value = result.value { write(value, "mean", hasUsers, to: &writer) } else { writer.null() }
         writer.endObject()
+    }
+
+    private func write(_ measured: MeasuredMetric, to writer: inout JSONWriter) {
+        writer.key("metric")
+        writer.beginObject()
+        writer.member("key", measured.definition.key.string)
+        writer.member("kind", measured.definition.kind.rawValue)
+        writer.member("direction", measured.definition.direction.rawValue)
+        writer.member("filling", measured.isFilling)
+        writer.member("counts_since", measured.countsSince?.rfc3339)
+        writer.member("enrolled_until", enrolledUntil.map { ExperimentTally.date(of: $0) })
+        writer.endObject()
+    }
+
+    private func write(_ steps: [Step], _ hasUsers: Bool, to writer: inout JSONWriter) {
+        writer.key("steps")
+        writer.beginArray()
+        for step in steps {
+            writer.beginObject()
+            writer.member("goal", step.goal.string)
+            writer.member("converted", step.converted)
+            writer.member("rate", hasUsers ? step.estimate.mean : nil)
+            writer.member("lift", step.estimate.comparison?.lift)
+            writer.member("lift_interval", step.estimate.comparison?.liftInterval)
+            writer.member("sequential_lift_interval", step.estimate.comparison?.sequentialLiftInterval)
+            writer.member("sequential_p_value", step.estimate.comparison?.sequentialPValue)
+            writer.endObject()
+        }
+        writer.endArray()
     }
 
     private func write(
@@ -185,8 +221,9 @@ extension ExperimentResults {
     ) {
         writer.beginObject()
         // The mean of nobody is unknown, not 0.
-        writer.member(name, hasUsers ? estimate.mean : nil)
-        writer.member("standard_deviation", hasUsers ? estimate.standardDeviation : nil)
+        let isKnown = hasUsers && estimate.mean.isFinite
+        writer.member(name, isKnown ? estimate.mean : nil)
+        writer.member("standard_deviation", isKnown ? estimate.standardDeviation : nil)
         writer.key("comparison")
         if let comparison = estimate.comparison { write(comparison, to: &writer) } else { writer.null() }
         writer.key("power")
@@ -228,6 +265,17 @@ extension ExperimentResults {
     }
 }
 
+extension MetricDefinition.Statistic {
+    /// The member of a response that has the estimate.
+    fileprivate var member: StaticString {
+        switch self {
+        case .rate: "rate"
+        case .mean: "mean"
+        case .ratio: "ratio"
+        }
+    }
+}
+
 extension JSONWriter {
     fileprivate mutating func member(_ name: StaticString, _ number: Double?) {
         key(name)
@@ -261,11 +309,11 @@ extension ExperimentResults {
         let rows = days.flatMap { day in
             day.variations.map { tally in
                 [
-                    experiment.key.string, query.goal.string, day.date,
+                    experiment.key.string, subject.string, day.date,
                     experiment.variation(id: tally.variationID)?.key.string ?? "", tally.variationID.string,
                     "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)",
                     "\(tally.goal.events)", "\(tally.goal.converted)",
-                    hasValues ? tally.goal.y.value.description : "",
+                    hasValues || measured != nil ? tally.goal.y.value.description : "",
                 ]
             }
         }
@@ -282,7 +330,11 @@ extension ExperimentResults {
             "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift",
         ]
         let rows = variations.flatMap { result in
-            [row(result, "conversion", result.conversion)] + (result.value.map { [row(result, "value", $0)] } ?? [])
+            if let measured, let estimate = result.metric {
+                return [row(result, measured.definition.key.string, estimate)]
+            }
+            return [row(result, "conversion", result.conversion)]
+                + (result.value.map { [row(result, "value", $0)] } ?? [])
         }
         return Self.csv(header, rows)
     }
@@ -305,7 +357,7 @@ extension ExperimentResults {
         ]
         let tally = result.tally
         return [
-            experiment.key.string, query.goal.string, result.key.string, result.id.string, "\(result.isBaseline)",
+            experiment.key.string, subject.string, result.key.string, result.id.string, "\(result.isBaseline)",
             "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,

@@ -31,7 +31,11 @@ struct ResultsChart {
         verdict = results.verdict
         addHeading()
         addVerdict()
-        addPanel("Conversion rate", baseline: results.baseline?.conversion.mean, rows { $0.conversion })
+        if let metric = results.measured?.definition {
+            addPanel("Metric '\(metric.key)'", baseline: results.baseline?.metric?.mean, rows { $0.metric })
+        } else {
+            addPanel("Conversion rate", baseline: results.baseline?.conversion.mean, rows { $0.conversion })
+        }
         if results.baseline?.value != nil {
             addPanel("Mean value of a user", baseline: results.baseline?.value?.mean, rows { $0.value })
         }
@@ -55,7 +59,7 @@ struct ResultsChart {
 
     private mutating func addHeading() {
         drawing.text(
-            "\(results.experiment.key): lift of '\(results.query.goal)' over \(results.baseline?.name ?? "")", x: 24,
+            "\(results.experiment.key): lift of '\(results.subject)' over \(results.baseline?.name ?? "")", x: 24,
             y: 36, size: 18, Self.ink, weight: "600")
         let users = results.variations.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
         let leftOut = results.multipleVariations + results.forced
@@ -136,8 +140,10 @@ struct ResultsChart {
 
     private mutating func add(_ row: Row, _ scale: ChartScale, y: Double) {
         // What is valid at one look only must not look like a conclusion.
-        let isBetter = row.sequential.map { $0.lowerBound > 0 } ?? false
-        let isWorse = row.sequential.map { $0.upperBound < 0 } ?? false
+        let isGreater = row.sequential.map { $0.lowerBound > 0 } ?? false
+        let isLess = row.sequential.map { $0.upperBound < 0 } ?? false
+        let wantsLess = results.measured?.definition.direction == .decrease
+        let (isBetter, isWorse) = wantsLess ? (isLess, isGreater) : (isGreater, isLess)
         let color = isBetter ? Self.better : isWorse ? Self.worse : Self.open
         drawing.text(row.name, x: Self.plot.lowerBound - 14, y: y + 4, size: 13, Self.ink, anchor: "end", limit: 26)
         if let sequential = row.sequential {
@@ -175,7 +181,7 @@ struct ResultsChart {
 
     /// Formats a number with about four significant digits.
     private static func significant(_ number: Double) -> String {
-        guard number != 0 else { return "0" }
+        guard number != 0, number.isFinite else { return number == 0 ? "0" : "unknown" }
         return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
     }
 }

@@ -36,16 +36,19 @@ struct ResultsEndpoints {
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request)
+        guard let goal = query.goal else {
+            return try await compute(project, experiment, query, Self.metric(query, of: experiment, project), render)
+        }
         if let time = experiment.frozenAt(query.moment) {
             let kept = try await store.read(
-                .frozenResults(experimentID: experiment.id, goal: query.goal, frozenAt: time))
+                .frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
             if let kept { return try await compute(kept, of: project, query, render) }
             // Without any, the conclusion came with a datafile of another database.
             if case .frozen = query.moment {
                 throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
             }
         }
-        let tally = try await store.read(.tally(experimentID: experiment.id, goal: query.goal))
+        let tally = try await store.read(.tally(experimentID: experiment.id, goal: goal))
         // If nobody has reached the goal, a warning names others.
         let isReached = tally.variations.contains { $0.goal.events != 0 }
         let others =
@@ -72,6 +75,49 @@ struct ResultsEndpoints {
                     former.experiment, sdkKey: project.sdkKey, query, kept.tally,
                     formerKeys: former.retiredVariations, frozenAt: kept.frozenAt, now: kept.frozenAt))
         }
+    }
+
+    private func compute(
+        _ project: Project, _ experiment: Experiment, _ query: ResultsQuery, _ metric: MetricDefinition,
+        _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
+    ) async throws -> [UInt8] {
+        let (measured, frozen) = try await MeasuredMetric.read(
+            metric, of: experiment.id, frozenAt: experiment.frozenAt(query.moment), store)
+        let now = services.store.clock.now()
+        return try await services.compute {
+            guard let frozen else {
+                return render(
+                    try ExperimentResults(
+                        experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
+                        formerKeys: project.definitions.retiredVariations(of: experiment), now: now))
+            }
+            let former = try FrozenExperiment(frozen.definition)
+            return render(
+                try ExperimentResults(
+                    former.experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
+                    formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt))
+        }
+    }
+
+    /// Returns the metric that a query names, or else the experiment's first primary one.
+    ///
+    /// - Throws: 400 if there is neither a goal nor a metric; 422 if the experiment does not measure it.
+    private static func metric(
+        _ query: ResultsQuery, of experiment: Experiment, _ project: Project
+    ) throws(CoreError) -> MetricDefinition {
+        let metrics = project.metrics(of: experiment)
+        guard let key = query.metricKey ?? metrics.primary.first else {
+            throw CoreError(
+                .invalid, "the query parameter `goal` or `metric` is required: the experiment has no primary metric")
+        }
+        guard metrics.all.contains(key), let metric = project.datafile.metric(key: key) else {
+            let known = metrics.all.map(\.string).joined(separator: ", ")
+            throw CoreError(
+                .unprocessable,
+                "`metric` must be one that the experiment measures (\(known.isEmpty ? "none" : known)); got '\(key)'"
+                    + Spelling.hint(for: key, among: metrics.all))
+        }
+        return metric
     }
 
     private func experiment(

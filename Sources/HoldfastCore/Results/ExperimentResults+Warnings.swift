@@ -18,7 +18,8 @@ extension ExperimentResults {
     /// What the results say to do.
     public var verdict: Verdict {
         let invalid = [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
-        let unready = counted > 0 ? [rangeWarning, goalWarning, fewUsersWarning].compactMap { $0 } : warnings
+        let unready =
+            counted > 0 ? [rangeWarning, fillingWarning, goalWarning, fewUsersWarning].compactMap { $0 } : warnings
         return Verdict(self, invalid: invalid.map(\.message), unready: unready.map(\.message))
     }
 
@@ -30,8 +31,7 @@ extension ExperimentResults {
         }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning,
-            multipleVariationsWarning,
-            goalWarning, rangeWarning,
+            multipleVariationsWarning, goalWarning, fillingWarning, rangeWarning,
         ]
         .compactMap { $0 }
     }
@@ -48,6 +48,15 @@ extension ExperimentResults {
                 "the users are not split as the traffic allocation says (\(counts.joined(separator: ", ")); "
                 + "p \(Self.short(p))\(since)): something loses or adds users of one variation; do not trust these "
                 + "results until you have found the cause")
+    }
+
+    private var fillingWarning: Warning? {
+        guard let measured, measured.isFilling else { return nil }
+        return Warning(
+            code: "filling",
+            message:
+                "users who did something before the metric '\(measured.definition.key)' was defined are still being counted; "
+                + "decide when all are")
     }
 
     private var rangeWarning: Warning? {
@@ -91,17 +100,20 @@ extension ExperimentResults {
     }
 
     private var fewUsersWarning: Warning? {
+        // Of the mean of a metric, all users may have done something.
+        let isRate = measured.map { $0.definition.statistic == .rate } ?? true
         let few = variations.filter { result in
             let converted = result.tally.goal.converted
             return result.weight > 0
                 && (result.tally.counted < Self.fewestUsers || converted < Self.fewestOfEach
-                    || result.tally.counted - converted < Self.fewestOfEach)
+                    || isRate && result.tally.counted - converted < Self.fewestOfEach)
         }
         guard !few.isEmpty else { return nil }
+        let rest = isRate ? " and \(Self.fewestOfEach) who did not" : ""
         return Warning(
             code: "few_users",
             message: "too few users in \(few.map(\.name).joined(separator: ", ")): intervals and p-values need "
-                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted and \(Self.fewestOfEach) who did not"
+                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted\(rest)"
         )
     }
 
@@ -118,10 +130,18 @@ extension ExperimentResults {
     private var goalWarning: Warning? {
         guard variations.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
         let others = otherGoals.map(\.string).joined(separator: ", ")
-        let hint = Spelling.hint(for: query.goal, among: otherGoals)
+        if let measured {
+            return Warning(
+                code: "no_conversions",
+                message: "no exposed user has done what the metric '\(measured.definition.key)' counts"
+                    + (measured.isFilling
+                        ? " yet; users who did something before it was defined are being counted" : ""))
+        }
+        let goal = query.goal ?? ""
+        let hint = Spelling.hint(for: goal, among: otherGoals)
         return Warning(
             code: "no_conversions",
-            message: "no exposed user has reached the goal '\(query.goal)'"
+            message: "no exposed user has reached the goal '\(goal)'"
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
     }
 

@@ -2,7 +2,7 @@ public import Bucketing
 import Statistics
 public import Storage
 
-/// The results of an experiment for one goal: each variation compared with the baseline.
+/// The results of an experiment for one goal or metric: each variation compared with the baseline.
 public struct ExperimentResults: Sendable {
     /// One variation.
     public struct VariationResult: Sendable {
@@ -18,8 +18,20 @@ public struct ExperimentResults: Sendable {
         public var conversion: Estimate
         /// `nil` if no event of the goal has a value.
         public var value: Estimate?
+        /// The metric's; `nil` for a goal.
+        public var metric: Estimate?
+        /// Of a funnel.
+        public var steps: [Step] = []
 
         public var name: String { key.string }
+    }
+
+    /// The users of a variation who reached a step of a funnel.
+    public struct Step: Sendable {
+        public var goal: Identifier
+        public var converted: Int
+        /// The share of all users of the variation.
+        public var estimate: Estimate
     }
 
     /// A variation that was removed from the experiment. Its users are left out unless it is added again.
@@ -58,6 +70,8 @@ public struct ExperimentResults: Sendable {
     /// When the totals were frozen, because the experiment was concluded; `nil` for the present ones.
     public let frozenAt: Timestamp?
     public let query: ResultsQuery
+    /// The metric that is compared; `nil` if a goal is.
+    public let measured: MeasuredMetric?
     /// The experiment's variations in their order.
     public let variations: [VariationResult]
     public let removedVariations: [RemovedVariation]
@@ -68,41 +82,55 @@ public struct ExperimentResults: Sendable {
     public let enrollment: EnrollmentRate
     /// `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
+    /// The last UTC day of enrollment whose users count, because a metric gives users time to come back; `nil` if all do.
+    public let enrolledUntil: Int64?
     /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
 
     /// - Parameters:
+    ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
     ///   - formerKeys: the keys of variations that the experiment had, by id.
     ///   - frozenAt: when the totals were frozen, if they were.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
-        otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:], frozenAt: Timestamp? = nil,
+        of measured: MeasuredMetric? = nil, otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:],
+        frozenAt: Timestamp? = nil,
         now: Timestamp
     ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey
         self.frozenAt = frozenAt
         self.query = query
+        self.measured = measured
         self.otherGoals = otherGoals
-        let tally = query.enrolledOn.map(tally.enrolled) ?? tally
+        let all = query.enrolledOn.map(tally.enrolled) ?? tally
+        let sampleRatio = SampleRatioCheck(all, of: experiment)
+        self.sampleRatio = sampleRatio
+        let lastDay = measured?.lastDay(at: now)
+        func counted(_ tally: ExperimentTally) -> ExperimentTally {
+            let tally = query.enrolledOn.map(tally.enrolled) ?? tally
+            return lastDay.map { tally.enrolled(on: Int64.min...$0) } ?? tally
+        }
+        enrolledUntil = lastDay
+        let tally = counted(tally)
         let baseline = try Self.baseline(of: experiment, query.baseline)
         let shares = experiment.shares
         let known = Set(experiment.variations.map(\.id))
-        let all = tally.variations
-        let tallies = all.filter { known.contains($0.variationID) }
-        removedVariations = all.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
+        let variationTallies = tally.variations
+        let tallies = variationTallies.filter { known.contains($0.variationID) }
+        removedVariations = variationTallies.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
             .map { RemovedVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
         days = tally.days.map { day in
             ExperimentTally.Day(
                 day: day.day, variations: day.variations.filter { known.contains($0.variationID) })
         }
-        let enrollment = EnrollmentRate(days, at: now)
+        let enrollment = EnrollmentRate(all.days, at: now)
         self.enrollment = enrollment
-        let sampleRatio = SampleRatioCheck(tally, of: experiment)
-        self.sampleRatio = sampleRatio
-        let hasValues = tallies.contains { $0.goal.yy.value > 0 }
+        let definition = measured?.definition
+        let steps = Self.steps(measured, counted, of: experiment, against: baseline.id, query)
+        let hasValues = definition == nil && tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         let reference = VariationData(tallyByID[baseline.id] ?? VariationTally(variationID: baseline.id))
         let variations = experiment.variations.enumerated().map { index, variation in
@@ -114,16 +142,42 @@ public struct ExperimentResults: Sendable {
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
                 expectedShare: sampleRatio.expectedShares?[index], tally: tally,
                 conversion: data.conversionEstimate(against: against, query),
-                value: hasValues ? data.valueEstimate(against: against, query) : nil)
+                value: hasValues ? data.valueEstimate(against: against, query) : nil,
+                metric: definition.map { data.estimate($0, against: against, query) }, steps: steps[id] ?? [])
             if against != nil {
                 let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])
                 result.conversion.power = data.conversionPower(against: reference, rates, query)
+                result.metric?.power = definition.flatMap { data.power($0, against: reference, rates, query) }
                 if hasValues { result.value?.power = data.valuePower(against: reference, rates, query) }
             }
             return result
         }
         self.variations = variations
-        controlCheck = Self.controlCheck(variations, hasValues: hasValues)
+        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues)
+    }
+
+    /// Returns the steps of a funnel for each variation.
+    private static func steps(
+        _ measured: MeasuredMetric?, _ counted: (ExperimentTally) -> ExperimentTally, of experiment: Experiment,
+        against baselineID: Identifier, _ query: ResultsQuery
+    ) -> [Identifier: [Step]] {
+        guard let measured, case .funnel(let goals) = measured.definition.content else { return [:] }
+        var steps: [Identifier: [Step]] = [:]
+        for (goal, tally) in zip(goals, measured.tallies) {
+            let tallies = Dictionary(
+                counted(tally).variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+            func data(_ id: Identifier) -> VariationData {
+                VariationData(tallies[id] ?? VariationTally(variationID: id))
+            }
+            let reference = data(baselineID)
+            for id in experiment.variations.map(\.id) {
+                let estimate = data(id).estimate(
+                    measured.definition, against: id == baselineID ? nil : reference, query)
+                steps[id, default: []].append(
+                    Step(goal: goal, converted: tallies[id]?.goal.converted ?? 0, estimate: estimate))
+            }
+        }
+        return steps
     }
 
     private static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
@@ -142,15 +196,24 @@ public struct ExperimentResults: Sendable {
         return found
     }
 
-    private static func controlCheck(_ variations: [VariationResult], hasValues: Bool) -> ControlCheck? {
+    private static func controlCheck(
+        _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool
+    ) -> ControlCheck? {
         guard let control = variations.first(where: { $0.key == "control" }),
             let check = variations.first(where: { $0.key == "control-check" || $0.key == "control_check" })
         else { return nil }
         let (left, right) = (VariationData(control.tally), VariationData(check.tally))
+        if let definition {
+            let p = right.controlPValue(definition, against: left)
+            return definition.statistic == .rate ? ControlCheck(conversionPValue: p) : ControlCheck(valuePValue: p)
+        }
         return ControlCheck(
             conversionPValue: Comparison(right.conversion, against: left.conversion).twoProportionPValue,
             valuePValue: hasValues ? Comparison(right.value.sample, against: left.value.sample).welchPValue : nil)
     }
+
+    /// The goal or the key of the metric that is compared.
+    public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
 
     public var baseline: VariationResult? { variations.first(where: \.isBaseline) }
 
@@ -227,10 +290,7 @@ struct VariationData {
         guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return estimate }
         let comparison = Comparison(conversion, against: baseline.conversion)
         let factor = Normal.quantile((1 + query.confidence) / 2)
-        let bayes = RatePosterior(
-            successes: converted, of: conversion.count, againstSuccesses: baseline.converted,
-            of: baseline.conversion.count
-        ).chanceToWinAndExpectedLoss
+        let bayes = posterior(against: baseline).chanceToWinAndExpectedLoss
         estimate.comparison = ResultsComparison(
             comparison, pValue: comparison.twoProportionPValue, factor: factor, chanceToWin: bayes.chance,
             expectedLoss: bayes.loss, adjusted: AdjustedComparison(conversionPair, against: baseline.conversionPair),
@@ -238,17 +298,29 @@ struct VariationData {
         return estimate
     }
 
+    func posterior(against baseline: VariationData) -> RatePosterior {
+        RatePosterior(
+            successes: converted, of: conversion.count, againstSuccesses: baseline.converted,
+            of: baseline.conversion.count)
+    }
+
     func valueEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
-        let sample = value.sample
+        Self.estimate(
+            value.sample, against: baseline?.value.sample,
+            adjusted: baseline.flatMap { AdjustedComparison(value, against: $0.value) }, query)
+    }
+
+    static func estimate(
+        _ sample: Sample, against baseline: Sample?, adjusted: AdjustedComparison?, _ query: ResultsQuery
+    ) -> ExperimentResults.Estimate {
         var estimate = ExperimentResults.Estimate(mean: sample.mean, standardDeviation: sample.variance.squareRoot())
         guard let baseline else { return estimate }
-        let comparison = Comparison(sample, against: baseline.value.sample)
+        let comparison = Comparison(sample, against: baseline)
         guard let degrees = comparison.degreesOfFreedom else { return estimate }
         estimate.comparison = ResultsComparison(
             comparison, pValue: comparison.welchPValue,
             factor: StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence),
-            chanceToWin: comparison.chanceToWin, expectedLoss: comparison.expectedLoss,
-            adjusted: AdjustedComparison(value, against: baseline.value), query)
+            chanceToWin: comparison.chanceToWin, expectedLoss: comparison.expectedLoss, adjusted: adjusted, query)
         return estimate
     }
 }

@@ -8,7 +8,10 @@ public struct ResultsQuery: Sendable {
         case json, csv
     }
 
-    public var goal: Identifier
+    /// The goal to compare; `nil` for a metric.
+    public var goal: Identifier?
+    /// The key of the metric to compare, if there is no goal; `nil` for the experiment's first primary one.
+    public var metricKey: Identifier?
     /// The key or id of a variation; `nil` for `control`, or else the first variation.
     public var baseline: Identifier?
     /// The level of all intervals, such as 0.95.
@@ -16,7 +19,7 @@ public struct ResultsQuery: Sendable {
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = 5_000.0
     public var format = Format.json
-    /// The metric that the verdict is about.
+    /// Of a goal, the metric that the verdict is about.
     public var metric = Verdict.Metric.conversion
     /// Whether the days of enrollment are listed.
     public var isByDay = false
@@ -38,10 +41,10 @@ public struct ResultsQuery: Sendable {
 
     /// - Throws: 400 with the parameter that is wrong.
     public init(_ query: [String: String]) throws(CoreError) {
-        guard let goal = query["goal"], !goal.isEmpty else {
-            throw CoreError(.invalid, "the query parameter `goal` is required")
+        if let goal = query["goal"] {
+            guard !goal.isEmpty else { throw CoreError(.invalid, "`goal` must not be empty") }
+            self.goal = Identifier(goal)
         }
-        self.goal = Identifier(goal)
         baseline = query["baseline"].map { Identifier($0) }
         if let text = query["confidence"] {
             guard let number = Double(text), (0.5...0.9999).contains(number) else {
@@ -62,10 +65,16 @@ public struct ResultsQuery: Sendable {
             format = known
         }
         if let text = query["metric"] {
-            guard let known = Verdict.Metric(rawValue: text) else {
-                throw CoreError(.invalid, "`metric` must be 'conversion' or 'value'; got '\(text)'")
+            if goal == nil {
+                metricKey = Identifier(text)
+            } else if let known = Verdict.Metric(rawValue: text) {
+                metric = known
+            } else {
+                throw CoreError(
+                    .invalid,
+                    "`metric` must be 'conversion' or 'value' of the goal; got '\(text)': leave `goal` out to compare a "
+                        + "metric by its key")
             }
-            metric = known
         }
         if let text = query["by"] {
             guard text == "day" else { throw CoreError(.invalid, "`by` must be 'day'; got '\(text)'") }

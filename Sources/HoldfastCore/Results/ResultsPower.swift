@@ -67,8 +67,15 @@ extension VariationData {
     func valuePower(
         against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
     ) -> ResultsPower {
-        let sample = baseline.value.sample
-        return ResultsPower(
+        power(of: baseline.value.sample, against: baseline, rates, query)
+    }
+
+    /// - Parameter sample: the baseline's.
+    func power(
+        of sample: Sample, against baseline: VariationData, _ rates: (variation: Double, baseline: Double),
+        _ query: ResultsQuery
+    ) -> ResultsPower {
+        ResultsPower(
             Power(
                 of: .mean(sample.mean, standardDeviation: sample.variance.squareRoot()), alpha: 1 - query.confidence),
             users: (users, baseline.users), rates: rates, effect: query.effect)

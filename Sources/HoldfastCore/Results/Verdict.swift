@@ -1,3 +1,4 @@
+import Bucketing
 import Statistics
 import Storage
 
@@ -40,7 +41,10 @@ public struct Verdict: Sendable {
     }
 
     public let decision: Decision
+    /// Of a goal.
     public let metric: Metric
+    /// What is compared: a metric of the goal, or the key of a metric.
+    public let subject: String
     /// The index of the variation to ship.
     public let winner: Int?
     /// Sentences, with the numbers that carry the decision.
@@ -54,12 +58,17 @@ public struct Verdict: Sendable {
     init(_ results: ExperimentResults, invalid: [String], unready: [String]) {
         let variations = results.variations
         metric = results.query.metric
+        let subject = results.measured.map { $0.definition.key.string } ?? results.query.metric.rawValue
+        self.subject = subject
         let comparisons = variations.enumerated().compactMap { [metric] index, variation in
-            let estimate = metric == .conversion ? variation.conversion : variation.value
+            let ofGoal = metric == .conversion ? variation.conversion : variation.value
+            let estimate = results.measured == nil ? ofGoal : variation.metric
             return estimate?.comparison?.sequence.map { (index: index, sequence: $0) }
         }
-        findings = Self.findings(comparisons, alpha: 1 - results.query.confidence)
-        let better = findings.filter { $0.outcome == .better }.sorted { $0.lift > $1.lift }
+        // The direction in which a metric improves.
+        let sign = results.measured?.definition.direction == .decrease ? -1.0 : 1
+        findings = Self.findings(comparisons, sign, alpha: 1 - results.query.confidence)
+        let better = findings.filter { $0.outcome == .better }.sorted { $0.lift * sign > $1.lift * sign }
         let worse = findings.filter { $0.outcome == .worse }
         let count = findings.count
         let baseline = results.baseline?.name ?? ""
@@ -83,14 +92,14 @@ public struct Verdict: Sendable {
                 "whether '\(variations[$0.index].name)' differs from '\(baseline)' is not certain yet: "
                     + Self.numbers(of: $0, among: count)
             }
-            let none = "no variation has a \(metric.rawValue) that can be compared with that of '\(baseline)' yet"
+            let none = "no variation has a \(subject) that can be compared with that of '\(baseline)' yet"
             reasons = findings.isEmpty ? [none] : sentences(worse, "worse") + others
         }
     }
 
     /// Holm, A simple sequentially rejective multiple test procedure, 1979.
     private static func findings(
-        _ comparisons: [(index: Int, sequence: ResultsComparison.Sequence)], alpha: Double
+        _ comparisons: [(index: Int, sequence: ResultsComparison.Sequence)], _ sign: Double, alpha: Double
     ) -> [Finding] {
         var findings: [Finding] = []
         var corrected = 0.0
@@ -108,7 +117,7 @@ public struct Verdict: Sendable {
             let lift = sequence.effect.estimate
             findings.append(
                 Finding(
-                    index: index, outcome: rejects ? lift > 0 ? .better : .worse : .uncertain, lift: lift,
+                    index: index, outcome: rejects ? lift * sign > 0 ? .better : .worse : .uncertain, lift: lift,
                     liftInterval: sequence.interval(alpha: level), pValue: corrected))
         }
         return findings.sorted { $0.index < $1.index }

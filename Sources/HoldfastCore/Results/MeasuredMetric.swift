@@ -1,0 +1,146 @@
+public import Bucketing
+import Statistics
+public import Storage
+
+/// A metric of an experiment with its tallies.
+public struct MeasuredMetric: Sendable {
+    public let definition: MetricDefinition
+    /// Whether users who did something before the metric was defined are still being counted.
+    public let isFilling: Bool
+    /// The tallies lack events that were received before this time; `nil` if they lack none.
+    public let countsSince: Timestamp?
+    /// Of a funnel each step; else one.
+    let tallies: [ExperimentTally]
+
+    init(_ definition: MetricDefinition, _ tallies: [ExperimentTally], isFilling: Bool, countsSince: Timestamp?) {
+        self.definition = definition
+        self.tallies = tallies
+        self.isFilling = isFilling
+        self.countsSince = countsSince
+    }
+
+    /// Reads what a store has of a metric that an experiment measures.
+    ///
+    /// - Parameter time: when the results were frozen; `nil` for the present ones.
+    /// - Returns: the frozen totals, too, if there are any.
+    public static func read(
+        _ definition: MetricDefinition, of experimentID: Identifier, frozenAt time: Timestamp?,
+        _ store: any StoreSession
+    ) async throws(StorageError) -> (measured: MeasuredMetric, frozen: FrozenResults?) {
+        var frozen: FrozenResults?
+        func tally(_ name: Identifier) async throws(StorageError) -> ExperimentTally {
+            if let time {
+                frozen = try await store.read(
+                    .frozenResults(experimentID: experimentID, goal: name, frozenAt: time))
+                if let frozen { return frozen.tally }
+            }
+            return try await store.read(.tally(experimentID: experimentID, goal: name))
+        }
+        guard let wanted = definition.series else {
+            let tally = try await tally(definition.goals[0])
+            return (MeasuredMetric(definition, [tally], isFilling: false, countsSince: nil), frozen)
+        }
+        let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == wanted }
+        var tallies: [ExperimentTally] = []
+        // A name that nothing has: the users without what they did.
+        for name in series?.names ?? [TrackedSeries.unknownName] { tallies.append(try await tally(name)) }
+        let first = tallies[0].days.first?.day
+        let since = series?.since ?? 0
+        let isCut = first.map { $0 < since.day } ?? false
+        let measured = MeasuredMetric(
+            definition, tallies, isFilling: series?.state != .filled, countsSince: isCut ? since : nil)
+        return (measured, frozen)
+    }
+
+    /// The tally of what the metric compares: of a funnel, of its last step.
+    public var tally: ExperimentTally { tallies.last ?? ExperimentTally() }
+
+    /// The last day of enrollment whose users had the time that the metric asks for; `nil` for a metric that counts users
+    /// from the first day on. Whoever could not come back yet is not counted as gone.
+    func lastDay(at now: Timestamp) -> Int64? {
+        guard case .retention = definition.content, let end = definition.series?.to else { return nil }
+        return (now - end).day - 1
+    }
+}
+
+extension MetricDefinition {
+    /// Which statistics a metric is compared by.
+    public enum Statistic: Sendable {
+        /// The share of users.
+        case rate
+        /// The mean over users.
+        case mean
+        /// The ratio of two sums.
+        case ratio
+    }
+
+    public var statistic: Statistic {
+        switch content {
+        case .conversion, .retention, .funnel: .rate
+        case .count, .total: .mean
+        case .mean, .ratio: .ratio
+        }
+    }
+}
+
+extension VariationData {
+    /// The sample by which a metric is compared.
+    private func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
+        switch statistic {
+        case .rate: conversion
+        case .mean: value.sample
+        case .ratio: value.ratio
+        }
+    }
+
+    /// - Parameter statistic: of a metric for which less may be better.
+    func estimate(
+        _ definition: MetricDefinition, against baseline: VariationData?, _ query: ResultsQuery
+    ) -> ExperimentResults.Estimate {
+        var estimate =
+            switch definition.statistic {
+            case .rate: conversionEstimate(against: baseline, query)
+            case .mean: valueEstimate(against: baseline, query)
+            case .ratio: ratioEstimate(against: baseline, query)
+            }
+        guard definition.direction == .decrease, let baseline, estimate.comparison != nil else { return estimate }
+        // Better is less: the chance that the baseline is greater, and what is lost if the variation is.
+        if definition.statistic == .rate {
+            let (chance, loss) = baseline.posterior(against: self).chanceToWinAndExpectedLoss
+            estimate.comparison?.chanceToWin = chance
+            estimate.comparison?.expectedLoss = loss
+        } else if let own = sample(definition.statistic), let other = baseline.sample(definition.statistic) {
+            let turned = Comparison(other, against: own)
+            estimate.comparison?.chanceToWin = turned.chanceToWin
+            estimate.comparison?.expectedLoss = turned.expectedLoss
+        }
+        return estimate
+    }
+
+    private func ratioEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
+        guard let sample = value.ratio else { return ExperimentResults.Estimate(mean: .nan, standardDeviation: .nan) }
+        return Self.estimate(sample, against: baseline?.value.ratio, adjusted: nil, query)
+    }
+
+    func power(
+        _ definition: MetricDefinition, against baseline: VariationData,
+        _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
+    ) -> ResultsPower? {
+        var query = query
+        query.effect = query.effect ?? definition.minimumEffect
+        switch definition.statistic {
+        case .rate: return conversionPower(against: baseline, rates, query)
+        case .mean: return valuePower(against: baseline, rates, query)
+        case .ratio: return baseline.value.ratio.map { power(of: $0, against: baseline, rates, query) }
+        }
+    }
+
+    /// The p-value of the difference between two groups that get the same.
+    func controlPValue(_ definition: MetricDefinition, against control: VariationData) -> Double? {
+        guard let own = sample(definition.statistic), let other = control.sample(definition.statistic) else {
+            return nil
+        }
+        let comparison = Comparison(own, against: other)
+        return definition.statistic == .rate ? comparison.twoProportionPValue : comparison.welchPValue
+    }
+}

@@ -1,0 +1,180 @@
+import APITestSupport
+import Foundation
+import JSON
+import Storage
+import Testing
+
+/// What the results of an experiment say about its metrics.
+@Suite struct MetricResultsTests {
+    private let server: any TestServer
+    /// An hour ago. Events follow the exposures, and each other.
+    private let start = Timestamp(Date().timeIntervalSince1970 * 1_000) - 3_600_000
+
+    init() throws {
+        server = try startTestServer()
+        #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["control","new"]}"#).status == 201)
+    }
+
+    private func define(_ key: String, _ body: String) throws {
+        let defined = try server.request("PUT", "/v1/metrics/\(key)", body)
+        #expect(defined.status == 201, "\(defined.text)")
+    }
+
+    private func measure(_ metrics: String) throws {
+        let changed = try server.request("PUT", "/v1/experiments/e", #"{"metrics":\#(metrics)}"#)
+        #expect(changed.status == 200, "\(changed.text)")
+    }
+
+    private func expose(_ users: [String], to variation: String) throws {
+        let exposures = users.map {
+            #"{"user_id":"\#($0)","experiment":"e","variation_key":"\#(variation)","timestamp":"\#(start.rfc3339)"}"#
+        }
+        let stored = try server.request("POST", "/v1/exposures", "[\(exposures.joined(separator: ","))]")
+        #expect(stored.status == 200, "\(stored.text)")
+    }
+
+    private func send(_ events: [(user: String, goal: String, value: Double)]) throws {
+        let list = events.enumerated().map { index, event in
+            let time = (start + 1_000 * Timestamp(index + 1)).rfc3339
+            return
+                #"{"user_id":"\#(event.user)","goal":"\#(event.goal)","value":\#(event.value),"timestamp":"\#(time)"}"#
+        }
+        let stored = try server.request("POST", "/v1/events", "[\(list.joined(separator: ","))]")
+        #expect(stored.status == 200, "\(stored.text)")
+    }
+
+    /// The results once all users are counted.
+    private func results(_ query: String) throws -> TestResponse {
+        while true {
+            let response = try server.request("GET", "/v1/experiments/e/results?\(query)")
+            #expect(response.status == 200, "\(response.text)")
+            guard response["metric"]["filling"] == true else { return response }
+        }
+    }
+
+    private func variation(_ key: String, _ response: TestResponse) throws -> JSONValue {
+        try #require(response["variations"].array?.first { $0["variation_key"].string == key })
+    }
+
+    /// Two users of each variation with events, and one without.
+    private func useAll() throws {
+        try expose(["a", "b", "c"], to: "control")
+        try expose(["d", "e", "f"], to: "new")
+        try send([
+            ("a", "cart", 0), ("a", "buy", 10), ("a", "buy", 20), ("b", "cart", 0), ("d", "buy", 60), ("d", "cart", 0),
+            ("e", "cart", 0), ("e", "buy", 40), ("e", "visit", 0), ("d", "visit", 0), ("d", "visit", 0),
+            ("a", "visit", 0),
+        ])
+    }
+
+    @Test(arguments: [false, true])
+    func `Each kind of metric is measured, whether it is defined before the events or after them`(isLate: Bool) throws {
+        if isLate { try useAll() }
+        let ratio =
+            #""numerator":{"goal":"buy","by":"value"},"denominator":{"goal":"visit","by":"count"}"#
+        for (key, body) in [
+            ("buyers", #"{"kind":"conversion","goal":"buy"}"#),
+            ("soon", #"{"kind":"conversion","goal":"buy","window":1}"#),
+            ("orders", #"{"kind":"count","goal":"buy"}"#), ("revenue", #"{"kind":"total","goal":"buy","cap":50}"#),
+            ("order_value", #"{"kind":"mean","goal":"buy"}"#), ("per_visit", #"{"kind":"ratio",\#(ratio)}"#),
+            ("funnel", #"{"kind":"funnel","goals":["cart","buy"]}"#),
+            ("back", #"{"kind":"retention","goal":"visit","from":0,"to":1}"#),
+        ] { try define(key, body) }
+        try measure(
+            #"{"primary":["buyers","soon","orders","revenue","order_value","per_visit","funnel","back"]}"#)
+        if !isLate { try useAll() }
+        let expected: [(metric: String, member: String, control: Double, new: Double)] = [
+            ("buyers", "rate", 1.0 / 3, 2.0 / 3), ("soon", "rate", 1.0 / 3, 2.0 / 3),
+            ("orders", "mean", 2.0 / 3, 2.0 / 3),
+            ("revenue", "mean", 10, 30), ("order_value", "ratio", 15, 50), ("per_visit", "ratio", 30, 100.0 / 3),
+            ("funnel", "rate", 1.0 / 3, 1.0 / 3),
+        ]
+        for (metric, member, control, new) in expected {
+            let found = try results("metric=\(metric)")
+            #expect(found["metric"]["key"].string == metric && found["goal"].isNull, "\(found.text)")
+            for (key, number) in [("control", control), ("new", new)] {
+                let estimate = try variation(key, found)["estimate"]
+                #expect(abs((estimate[member].double ?? -1) - number) < 1e-12, "\(metric): \(estimate)")
+            }
+            #expect(found["metric"]["counts_since"] == .null)
+        }
+        let steps = try variation("new", results("metric=funnel"))["steps"].array ?? []
+        #expect(steps.map { $0["goal"] } == ["cart", "buy"])
+        #expect(steps.map { $0["converted"] } == [2, 1], "the purchase of 'd' precedes the cart, and does not count")
+        // Nobody has had a day to come back.
+        let back = try results("metric=back")
+        #expect(try variation("new", back)["users"] == 0 && variation("new", back)["estimate"]["rate"] == .null)
+        #expect(back["metric"]["enrolled_until"].string != nil)
+        // Without a parameter, the first primary metric.
+        #expect(try results("")["metric"]["key"] == "buyers")
+        #expect(try server.request("GET", "/v1/experiments/e/goals")["goals"] == ["buy", "cart", "visit"])
+    }
+
+    @Test func `A lower number is better where a metric says so, and the numbers stay the same`() throws {
+        try define("more", #"{"kind":"conversion","goal":"buy"}"#)
+        try define("less", #"{"kind":"conversion","goal":"buy","direction":"decrease"}"#)
+        try define("fewer", #"{"kind":"count","goal":"buy","direction":"decrease"}"#)
+        try measure(#"{"primary":["more","less","fewer"]}"#)
+        let (control, new) = ((0..<400).map { "c\($0)" }, (0..<400).map { "n\($0)" })
+        try expose(control, to: "control")
+        try expose(new, to: "new")
+        try send(control.prefix(200).map { ($0, "buy", 1) } + new.prefix(60).map { ($0, "buy", 1) })
+        let (more, less) = (try results("metric=more"), try results("metric=less"))
+        #expect(more["verdict"]["decision"] == "stop" && less["verdict"]["decision"] == "ship", "\(less.text)")
+        #expect(less["verdict"]["winner"] == "new" && less["verdict"]["metric"] == "less")
+        let (a, b) = (try variation("new", more)["estimate"], try variation("new", less)["estimate"])
+        for member in ["lift", "lift_interval", "p_value", "sequential_p_value", "difference"] {
+            #expect(a["comparison"][member] == b["comparison"][member])
+        }
+        let chances = [a, b, try variation("new", results("metric=fewer"))["estimate"]].map {
+            $0["comparison"]["chance_to_win"].double ?? -1
+        }
+        #expect(chances[0] < 1e-6 && chances[1] > 1 - 1e-6 && chances[2] > 1 - 1e-6, "\(chances)")
+    }
+
+    @Test func `Results of a metric are a table and a chart, and have the days of enrollment`() throws {
+        try define("revenue", #"{"kind":"total","goal":"buy","cap":50}"#)
+        try measure(#"{"secondary":["revenue"]}"#)
+        try useAll()
+        let csv = try server.request("GET", "/v1/experiments/e/results?metric=revenue&format=csv").text
+        let lines = csv.split(separator: "\r\n").map { $0.split(separator: ",", omittingEmptySubsequences: false) }
+        #expect(lines.dropFirst().map { $0[10] } == ["revenue", "revenue"] && lines.count == 3, "\(csv)")
+        let chart = try server.request("GET", "/v1/experiments/e/results.svg?metric=revenue")
+        #expect(chart.status == 200 && chart.text.contains("Metric 'revenue'"))
+        let days = try results("metric=revenue&by=day")["days"].array ?? []
+        #expect(days.first?["variations"].array?.compactMap { $0["value"].double }.sorted() == [30, 90], "\(days)")
+    }
+
+    @Test func `What an experiment does not measure has no results`() throws {
+        try define("revenue", #"{"kind":"total","goal":"buy","cap":50}"#)
+        func get(_ query: String) throws -> TestResponse {
+            try server.request("GET", "/v1/experiments/e/results?\(query)")
+        }
+        #expect(try get("metric=revenue").status == 422)
+        #expect(try get("").status == 400)
+        #expect(try get("goal=buy&metric=revenue").status == 400)
+        try measure(#"{"primary":["revenue"]}"#)
+        let misspelt = try get("metric=revenu")
+        #expect(misspelt.status == 422 && misspelt.text.contains("did you mean 'revenue'"), "\(misspelt.text)")
+        #expect(try get("goal=buy&metric=value")["goal"] == "buy")
+    }
+
+    @Test func `A changed definition is computed anew, and totals that nobody needs are gone`() throws {
+        try define("m", #"{"kind":"total","goal":"buy","cap":50}"#)
+        try measure(#"{"primary":["m"]}"#)
+        try useAll()
+        #expect(try variation("new", results("metric=m"))["estimate"]["mean"].double == 30)
+        #expect(try server.request("PUT", "/v1/metrics/m", #"{"cap":45}"#).status == 200)
+        #expect(abs((try variation("new", results("metric=m"))["estimate"]["mean"].double ?? 0) - 85.0 / 3) < 1e-12)
+        try send([("f", "buy", 100)])
+        #expect(abs((try variation("new", results("metric=m"))["estimate"]["mean"].double ?? 0) - 130.0 / 3) < 1e-12)
+        #expect(try server.request("DELETE", "/v1/profiles/f").status < 300)
+        #expect(try variation("new", results("metric=m"))["estimate"]["mean"].double == 42.5)
+    }
+
+    @Test func `A goal cannot have the name of a total`() throws {
+        let refused = try server.request("POST", "/v1/events", #"{"user_id":"a","goal":"\u00011"}"#)
+        #expect(refused.status == 400 && refused["pointer"] == "/goal", "\(refused.text)")
+        #expect(try server.request("PUT", "/v1/metrics/m", #"{"kind":"count","goal":"\u0001"}"#).status == 422)
+    }
+}
