@@ -1,7 +1,8 @@
 public import JSON
 
-/// One condition on one attribute of the user.
-package struct AttributeCondition: Sendable {
+/// One condition on one attribute of the user. A class, because each evaluation takes it out of a ``Condition``, and copies
+/// of its many parts would cost more than the comparison.
+package final class AttributeCondition: Sendable {
     /// The name of the attribute; `nil` if the condition has none, so that no user has the attribute.
     package let name: String?
     package let kind: Kind
@@ -80,7 +81,7 @@ public enum AttributeTest: Sendable {
     case contains(String)
     case version(Comparison, SemanticVersion)
     /// A test that SDKs do not know.
-    case text(TextTest)
+    indirect case text(TextTest)
     /// The condition's value does not suit its match; the result is always unknown.
     case unsupportedValue
 

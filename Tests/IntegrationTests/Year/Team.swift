@@ -10,6 +10,8 @@ final class Team {
     static let weeks = 52
     private static let newUsersPerWeek = 50
     private static let goal = "purchase"
+    /// What a user spends within some days, at most so much.
+    private static let spending = (metric: "spending", days: 5, cap: 60)
 
     private(set) var ledger = YearLedger()
     private(set) var experiments: [TeamExperiment]
@@ -72,6 +74,11 @@ final class Team {
 
     /// Does what is due this week about the definitions.
     func administer() throws {
+        if week == 0 {
+            let (metric, days, cap) = Self.spending
+            let body = #"{"kind":"total","goal":"\#(Self.goal)","window":\#(days),"cap":\#(cap)}"#
+            try request("PUT", "/v1/metrics/\(metric)", body, expecting: 201)
+        }
         for index in experiments.indices {
             let experiment = experiments[index]
             let path = "/v1/experiments/\(experiment.key)"
@@ -89,6 +96,9 @@ final class Team {
                 try request("POST", path + "/reopen")
                 try awaitEverywhere(experiment, "running")
             default: break
+            }
+            if week == experiment.measuresIn {
+                try request("PUT", path, #"{"metrics":{"primary":["\#(Self.spending.metric)"]}}"#)
             }
         }
     }
@@ -227,6 +237,25 @@ final class Team {
         for experiment in experiments where week >= experiment.start {
             let shown = try results(of: experiment, "&live=true")
             #expect(totals(shown) == ledger.totals(of: experiment.key), "week \(week), \(experiment.key)")
+            if week >= experiment.measuresIn { try checkSpending(in: experiment) }
+        }
+    }
+
+    private func checkSpending(in experiment: TeamExperiment) throws {
+        let (metric, days, cap) = Self.spending
+        let deadline = ContinuousClock.now + .seconds(60)
+        func read() throws -> TestResponse {
+            try request("GET", "/v1/experiments/\(experiment.key)/results?metric=\(metric)&live=true")
+        }
+        var shown = try read()
+        while shown["metric"]["filling"] == true, .now < deadline { shown = try read() }
+        #expect(shown["variations"].array?.count == 2 && shown["metric"]["filling"] == false, "\(shown.text)")
+        let counted = ledger.totals(of: experiment.key, window: Int64(days) * 24 * Self.hour, cap: cap)
+        for variation in shown["variations"].array ?? [] {
+            let total = counted[variation["variation_key"].string ?? ""]
+            let mean = variation["estimate"]["mean"].double ?? 0
+            let sum = mean * Double(variation["users"].integer ?? 0)
+            #expect(abs(sum - Double(total?.value ?? -1)) < 1e-6, "week \(week), \(experiment.key): \(variation)")
         }
     }
 

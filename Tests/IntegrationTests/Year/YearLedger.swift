@@ -54,22 +54,26 @@ struct YearLedger {
     }
 
     /// Counts anew, by variation: users exposed to it, and what they bought since.
-    func totals(of experiment: String) -> [String: Total] {
+    ///
+    /// - Parameters:
+    ///   - window: how long after the exposure, in milliseconds.
+    ///   - cap: the maximum value of one user.
+    func totals(of experiment: String, window: Int64 = .max, cap: Int = .max) -> [String: Total] {
         var totals = ["a": Total(), "b": Total()]
         for person in people.values {
             guard let exposure = person.exposures[experiment] else { continue }
-            let since = person.purchases.filter { $0.time >= exposure.time }
-            totals[exposure.variation, default: Total()].add(since.map(\.value))
+            let since = person.purchases.filter { $0.time >= exposure.time && $0.time - exposure.time < window }
+            totals[exposure.variation, default: Total()].add(since.map(\.value), cap: cap)
         }
         return totals
     }
 }
 
 extension YearLedger.Total {
-    fileprivate mutating func add(_ values: [Int]) {
+    fileprivate mutating func add(_ values: [Int], cap: Int) {
         users += 1
         events += values.count
         converted += values.isEmpty ? 0 : 1
-        value += values.reduce(0, +)
+        value += min(values.reduce(0, +), cap)
     }
 }

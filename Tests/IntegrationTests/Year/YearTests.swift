@@ -47,6 +47,9 @@ struct TeamExperiment {
     var concludesIn: Int { start + 9 }
     var winner: String? { rates["b", default: 0] > rates["a", default: 0] ? "b" : nil }
 
+    /// Whether it measures the metric from the beginning, or only later, so that what happened before is filled in.
+    var measuresIn: Int { number % 2 == 0 ? start - 1 : start + 4 }
+
     func isConcluded(in week: Int) -> Bool {
         !isBroken && week >= concludesIn && week < reopensIn ?? .max
     }
