@@ -25,7 +25,7 @@ public final class SeriesFiller: @unchecked Sendable {
     }
 
     /// - Parameter batch: how many users one transaction looks at.
-    public init(_ store: any Store, batch: Int = 500) throws(StorageError) {
+    public init(_ store: any Store, batch: Int = 200) throws(StorageError) {
         session = try BackgroundSession(store, label: "metric-series", qos: .utility)
         self.batch = batch
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "metric-series-timer", qos: .utility))

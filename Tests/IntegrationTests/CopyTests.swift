@@ -3,6 +3,7 @@ import ProcessTestSupport
 #if PostgreSQL
     import APITestSupport
     import Foundation
+    import JSON
     import PostgreSQLTestSupport
     import Storage
     import StoragePostgreSQL
@@ -57,10 +58,12 @@ import ProcessTestSupport
             try ask("PATCH", "/v1/sticky/id/ada", #"{"assignments":{"checkout__0":"b"}}"#)
             let forced = #"{"userId":"eve","experimentKey":"checkout","variationKey":"b"}"#
             try ask("POST", "/v1/override", forced, fields: Self.agent)
-            try ask("PUT", "/v1/experiments/ended", #"{"variations":["a","b"]}"#)
+            try ask("PUT", "/v1/metrics/orders", #"{"kind":"count","goal":"buy"}"#)
+            try ask("PUT", "/v1/experiments/ended", #"{"variations":["a","b"],"metrics":{"primary":["orders"]}}"#)
             try ask("POST", "/v1/exposures", #"{"user_id":"ada","experiment":"ended","variation_key":"b"}"#)
             try ask("POST", "/v1/events", #"{"user_id":"ada","goal":"buy","value":1e15}"#)
             try ask("POST", "/v1/experiments/ended/conclude", #"{"winner":"b"}"#)
+            while try server.request("GET", "/v1/experiments/ended/results")["metric"]["filling"] == true {}
         }
 
         /// What the API says of everything.
@@ -70,7 +73,8 @@ import ProcessTestSupport
                 "/v1/profiles?detail=true", "/v1/profiles/ada?detail=true", "/v1/profiles/ada/attributes",
                 "/v1/profiles/ada/experiments/7/explain", "/v1/events", "/v1/exposures", "/v1/audit?limit=100",
                 "/v1/datafile", "/v1/datafile/history", "/v1/experiments",
-                "/v1/experiments/checkout/results?goal=buy", "/v1/experiments/ended/results?goal=buy", "/v1/attributes", "/v1/segments",
+                "/v1/experiments/checkout/results?goal=buy", "/v1/experiments/ended/results?goal=buy",
+                "/v1/experiments/ended/results?live=true", "/v1/metrics", "/v1/attributes", "/v1/segments",
                 "/v1/segments/germans/users", "/datafiles/default.json",
             ] {
                 let response = try server.request("GET", target, fields: Self.agent)
