@@ -70,6 +70,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case metricPut = "metric.put"
     /// A metric was deleted; the target is its key.
     case metricDelete = "metric.delete"
+    /// A holdout was created or changed; the target is its key.
+    case holdoutPut = "holdout.put"
+    /// A holdout was deleted; the target is its key.
+    case holdoutDelete = "holdout.delete"
     /// An attribute was defined, or the values of a selection were changed; the target is its name.
     case attributePut = "attribute.put"
     /// An attribute was deleted with all its values; the target is its name.

@@ -152,6 +152,11 @@ extension Datafile {
         return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions
     }
 
+    /// Returns the holdout with a key, or else with an id.
+    public func holdout(keyOrID name: Identifier) -> Holdout? {
+        holdouts.last { $0.key == name } ?? holdouts.last { $0.id == name }
+    }
+
     /// Returns the running local holdouts of a rule.
     func localHoldouts(ofRule id: Identifier) -> [Holdout] {
         holdoutsByRule.isEmpty ? [] : holdoutsByRule[id] ?? []

@@ -225,6 +225,12 @@ public final class Holdout: Sendable {
     /// Whether users are bucketed at all: not if the key is blank.
     let isBucketed: Bool
 
+    /// The users who are held out and the rest as two variations, whose exposures are compared; `nil` for a holdout that
+    /// was not defined over the API. It has the id of the holdout, and decides nothing.
+    public let comparison: Experiment?
+    /// The variation of the users who are not held out, which the datafile does not have.
+    let rest: Variation?
+
     init(
         _ node: DatafileReader.Node, includedRules: [Identifier]?,
         audiences: [Identifier: Condition], _ reader: inout DatafileReader
@@ -239,7 +245,24 @@ public final class Holdout: Sendable {
         audience = Condition.ofExperiment(audienceConditions, audiences: audiences)
         isBucketed = !key.isBlank
         self.includedRules = includedRules
+        rest = node.annotations?["rest"]?.string.map {
+            Variation(
+                id: Identifier($0), key: "rest", isFeatureEnabled: true, variableValues: [:], weight: nil)
+        }
+        comparison = rest.map { [id, key, status, variations, trafficAllocation, audienceConditions] rest in
+            let all = TrafficAllocation.Range(entityID: rest.id, end: Bucketer.bucketCount)
+            let parsed = ParsedExperiment(
+                id: id, key: key, layerID: "", status: status, type: nil, variations: variations + [rest],
+                firstVariation: variations.first,
+                trafficAllocation: TrafficAllocation(ranges: trafficAllocation.ranges + [all]),
+                forcedVariations: [:], isContextualBandit: false, audienceConditions: audienceConditions,
+                annotations: ExperimentAnnotations(nil))
+            return Experiment(parsed, audience: nil, exclusionGroup: nil, variationsOfKey: [])
+        }
     }
 
     public var isRunning: Bool { status == "Running" }
+
+    /// Whether it was defined over the API.
+    public var isOwn: Bool { rest != nil }
 }

@@ -171,6 +171,7 @@ extension DecisionRun {
         explainInvalidBucketingID(for: "\(kind) \"\(key)\"")
         let result = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
         let variation = result?.entityID.flatMap { holdout.variations.variation(id: $0) }
+        if variation == nil { addImpression(ofRestOf: holdout) }
         record(
             .holdout(
                 holdout, step(holdout.audience, admits: true),
@@ -186,6 +187,17 @@ extension DecisionRun {
             reasons.add("User \(user.id) is in no holdout variation.")
         }
         return variation
+    }
+
+    /// Adds the exposure of a user whom a holdout of the API admits and does not keep out, so that both can be compared.
+    private func addImpression(ofRestOf holdout: Holdout) {
+        guard let rest = holdout.rest, !options.contains(.disableDecisionEvent),
+            !impressions.contains(where: { $0.experimentID == holdout.id })
+        else { return }
+        add(
+            Impression(
+                flagKey: "", rule: .holdout(holdout), ruleType: Decision.RuleType.holdout.rawValue, variation: rest,
+                isEnabled: true, source: .holdout))
     }
 
     /// Returns the first local holdout of a rule that keeps the user out.

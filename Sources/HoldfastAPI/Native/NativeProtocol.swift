@@ -32,10 +32,13 @@ struct NativeProtocol: WireProtocol {
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
         let metric = DefinitionEndpoints<MetricDefinition>(catalog: services.projects, projects: projects)
+        let holdout = DefinitionEndpoints<Holdout>(catalog: services.projects, projects: projects)
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
+        let holdoutResults = ResultsEndpoints(
+            services: services, store: session, projects: projects, areOfHoldouts: true)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
@@ -164,6 +167,19 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 metric.delete),
+            APIRoute(.get, "/v1/holdouts", scope: .token(.read), readsQuery: true, holdout.list),
+            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read), holdout.get),
+            APIRoute(
+                .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, holdout.put),
+            APIRoute(
+                .delete, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                holdout.delete),
+            APIRoute(
+                .get, "/v1/holdouts/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
+                holdoutResults.get),
+            APIRoute(
+                .get, "/v1/holdouts/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
+                holdoutResults.getChart),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

@@ -4,11 +4,13 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments/{key}/results`: the results of an experiment. Read from stored tallies, off the event loops.
+/// `/v1/experiments/{key}/results`: the results of an experiment, and `/v1/holdouts/{key}/results`, which compares the users
+/// who are not held out with those who are. Read from stored tallies, off the event loops.
 struct ResultsEndpoints {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
+    var areOfHoldouts = false
 
     /// As JSON, or with `?format=csv` for a spreadsheet.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -126,6 +128,12 @@ struct ResultsEndpoints {
         let project = try projects.project(named: request.sdkKey)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
+        if areOfHoldouts {
+            guard let comparison = Holdout.find(name, in: project.datafile)?.comparison else {
+                throw DefinitionEndpoints<Holdout>.unknown(key, in: project.datafile)
+            }
+            return (project, comparison)
+        }
         guard let experiment = project.datafile.experiment(keyOrID: name) else {
             throw .undefinedExperiment(name, in: project.datafile)
         }

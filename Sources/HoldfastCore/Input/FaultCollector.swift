@@ -104,7 +104,7 @@ extension AttributeSchema {
 
 extension FaultCollector {
     /// Adds a fault for each segment of an audience that is not defined: it is most likely misspelt, and would admit nobody.
-    fileprivate mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
+    mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
         guard let audience else { return }
         for name in schema.undefinedSegments(in: audience) {
             add(schema.unknownSegment(name), at: place.appending("audience"))

@@ -26,6 +26,8 @@ struct DefinitionMoves: Sendable {
         case experimentRemoved
         /// The datafile forces another variation on them.
         case whitelist
+        /// A holdout keeps them out.
+        case holdout(Identifier)
     }
 
     /// What becomes of one user.
@@ -67,13 +69,18 @@ struct DefinitionMoves: Sendable {
         schema = project.schema
         editedSchema = segment.map(schema.with) ?? schema
         let changing = Set(segment.map { former.keys(usingSegment: $0.name) } ?? [])
+        let names = HoldoutDefinition.lists
+        let changesHoldouts = names.contains { former.source.object?[$0] != edited.source.object?[$0] }
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
             // Who concludes an experiment asks for the winner.
             let before = before.filter { edited.experiment(id: $0.id)?.isConcluded != true }
-            let affected = Self.affected(before, after) {
+            var affected = Self.affected(before, after) {
                 !changing.contains($0.key) && Self.takesSame($0, $1, former, edited)
+            }
+            if changesHoldouts {
+                affected.formUnion(before.lazy.filter(\.isRunning).map(\.id))
             }
             guard !affected.isEmpty else { return }
             sequences.append(Sequence(flagKey: flagKey, former: before, edited: after, affected: affected))
@@ -89,7 +96,7 @@ struct DefinitionMoves: Sendable {
         self.sequences = sequences
         let asked = schema.attributes(for: former.mentions) + editedSchema.attributes(for: edited.mentions)
         needsAttributes =
-            !asked.isEmpty && sequences.contains { $0.edited.contains { !$0.isForEverybody } }
+            !asked.isEmpty && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
     }
 
     /// Whether the change can move nobody, whoever takes part.
@@ -196,6 +203,12 @@ struct DefinitionMoves: Sendable {
             }
             let edited = sequence.edited[position]
             guard edited.isRunning else { return nil }
+            let user = User(id: userID)
+            if let holdout = next.assign(edited, for: user, stored: after).holdout,
+                now.assign(experiment, for: user, stored: before).holdout == nil
+            {
+                return move(.holdout(holdout.key), to: nil)
+            }
             guard let kept = next.heldVariation(of: edited, for: userID, stored: after)?.variation else {
                 return move(.variationRemoved(held.variation.key), to: variationOfFlag())
             }

@@ -20,6 +20,9 @@ extension ExperimentChange {
                     "an experiment must have a key that no flag has; the flag '\(key)' has it: choose another key, or "
                         + "make the experiment a rule of the flag with PUT /v1/flags/\(key)", at: [])
             }
+            guard definitions.holdouts[Identifier(key)] == nil else {
+                throw CoreError(.conflict, "an experiment must have a key that no holdout has; '\(key)' is a holdout")
+            }
             try define(in: &definitions)
             return true
         }

@@ -92,7 +92,8 @@ struct ExperimentDefinition: KeyedDefinition {
         self.source = source
     }
 
-    private static func audience(
+    /// Returns the conditions that the API gave to an experiment or a holdout; `nil` if a datafile brought others.
+    static func audience(
         of source: JSONObject, given: JSONValue?, _ conditions: JSONValue?
     ) -> JSONValue? {
         let ids = source["audienceConditions"].flatMap { $0.isNull ? nil : $0 } ?? source["audienceIds"]

@@ -76,13 +76,14 @@ extension DefinitionMoves.Cause {
         case .ruleRemoved: "rule_removed"
         case .experimentRemoved: "experiment_removed"
         case .whitelist: "whitelist"
+        case .holdout: "holdout"
         }
     }
 
-    /// The experiment or the variation that the cause is about.
+    /// The experiment, variation or holdout that the cause is about.
     fileprivate var subject: Identifier? {
         switch self {
-        case .earlierExperiment(let key), .variationRemoved(let key): key
+        case .earlierExperiment(let key), .variationRemoved(let key), .holdout(let key): key
         case .ruleRemoved, .experimentRemoved, .whitelist: nil
         }
     }
@@ -97,6 +98,7 @@ extension DefinitionMoves.Cause {
         case .ruleRemoved:
             "the flag would lose the rule '\(experiment)', so keep the rule and set its `status` instead"
         case .experimentRemoved: "'\(experiment)' would be gone, so keep it and set its `status` instead"
+        case .holdout(let key): "the holdout '\(key)' would keep them out of '\(experiment)'"
         case .whitelist: "the datafile forces another variation of '\(experiment)' on them"
         }
     }

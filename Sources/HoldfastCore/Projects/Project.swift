@@ -108,7 +108,9 @@ public final class Project: Sendable {
     ///
     /// - Returns: `nil` if the datafile does not have the experiment.
     public func allocation(experimentID: Identifier) -> AllocationPeriod? {
-        datafile.experiment(id: experimentID).map {
+        let experiment =
+            datafile.experiment(id: experimentID) ?? datafile.holdouts.last { $0.id == experimentID }?.comparison
+        return experiment.map {
             AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.plannedAllocation)
         }
     }

@@ -51,6 +51,7 @@ extension ProjectDefinitions {
                 outside.append(.object(experiment.source))
             }
         }
+        writeHoldouts(since: former)
         root["experiments"] = .array(outside)
         root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
         for (name, list) in [
@@ -76,6 +77,43 @@ extension ProjectDefinitions {
         for metric in self.metrics { metrics[metric.key.string] = .object(metric.json) }
         if !metrics.isEmpty { members["metrics"] = .object(metrics) }
         return members.isEmpty ? nil : .object(members)
+    }
+
+    // MARK: Holdouts
+
+    /// Writes the holdouts of the API behind those that a datafile brought. What they keep users out of depends on flags.
+    private mutating func writeHoldouts(since former: ProjectDefinitions?) {
+        let gone = (former?.holdouts.filter { holdouts[$0.key] == nil }) ?? []
+        guard !gone.isEmpty || holdouts.contains(where: { _ in true }) else { return }
+        for name in HoldoutDefinition.lists {
+            let others = (root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) }
+            let own = holdouts.filter { $0.list == name }.map { JSONValue.object($0.json(rules: rules(of: $0))) }
+            if root[name] != nil || !own.isEmpty { root[name] = .array(others + own) }
+        }
+        audiences.replace(gone.map { (Identifier($0.audienceID), nil) })
+        audiences.replace(
+            holdouts.compactMap { holdout in
+                guard let audience = holdout.audience, former?.holdouts[holdout.key]?.audience != audience else {
+                    return nil
+                }
+                let id = holdout.audienceID
+                // Not `nil`, which would be the JSON value null.
+                var element: JSONValue?
+                if !audience.isNull {
+                    element = Self.audience(id, of: holdout.key, ConditionDialect.datafileForm(of: audience))
+                }
+                return (Identifier(id), element)
+            })
+    }
+
+    /// Returns the ids of the experiments and deliveries of the flags that a holdout names.
+    private func rules(of holdout: HoldoutDefinition) -> [Identifier] {
+        (holdout.flags ?? []).compactMap { flags[$0] }.flatMap { flag in
+            let id = Identifier(flag.rolloutID)
+            let rollout = rollouts.last { $0.object?.identifier("id") == id }?.object
+            return experiments(of: flag).map(\.id)
+                + (rollout?.objects("experiments").compactMap { $0.identifier("id") } ?? [])
+        }
     }
 
     // MARK: Flags

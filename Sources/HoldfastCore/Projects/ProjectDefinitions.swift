@@ -4,7 +4,7 @@ public import JSON
 /// What a project defines, as values that an edit changes. The datafile is generated from them, see
 /// ``generate(since:)``.
 ///
-/// What the API does not edit, such as events, holdouts and unknown members, stays as the uploaded datafile has it.
+/// What the API does not edit, such as events, holdouts that a datafile brought and unknown members, stays as the uploaded datafile has it.
 public struct ProjectDefinitions: Sendable, Equatable {
     /// Those outside of groups, then those of groups.
     var experiments = DefinitionList<ExperimentDefinition>()
@@ -12,6 +12,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var flags = DefinitionList<FlagDefinition>()
     /// What experiments may measure.
     var metrics = DefinitionList<MetricDefinition>()
+    /// Those of the API. Others stay as an uploaded datafile has them.
+    var holdouts = DefinitionList<HoldoutDefinition>()
     /// Those of each flag, and audiences, as the datafile has them.
     var rollouts: [JSONValue]
     var audiences: [JSONValue]
@@ -35,6 +37,11 @@ public struct ProjectDefinitions: Sendable, Equatable {
         let conditions = Dictionary(
             audiences.map { ($0.object?.identifier("id") ?? "", $0.object?["conditions"] ?? .null) },
             uniquingKeysWith: { $1 })
+        for name in HoldoutDefinition.lists {
+            for object in root.objects(name) {
+                HoldoutDefinition(object, audiences: conditions).map { holdouts.append($0) }
+            }
+        }
         for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
         let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
         let details = root[Annotations.member]?.object?["experiments"]?.object

@@ -11,7 +11,9 @@ public enum AllocationRules {
     public static func allocations(in datafile: Datafile) -> [Identifier: TrafficAllocation] {
         let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
         let experiments = datafile.experiments.filter { !deliveryRules.contains($0.id) }
-        return Dictionary(experiments.map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
+        let comparisons = datafile.holdouts.compactMap(\.comparison)
+        return Dictionary(
+            (experiments + comparisons).map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
     }
 
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.

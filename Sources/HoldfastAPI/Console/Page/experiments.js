@@ -71,6 +71,16 @@ export const reopen = experiment => confirm(`Reopen ${experiment.key}?`, h("p", 
 	action: () => change(api.path("experiments", experiment.key, "reopen"), { method: "POST" }),
 });
 
+/// Asks for confirmation, and stops the ramp or lets it go on.
+export function controlRamp(experiment, action) {
+	const [verb, done, text] = action === "stop" ? ["Stop", "stopped", "The traffic stays as it is, and grows no more by itself. The ramp can be resumed."]
+		: ["Resume", "resumed", "The present step begins again, once the experiment runs. If the cause of an alarm is still there, the alarm comes again."];
+	return confirm(`${verb} the ramp of ${experiment.key}?`, h("p", text), {
+		label: verb, done: () => `The ramp of ${experiment.key} is ${done}.`,
+		action: () => change(api.path("experiments", experiment.key, "ramp"), { method: "POST", body: { action } }),
+	});
+}
+
 const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", ["archived", "concluded", "draft"].includes(experiment.status),
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
 

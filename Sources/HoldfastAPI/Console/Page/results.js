@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { interval, lineChart, scale, swatch } from "./charts.js";
-import { conclude, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
+import { conclude, controlRamp, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -38,7 +38,7 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first));
+		update(overview, ramping(experiment, context.reload), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first));
 		update(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
 			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, view, removeGoal(l.goal))));
 	}
@@ -100,6 +100,18 @@ function ending({ conclusion }, results, show) {
 		h("p", reason && `${sentence(reason)} `, `By ${author}, `, moment(at), "."),
 		results && h("p", kept ? ["These are the results of ", moment(kept), ", which nothing changes any more. "] : "These are the present results. ",
 			kept ? button("Show the present ones", () => show("true"), "quiet") : conclusion.frozen_at && button("Show those of the conclusion", () => show(null), "quiet")));
+}
+
+/// How far the ramp is.
+function ramping(experiment, changed) {
+	const { ramp } = experiment;
+	if (!ramp) return null;
+	const { status, step, since, due_at: due, reason } = ramp.state, { traffic, users } = ramp.steps[step - 1];
+	const next = status === "active" && (due ? ["The next step is due ", moment(due), ". "] : `The next step begins with ${integer(users)} users. `);
+	return banner(["held", "stopped"].includes(status) ? "warn" : "", `Ramp ${status}: step ${step} of ${ramp.steps.length}, ${decimal(traffic)}% of the users`,
+		h("p", reason && `${sentence(reason)} `, since && ["Since ", moment(since), ". "], next,
+			["waiting", "active", "held"].includes(status) && doing("Stop the ramp", () => controlRamp(experiment, "stop"), changed, "quiet"),
+			["held", "stopped", "ended"].includes(status) && doing("Resume the ramp", () => controlRamp(experiment, "resume"), changed, "quiet")));
 }
 
 /// The goals that users of the experiment reached.

@@ -1,0 +1,136 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// Holdouts as a resource: who is held out, and what is measured.
+@Suite struct HoldoutTests {
+    private let server: any TestServer
+    private static let sdk = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+    private static let users = (0..<60).map { "user\($0)" }
+
+    init() throws {
+        server = try startTestServer()
+    }
+
+    @discardableResult
+    private func put(_ body: String, key: String = "all", query: String = "") throws -> TestResponse {
+        try server.request("PUT", "/v1/holdouts/\(key)\(query)", body)
+    }
+
+    private func define(_ key: String) throws {
+        let response = try server.request("PUT", "/v1/experiments/\(key)", #"{"variations":["a","b"]}"#)
+        #expect(response.status < 300, "\(response.text)")
+    }
+
+    /// The variation that a flag gives; `off` to who is held out.
+    private func decide(_ flag: String, _ user: String) throws -> JSONValue {
+        try server.request(
+            "POST", "/v1/decide?keys=\(flag)", #"{"userId":"\#(user)"}"#, fields: Self.sdk)["variationKey"]
+    }
+
+    private func heldOut(of flag: String) throws -> Set<String> {
+        Set(try Self.users.filter { try decide(flag, $0) == "off" })
+    }
+
+    /// The counted users of `off` and `rest`.
+    private func counts(_ key: String = "all") throws -> [JSONValue] {
+        let results = try server.request("GET", "/v1/holdouts/\(key)/results?goal=order")
+        #expect(results["baseline"] == "off", "\(results.text)")
+        return results["variations"].array?.map { $0["users"] } ?? []
+    }
+
+    @Test func `A holdout is created, shown, changed and deleted, and the audit log says so`() throws {
+        let created = try put(#"{"share":5,"description":"2026"}"#)
+        #expect(created.status == 201 && created["share"] == 5 && created["flags"].isNull, "\(created.text)")
+        #expect(try put(created.text).json == created.json)
+        #expect(try server.request("GET", "/v1/holdouts")["holdouts"] == [created.json])
+        #expect(try put(#"{"status":"paused"}"#)["status"] == "paused")
+        #expect(try server.request("DELETE", "/v1/holdouts/all").status == 204)
+        #expect(try server.request("GET", "/v1/holdouts/all").status == 404)
+        #expect(try server.request("DELETE", "/v1/holdouts/all").status == 404)
+        let actions = try server.request("GET", "/v1/audit")["entries"].array?.map { $0["action"] }
+        #expect(actions == ["holdout.delete", "holdout.put", "holdout.put"])
+        #expect(try put(#"{"share":5}"#)["id"] == created["id"])
+    }
+
+    @Test func `Who is held out of all flags gets none of them, also what is delivered to everybody`() throws {
+        try define("first")
+        try put(#"{"share":30}"#)
+        try define("second")
+        let held = try heldOut(of: "first")
+        #expect((5...35).contains(held.count))
+        #expect(try heldOut(of: "second") == held)
+        #expect(try server.request("POST", "/v1/experiments/first/conclude", #"{"winner":"b"}"#).status == 200)
+        #expect(try heldOut(of: "first") == held)
+        for user in Self.users where !held.contains(user) { #expect(try decide("first", user) == "b") }
+        #expect(try put(#"{"share":60}"#, query: "?moves=allow").status == 200)
+        #expect(try heldOut(of: "first").isStrictSuperset(of: held))
+        try put(#"{"status":"paused"}"#)
+        #expect(try heldOut(of: "first").isEmpty)
+    }
+
+    @Test func `A holdout of some flags keeps users out of these alone, whatever their rules become`() throws {
+        try define("first")
+        try define("second")
+        try put(#"{"share":40,"flags":["first"]}"#)
+        let held = try heldOut(of: "first")
+        #expect(!held.isEmpty)
+        #expect(try heldOut(of: "second").isEmpty)
+        try server.request("POST", "/v1/experiments/first/conclude", #"{"winner":"b"}"#)
+        #expect(try heldOut(of: "first") == held)
+        let datafile = try server.request("GET", "/datafiles/default.json")
+        #expect(datafile["localHoldouts"].array?.first?["includedRules"].array?.count == 2)
+    }
+
+    @Test func `Its results compare all who were decided for, held out or not`() throws {
+        try define("first")
+        try define("second")
+        try put(#"{"share":50}"#)
+        let held = try heldOut(of: "first")
+        _ = try heldOut(of: "second")
+        let rest = Self.users.count - held.count
+        let expected: [JSONValue] = [.integer(Int64(held.count)), .integer(Int64(rest))]
+        // Exposures of decisions are stored in the background.
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try counts() != expected, .now < deadline {}
+        #expect(try counts() == expected)
+        let results = try server.request("GET", "/v1/holdouts/all/results?goal=order")
+        #expect(results["sample_ratio"]["mismatch"] == false)
+        #expect(results["variations"].array?.map { $0["expected_share"] } == [0.5, 0.5])
+        #expect(try server.request("GET", "/v1/holdouts/none/results?goal=order").status == 404)
+        #expect(try server.request("GET", "/v1/holdouts/all/results.svg?goal=order").status == 200)
+    }
+
+    @Test func `A holdout that would move users who take part is refused with their number`() throws {
+        try define("first")
+        let before = try Self.users.map { try decide("first", $0) }
+        let refused = try put(#"{"share":50}"#)
+        #expect(
+            refused.status == 409 && refused["moves"]["causes"].array?.first?["cause"] == "holdout", "\(refused.text)")
+        #expect(try put(#"{"share":50}"#, query: "?moves=allow").status == 201)
+        #expect(try !heldOut(of: "first").isEmpty)
+        // The assignments are still there.
+        #expect(try server.request("DELETE", "/v1/holdouts/all").status == 204)
+        #expect(try Self.users.map { try decide("first", $0) } == before)
+    }
+
+    @Test(arguments: [
+        ("[]", 400, ""), ("{}", 422, "/share"), (#"{"share":101}"#, 422, "/share"), (#"{"share":"5"}"#, 422, "/share"),
+        (#"{"share":5,"status":"archived"}"#, 422, "/status"), (#"{"share":5,"flags":[]}"#, 422, "/flags"),
+        (#"{"share":5,"flags":[1]}"#, 422, "/flags/0"), (#"{"share":5,"flags":["first","first"]}"#, 422, "/flags/1"),
+        (#"{"share":5,"flags":["frist"]}"#, 422, "/flags/0"), (#"{"share":5,"shares":5}"#, 422, "/shares"),
+        (#"{"share":5,"key":"other"}"#, 422, "/key"), (#"{"share":5,"audience":{"segment":"none"}}"#, 422, "/audience"),
+    ])
+    func `What is not a holdout is refused`(body: String, status: Int, pointer: String) throws {
+        try define("first")
+        let refused = try put(body)
+        #expect(refused.status == status && refused["pointer"].string == pointer, "\(refused.text)")
+    }
+
+    @Test func `A key belongs to an experiment or to a holdout`() throws {
+        try define("first")
+        #expect(try put(#"{"share":5}"#, key: "first").status == 409)
+        try put(#"{"share":5}"#)
+        #expect(try server.request("PUT", "/v1/experiments/all", #"{"variations":["a"]}"#).status == 409)
+    }
+}
