@@ -51,6 +51,52 @@ extension PostgreSQLTests {
             }
         }
 
+        @Test
+        func `What one server stores while another tracks, fills and drops series counts once`() async throws {
+            let count = SeriesDefinition(.sum(.init("g", .count), cap: nil))
+            let funnel = SeriesDefinition(.funnel(["g", "h"]))
+            try await withStores(3) { _, stores in
+                let users = (0..<10).map { Identifier("u\($0)") }
+                _ = try await stores[0].record(users.map { StoreContract.exposure($0) })
+                let rounds = 60
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for (index, store) in stores.prefix(2).enumerated() {
+                        group.addTask {
+                            for round in 0..<rounds {
+                                let events = users.shuffled().prefix(4).map {
+                                    StoreContract.goal($0, at: Timestamp(2 * round + index))
+                                }
+                                _ = try await store.record(events)
+                            }
+                        }
+                    }
+                    group.addTask {
+                        for round in 0..<8 {
+                            let series = round.isMultiple(of: 2) ? [funnel] : [count, funnel]
+                            _ = try await stores[2].activate("\(round)", sdkKey: "sdk", series: ["e": series])
+                            for store in stores.shuffled() {
+                                let filler = try SeriesFiller(store, batch: 3)
+                                try await filler.run()
+                                filler.close()
+                            }
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let filler = try SeriesFiller(stores[0])
+                defer { filler.close() }
+                try await filler.run()
+                let series = try stores[0].read(StoreQuery.series(experimentID: "e"))
+                #expect(series.count == 2 && series.allSatisfy { $0.state == .filled })
+                for series in series {
+                    let tally = try stores[1].tally(experimentID: "e", goal: series.names[0])
+                    let found = tally.variations.reduce(GoalTally()) { $0 + $1.goal }
+                    #expect(found.events == (series.definition == count ? 2 * 4 * rounds : users.count))
+                    #expect(found.converted == users.count)
+                }
+            }
+        }
+
         @Test(arguments: [1, 2, 4])
         func `Changes of users around one of what all share are all made, in one batch`(_ connections: Int) async throws
         {
