@@ -182,6 +182,7 @@ let package = Package(
                 "HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
+            exclude: ["plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
             swiftSettings: strict),
         .testTarget(
             name: "HoldfastAPITests",

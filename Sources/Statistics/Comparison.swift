@@ -174,9 +174,13 @@ public struct ConfidenceSequence: Sendable, Equatable {
     ///   - level: another probability than ``alpha``.
     public func interval(_ effect: Effect, count: Double, alpha level: Double? = nil) -> ClosedRange<Double>? {
         guard count > 0 else { return nil }
+        return effect.interval(halfWidth: halfWidth(count: count, alpha: level ?? alpha))
+    }
+
+    /// Half the width of the interval, in standard errors.
+    func halfWidth(count: Double, alpha: Double) -> Double {
         let scale = count * rhoSquared + 1
-        let factor = (2 * scale * log(scale.squareRoot() / (level ?? alpha)) / (count * rhoSquared)).squareRoot()
-        return effect.interval(halfWidth: factor)
+        return (2 * scale * log(scale.squareRoot() / alpha) / (count * rhoSquared)).squareRoot()
     }
 
     /// Returns the always-valid p-value: the smallest alpha whose interval excludes 0.

@@ -251,7 +251,7 @@ extension Experiment: DefinedElement {
     static var noun: String { "experiment" }
     static var list: StaticString { "experiments" }
     static var copiedMembers: [String] {
-        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics"]
+        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan"]
     }
     static var putAction: AuditAction { .experimentPut }
     static var deleteAction: AuditAction { .experimentArchive }

@@ -39,6 +39,7 @@ struct NativeProtocol: WireProtocol {
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let holdoutResults = ResultsEndpoints(
             services: services, store: session, projects: projects, areOfHoldouts: true)
+        let plan = PlanEndpoint(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
@@ -142,6 +143,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
                 preview.postExperiment),
+            APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
             APIRoute(
                 .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.get),

@@ -125,19 +125,13 @@ struct ResultsEndpoints {
     private func experiment(
         _ request: borrowing Request
     ) throws(CoreError) -> (Project, Experiment) {
+        guard areOfHoldouts else { return try projects.experiment(request) }
         let project = try projects.project(named: request.sdkKey)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        let name = Identifier(key)
-        if areOfHoldouts {
-            guard let comparison = Holdout.find(name, in: project.datafile)?.comparison else {
-                throw DefinitionEndpoints<Holdout>.unknown(key, in: project.datafile)
-            }
-            return (project, comparison)
+        guard let comparison = Holdout.find(Identifier(key), in: project.datafile)?.comparison else {
+            throw DefinitionEndpoints<Holdout>.unknown(key, in: project.datafile)
         }
-        guard let experiment = project.datafile.experiment(keyOrID: name) else {
-            throw .undefinedExperiment(name, in: project.datafile)
-        }
-        return (project, experiment)
+        return (project, comparison)
     }
 
     /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
@@ -160,5 +154,18 @@ extension Experiment {
         case .live: nil
         case .frozen(let time): time
         }
+    }
+}
+
+extension ProjectView {
+    /// Returns the experiment that the path names by its key or id, and its project.
+    func experiment(_ request: borrowing Request) throws(CoreError) -> (Project, Experiment) {
+        let project = try project(named: request.sdkKey)
+        guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
+        let name = Identifier(key)
+        guard let experiment = project.datafile.experiment(keyOrID: name) else {
+            throw .undefinedExperiment(name, in: project.datafile)
+        }
+        return (project, experiment)
     }
 }

@@ -76,6 +76,10 @@ extension ExperimentChange {
             try metrics.check(definitions.metrics)
             experiment.details.metrics = metrics
         }
+        if var plan {
+            plan.start = experiment.details.plan.start
+            experiment.details.plan = plan
+        }
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
             throw CoreError(

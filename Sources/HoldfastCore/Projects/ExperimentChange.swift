@@ -64,12 +64,14 @@ public struct ExperimentChange: Sendable {
     var ramp: Ramp??
     /// Whether the experiment's ramp makes the change.
     private(set) var isOfRamp = false
+    var plan: ExperimentPlan?
 
     static let members =
         [
             "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
             "schedule",
             "ramp",
+            "plan",
         ]
         + ExperimentDetails.texts.map(\.0)
 
@@ -106,6 +108,7 @@ public struct ExperimentChange: Sendable {
                 faults.add("`traffic` must be left out, because the `ramp` sets it", at: ["traffic"])
             }
         }
+        plan = object["plan"].map { ExperimentPlan($0, &faults) }
         try faults.check()
     }
 

@@ -179,6 +179,16 @@ enum DerivedID {
     }
 }
 
+extension Project {
+    /// Returns the other experiments of the flags that have an experiment, whose users are about the same.
+    public func others(ofFlagsWith experiment: Experiment) -> [Experiment] {
+        let definitions = definitions
+        var known: Set<Identifier> = [experiment.id]
+        return definitions.flags(ofExperiment: experiment.id).flatMap { definitions.experiments(of: $0) }
+            .filter { known.insert($0.id).inserted }.compactMap { datafile.experiment(id: $0.id) }
+    }
+}
+
 extension ProjectDefinitions {
     /// Returns the keys of the variations that an experiment had, by id.
     public func retiredVariations(of experiment: Experiment) -> [Identifier: Identifier] {
@@ -280,6 +290,7 @@ extension Experiment {
         ]
         guard let definition, var object = description.object else { return description }
         definition.details.write(to: &object)
+        object["plan"] = definitions.planDescription(of: definition)
         object["conclusion"] = definition.conclusion?.description(of: definition)
         return .object(object)
     }

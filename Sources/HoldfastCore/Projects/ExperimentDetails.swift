@@ -14,6 +14,7 @@ struct ExperimentDetails: Sendable, Equatable {
     var metrics = ExperimentMetrics()
     var schedule: ExperimentSchedule?
     var ramp: Ramp?
+    var plan = ExperimentPlan()
 
     init() {}
 
@@ -23,6 +24,7 @@ struct ExperimentDetails: Sendable, Equatable {
         metrics = ExperimentMetrics(stored: object["metrics"])
         schedule = object["schedule"]?.object.map { ExperimentSchedule($0) }
         ramp = object["ramp"]?.object.flatMap { Ramp(stored: $0) }
+        plan = ExperimentPlan(stored: object["plan"])
     }
 
     /// Writes what is not empty.
@@ -34,6 +36,7 @@ struct ExperimentDetails: Sendable, Equatable {
         if !metrics.isEmpty { object["metrics"] = metrics.json }
         object["schedule"] = schedule?.json
         object["ramp"] = ramp?.json
+        if !plan.isEmpty { object["plan"] = plan.json }
     }
 
     /// What a search looks through.

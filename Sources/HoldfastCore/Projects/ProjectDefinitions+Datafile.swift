@@ -16,6 +16,7 @@ extension ProjectDefinitions {
     ///
     /// - Parameter former: the definitions before the change.
     public mutating func generate(since former: ProjectDefinitions?) {
+        fixPlans(since: former)
         let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
         // Flags deliver what was concluded, and other experiments of theirs come after it.
         let concluded = Set(

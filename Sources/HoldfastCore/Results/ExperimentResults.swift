@@ -180,7 +180,7 @@ public struct ExperimentResults: Sendable {
         return steps
     }
 
-    private static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
+    static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
         let variations = experiment.variations
         let found =
             if let name {

@@ -17,7 +17,8 @@ public struct ResultsQuery: Sendable {
     /// The level of all intervals, such as 0.95.
     public var confidence = 0.95
     /// The number of users at which always-valid intervals are narrowest.
-    var tuning = 5_000.0
+    var tuning = Self.tuning
+    static let tuning = 5_000.0
     public var format = Format.json
     /// Of a goal, the metric that the verdict is about.
     public var metric = Verdict.Metric.conversion
@@ -150,6 +151,13 @@ public struct ResultsComparison: Sendable {
         init?(_ lift: Effect, count: Double, _ sequence: ConfidenceSequence) {
             guard let p = sequence.pValue(lift, count: count) else { return nil }
             (effect, pValue, self.count, self.sequence) = (lift, p, count, sequence)
+        }
+
+        /// Returns the always-valid p-value of another effect than 0.
+        func pValue(against effect: Double) -> Double? {
+            var difference = self.effect
+            difference.estimate -= effect
+            return sequence.pValue(difference, count: count)
         }
 
         /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`.

@@ -97,30 +97,17 @@ public struct Verdict: Sendable {
         }
     }
 
-    /// Holm, A simple sequentially rejective multiple test procedure, 1979.
     private static func findings(
         _ comparisons: [(index: Int, sequence: ResultsComparison.Sequence)], _ sign: Double, alpha: Double
     ) -> [Finding] {
-        var findings: [Finding] = []
-        var corrected = 0.0
-        var level = alpha
-        var rejects = true
-        for (rank, (index, sequence)) in comparisons.sorted(by: { $0.sequence.pValue < $1.sequence.pValue })
-            .enumerated()
-        {
-            let rest = Double(comparisons.count - rank)
-            corrected = min(1, max(corrected, sequence.pValue * rest))
-            if rejects {
-                level = alpha / rest
-                rejects = sequence.pValue <= level
-            }
+        let tested = Multiplicity.holm(comparisons.map(\.sequence.pValue), alpha: alpha)
+        return zip(comparisons, tested).map { comparison, test in
+            let (index, sequence) = comparison
             let lift = sequence.effect.estimate
-            findings.append(
-                Finding(
-                    index: index, outcome: rejects ? lift * sign > 0 ? .better : .worse : .uncertain, lift: lift,
-                    liftInterval: sequence.interval(alpha: level), pValue: corrected))
+            return Finding(
+                index: index, outcome: test.isRejected ? lift * sign > 0 ? .better : .worse : .uncertain, lift: lift,
+                liftInterval: sequence.interval(alpha: test.level), pValue: test.pValue)
         }
-        return findings.sorted { $0.index < $1.index }
     }
 
     private static func numbers(of finding: Finding, among count: Int) -> String {
@@ -129,10 +116,10 @@ public struct Verdict: Sendable {
         return "lift \(percent(finding.lift))\(interval), p \(ExperimentResults.short(finding.pValue))\(correction)"
     }
 
-    /// For people: a share as a signed number of percents with one decimal.
-    private static func percent(_ share: Double) -> String {
+    /// For people: a share as a number of percents with one decimal.
+    static func percent(_ share: Double, signed: Bool = true) -> String {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10
-        return "\(rounded > 0 ? "+" : "")\(rounded)%"
+        return "\(signed && rounded > 0 ? "+" : "")\(rounded)%"
     }
 }

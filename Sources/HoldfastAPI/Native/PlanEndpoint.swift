@@ -1,0 +1,45 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/experiments/{key}/plan`: how many users and days an experiment needs. Changes nothing.
+struct PlanEndpoint {
+    let services: Services
+    let store: any StoreSession
+    let projects: ProjectView
+
+    /// How many other experiments of the same flags are looked at.
+    private static let otherExperiments = 20
+
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let (project, experiment) = try projects.experiment(request)
+        let asked = try request.withBody { bytes throws(CoreError) in try PlanRequest(JSONInput.parse(bytes)) }
+        let others: [Experiment]
+        if let key = asked.source {
+            guard let source = project.datafile.experiment(keyOrID: key) else {
+                throw CoreError.undefinedExperiment(key, in: project.datafile, at: ["from"])
+            }
+            others = [source]
+        } else {
+            others = try await services.compute { project.others(ofFlagsWith: experiment) }
+        }
+        let own = try await observation(of: experiment, asked)
+        var observations: [PlanEstimate.Observation] = []
+        for other in others.prefix(Self.otherExperiments) {
+            observations.append(try await observation(of: other, asked))
+        }
+        let now = services.store.clock.now()
+        return .json(
+            try await services.compute { [observations] in
+                let rule = PlanEstimate.Rule(of: experiment, in: project)
+                return try PlanEstimate(asked, rule, own: own, others: observations, at: now).json
+            })
+    }
+
+    private func observation(of experiment: Experiment, _ asked: PlanRequest) async throws -> PlanEstimate.Observation {
+        PlanEstimate.Observation(
+            experiment, try await store.read(.tally(experimentID: experiment.id, goal: asked.goal)))
+    }
+}

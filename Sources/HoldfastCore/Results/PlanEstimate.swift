@@ -1,0 +1,282 @@
+public import Bucketing
+public import JSON
+import Statistics
+public import Storage
+
+/// How many users and days an experiment needs, and which effect it can show until a time.
+///
+/// It is computed for the rule of the verdict: α is divided by the number of comparisons of primary metrics, as Holm's first
+/// step does, and not by that of guardrails. What the power leaves is divided by the number of guardrails and one, because
+/// a variation is shipped only if all of them are shown to be no worse (Schultzberg, Ankargren and Frånberg, Risk-aware
+/// product decisions in A/B tests with multiple metrics, 2024).
+public struct PlanEstimate: Sendable {
+    /// What was observed in an experiment.
+    public struct Observation: Sendable {
+        let experiment: Experiment
+        let tally: ExperimentTally
+
+        public init(_ experiment: Experiment, _ tally: ExperimentTally) {
+            self.experiment = experiment
+            self.tally = tally
+        }
+    }
+
+    /// What the decision rule is made of.
+    public struct Rule: Sendable {
+        public var alpha = ExperimentPlan.defaultAlpha
+        public var power = ExperimentPlan.defaultPower
+        public var minimumEffect: Double?
+        public var primaryMetrics = 1
+        public var guardrails = 0
+
+        /// The rule by which an experiment is to be decided.
+        public init(of experiment: Experiment, in project: Project) {
+            guard let plan = project.definitions.experiments[experiment.key]?.details.plan else { return }
+            alpha = plan.alpha ?? alpha
+            power = plan.power ?? power
+            minimumEffect = plan.minimumEffect
+        }
+    }
+
+    /// What one way of looking needs.
+    public struct Needs: Sendable {
+        /// Of all variations; `nil` if the effect is impossible.
+        public var users: Double?
+        /// From now; `nil` if the traffic is unknown, or it takes more than ten years.
+        public var days: Double?
+        public var detectableEffect: Double?
+    }
+
+    /// The fewest users of the baseline from which its mean is taken, and of them those who reached the goal.
+    private static let fewestUsers = 100
+    private static let fewestConverted = 10
+
+    private let experiment: Experiment
+    private let request: PlanRequest
+    private let rule: Rule
+    private let effect: Double?
+    private let comparisons: Int
+    private let alpha: Double
+    private let power: Double
+    private let baseline: (value: Power.Baseline, source: Identifier?)
+    private let traffic: (usersPerDay: Double, source: Identifier?)?
+    private let enrolled: [Double]
+    /// The share of the experiment's users, by variation.
+    private let shares: [Double]
+    private let baselineIndex: Int
+    private let days: Double?
+    public let one: Needs
+    public let always: Needs
+
+    /// - Parameters:
+    ///   - own: what was observed in the experiment itself.
+    ///   - others: in others, whose users are the next best.
+    /// - Throws: 422 if something is neither given nor observed.
+    public init(
+        _ request: PlanRequest, _ rule: Rule, own: Observation, others: [Observation], at now: Timestamp
+    ) throws(CoreError) {
+        let experiment = own.experiment
+        self.experiment = experiment
+        self.request = request
+        var rule = rule
+        rule.alpha = request.alpha ?? rule.alpha
+        rule.power = request.power ?? rule.power
+        self.rule = rule
+        days = try request.days(from: now)
+        effect = request.margin ?? request.minimumEffect ?? rule.minimumEffect
+        guard effect != nil || days != nil else {
+            throw CoreError(
+                .unprocessable,
+                "`minimum_effect` or `margin` is required to compute users, or `days` or `until` to compute the effect",
+                at: ["minimum_effect"])
+        }
+        let parts = experiment.variations.map { Double(experiment.shares[$0.id] ?? 0) }
+        let sum = parts.reduce(0, +)
+        let base = try ExperimentResults.baseline(of: experiment, nil).id
+        baselineIndex = experiment.variations.firstIndex { $0.id == base } ?? 0
+        shares = parts.map { sum > 0 ? $0 / sum : 0 }
+        let compared = shares.indices.filter { [baselineIndex] index in index != baselineIndex && parts[index] > 0 }
+        guard !compared.isEmpty, parts[baselineIndex] > 0 else {
+            throw CoreError(
+                .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
+        }
+        comparisons = rule.primaryMetrics * compared.count
+        alpha = request.margin == nil ? rule.alpha / Double(comparisons) : rule.alpha
+        power = 1 - (1 - rule.power) / Double(1 + rule.guardrails)
+        let sources = request.source == nil ? [own] + others : others
+        baseline = try Self.baseline(request, sources)
+        traffic = Self.traffic(request, sources, of: experiment, at: now)
+        guard days == nil || traffic != nil else {
+            throw CoreError(
+                .unprocessable,
+                "`users_per_day` is required, because nobody was enrolled on a whole day in \(Self.list(sources))",
+                at: ["users_per_day"])
+        }
+        let counts = Dictionary(
+            own.tally.variations.map { ($0.variationID, $0.counted) }, uniquingKeysWith: { first, _ in first })
+        enrolled = experiment.variations.map { Double(counts[$0.id] ?? 0) }
+        let scene = Scene(
+            shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
+            usersPerDay: traffic?.usersPerDay, effect: effect, days: days, isDecrease: effect.map { $0 < 0 } ?? false)
+        let aim = request.margin == nil ? Power.Aim.difference : .nonInferiority
+        let needs = [Power.Looks.one, .any(tuning: ResultsQuery.tuning)].map { [baseline, alpha, power] looks in
+            scene.needs(Power(of: baseline.value, alpha: alpha, target: power, looks: looks, aim: aim))
+        }
+        (one, always) = (needs[0], needs[1])
+    }
+
+    // MARK: Observations
+
+    private static func baseline(
+        _ request: PlanRequest, _ sources: [Observation]
+    ) throws(CoreError) -> (Power.Baseline, Identifier?) {
+        if let mean = request.baseline {
+            let value = request.standardDeviation.map { Power.Baseline.mean(mean, standardDeviation: $0) }
+            return (value ?? .rate(mean), nil)
+        }
+        for source in sources {
+            let id = try ExperimentResults.baseline(of: source.experiment, nil).id
+            guard let tally = source.tally.variations.first(where: { $0.variationID == id }),
+                tally.counted >= fewestUsers, tally.goal.converted >= fewestConverted
+            else { continue }
+            let data = VariationData(tally)
+            switch request.kind {
+            case .conversion where data.conversion.mean < 1:
+                return (.rate(data.conversion.mean), source.experiment.key)
+            case .total where data.value.sample.variance > 0:
+                let sample = data.value.sample
+                return (.mean(sample.mean, standardDeviation: sample.variance.squareRoot()), source.experiment.key)
+            default: continue
+            }
+        }
+        throw CoreError(
+            .unprocessable,
+            "`baseline` is required, because there are no \(fewestUsers) users of the baseline with \(fewestConverted) who "
+                + "reached the goal '\(request.goal)' in \(list(sources))", at: ["baseline"])
+    }
+
+    private static func traffic(
+        _ request: PlanRequest, _ sources: [Observation], of experiment: Experiment, at now: Timestamp
+    ) -> (Double, Identifier?)? {
+        if let given = request.usersPerDay { return (given, nil) }
+        for source in sources {
+            guard let rate = EnrollmentRate(source.tally.days, at: now).usersPerDay, rate > 0 else { continue }
+            let isOwn = source.experiment.id == experiment.id
+            // Another experiment may take another part of the same users.
+            let factor = isOwn || source.experiment.traffic <= 0 ? 1 : experiment.traffic / source.experiment.traffic
+            return (rate * factor, source.experiment.key)
+        }
+        return nil
+    }
+
+    private static func list(_ sources: [Observation]) -> String {
+        sources.map { "'\($0.experiment.key)'" }.joined(separator: ", ")
+    }
+}
+
+/// Variations with their users, now and later.
+private struct Scene {
+    let shares: [Double]
+    let enrolled: [Double]
+    let baseline: Int
+    let compared: [Int]
+    let usersPerDay: Double?
+    let effect: Double?
+    let days: Double?
+    let isDecrease: Bool
+
+    private static let mostUsers = 1e12
+
+    /// What the comparison with the greatest needs needs.
+    func needs(_ power: Power) -> PlanEstimate.Needs {
+        var needs = PlanEstimate.Needs()
+        if let effect {
+            needs.users = greatest { index in
+                power.time(toFind: effect, until: Self.mostUsers) { (shares[index] * $0, shares[baseline] * $0) }
+            }
+            needs.days = greatest { index in
+                usersPerDay.flatMap { rate in
+                    power.time(toFind: effect, until: ResultsPower.dayLimit) { users(index, after: $0, rate) }
+                }
+            }
+        }
+        if let days, let usersPerDay {
+            needs.detectableEffect = greatest { index in
+                let (users, baselineUsers) = users(index, after: days, usersPerDay)
+                return power.smallestEffect(users: users, baselineUsers: baselineUsers, decrease: isDecrease)
+                    .map { abs($0) }
+            }
+            .map { isDecrease ? -$0 : $0 }
+        }
+        return needs
+    }
+
+    private func users(_ index: Int, after days: Double, _ rate: Double) -> (variation: Double, baseline: Double) {
+        (enrolled[index] + days * rate * shares[index], enrolled[baseline] + days * rate * shares[baseline])
+    }
+
+    /// - Returns: `nil` if any is `nil`.
+    private func greatest(_ of: (Int) -> Double?) -> Double? {
+        var greatest = 0.0
+        for index in compared {
+            guard let number = of(index) else { return nil }
+            greatest = max(greatest, number)
+        }
+        return greatest
+    }
+}
+
+extension PlanEstimate {
+    /// The response of `POST /v1/experiments/{key}/plan`.
+    public var json: JSONValue {
+        var object = JSONObject()
+        object["experiment_key"] = JSONValue(experiment.key)
+        object["goal"] = JSONValue(request.goal)
+        object["kind"] = .string(request.kind.rawValue)
+        object["alpha"] = .number(rule.alpha)
+        object["power"] = .number(rule.power)
+        object[request.margin == nil ? "minimum_effect" : "margin"] = Self.json(effect)
+        object["comparisons"] = .integer(Int64(comparisons))
+        object["guardrails"] = .integer(Int64(rule.guardrails))
+        object["alpha_per_comparison"] = .number(alpha)
+        object["power_per_metric"] = .number(power)
+        object["baseline"] = baselineJSON
+        object["traffic"] =
+            traffic.map { traffic in
+                [
+                    "users_per_day": .number(traffic.usersPerDay),
+                    "from": traffic.source.map { JSONValue($0) } ?? .null,
+                ]
+            } ?? .null
+        object["enrolled"] = .integer(Int64(enrolled.reduce(0, +)))
+        object["days"] = Self.json(days)
+        object["one_look"] = json(one)
+        object["any_time"] = json(always)
+        return .object(object)
+    }
+
+    private var baselineJSON: JSONValue {
+        let (mean, deviation) =
+            switch baseline.value {
+            case .rate(let rate): (rate, (rate * (1 - rate)).squareRoot())
+            case .mean(let mean, let deviation): (mean, deviation)
+            }
+        return [
+            "variation_key": JSONValue(experiment.variations[baselineIndex].key), "mean": .number(mean),
+            "standard_deviation": .number(deviation), "from": baseline.source.map { JSONValue($0) } ?? .null,
+        ]
+    }
+
+    private func json(_ needs: Needs) -> JSONValue {
+        let users = needs.users.map { total in shares.map { (total * $0).rounded(.up) } }
+        let variations = zip(experiment.variations, users ?? []).map { variation, users -> JSONValue in
+            ["variation_key": JSONValue(variation.key), "users": .shortest(users)]
+        }
+        return [
+            "users": users.map { .shortest($0.reduce(0, +)) } ?? .null, "variations": .array(variations),
+            "days": Self.json(needs.days), "detectable_effect": Self.json(needs.detectableEffect),
+        ]
+    }
+
+    private static func json(_ number: Double?) -> JSONValue { number.map { .number($0) } ?? .null }
+}

@@ -1,0 +1,250 @@
+public import Bucketing
+import Statistics
+import Storage
+
+/// What the results of all metrics of a plan say to do, by a rule that is stated: it may be read at any time and as often
+/// as one likes.
+///
+/// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than its margin
+/// in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple
+/// metrics, 2024). Stop if every variation worsens a primary metric or exceeds the margin of a guardrail.
+///
+/// All p-values and intervals are always valid. The primary metrics of all variations are tested together by Holm's
+/// procedure; a variation must pass every guardrail, so these are not corrected, except against stopping without need. The
+/// probability of ever shipping or stopping when nothing has an effect is at most α.
+public struct PlanVerdict: Sendable {
+    /// What a metric is for.
+    public enum Role: Sendable, Equatable {
+        case primary
+        /// For information.
+        case secondary
+        /// - Parameter margin: by how much it may become worse, as a share of the baseline's mean.
+        case guardrail(margin: Double)
+
+        public var name: String {
+            switch self {
+            case .primary: "primary"
+            case .secondary: "secondary"
+            case .guardrail: "guardrail"
+            }
+        }
+    }
+
+    /// A metric of a variation, compared with the baseline.
+    public struct Comparison: Sendable {
+        var metric: Identifier
+        var role: Role
+        /// Whether less is better.
+        var isDecrease: Bool
+        /// The index of the variation in the results.
+        var variation: Int
+        /// `nil` if nothing can be said yet.
+        var sequence: ResultsComparison.Sequence?
+    }
+
+    public struct Finding: Sendable {
+        public enum Outcome: String, Sendable {
+            case better, worse, uncertain
+            /// Of a guardrail: not worse by as much as its margin, or certainly worse than that.
+            case withinMargin = "within_margin"
+            case beyondMargin = "beyond_margin"
+        }
+
+        public var metric: Identifier
+        public var role: Role
+        public var variation: Int
+        public var outcome: Outcome
+        /// `nil` if nothing can be said yet, as are the interval and the p-value.
+        public var lift: Double?
+        /// Of a primary or secondary metric it excludes 0 if and only if the outcome is certain; of a guardrail the margin.
+        public var liftInterval: ClosedRange<Double>?
+        /// Corrected as the role says. Of a guardrail it is about the margin.
+        public var pValue: Double?
+    }
+
+    public let decision: Verdict.Decision
+    /// The index of the variation to ship.
+    public let winner: Int?
+    /// Sentences, with the numbers that carry the decision.
+    public let reasons: [String]
+    /// In the order of the comparisons.
+    public let findings: [Finding]
+
+    /// - Parameters:
+    ///   - names: those of the variations.
+    ///   - baseline: the index of the baseline.
+    ///   - invalid: why the users are not comparable.
+    ///   - unready: why there is too little data.
+    init(
+        _ comparisons: [Comparison], names: [String], baseline: Int, alpha: Double, invalid: [String] = [],
+        unready: [String] = []
+    ) {
+        let findings = Self.findings(comparisons, alpha: alpha)
+        self.findings = findings
+        let sentences = Sentences(comparisons: comparisons, findings: findings, names: names, baseline: baseline)
+        let variations = names.indices.filter { $0 != baseline }
+        if !invalid.isEmpty {
+            (decision, winner, reasons) = (.invalid, nil, invalid)
+            return
+        }
+        if !unready.isEmpty {
+            (decision, winner, reasons) = (.continue, nil, unready)
+            return
+        }
+        guard comparisons.contains(where: { $0.role == .primary }) else {
+            (decision, winner) = (.continue, nil)
+            reasons = ["the plan has no primary metric that could be improved"]
+            return
+        }
+        let shippable = variations.filter { Self.isShippable($0, findings) }
+        let best = shippable.max { left, right in
+            Self.gains(of: left, comparisons, findings).lexicographicallyPrecedes(
+                Self.gains(of: right, comparisons, findings))
+        }
+        if let best {
+            (decision, winner) = (.ship, best)
+            reasons =
+                sentences.certain(of: best) + variations.filter { $0 != best }.flatMap { sentences.certain(of: $0) }
+        } else if !variations.isEmpty, variations.allSatisfy({ Self.isRuledOut($0, findings) }) {
+            (decision, winner) = (.stop, nil)
+            reasons = variations.flatMap { sentences.against($0) }
+        } else {
+            (decision, winner) = (.continue, nil)
+            reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+        }
+    }
+
+    private static func isShippable(_ variation: Int, _ findings: [Finding]) -> Bool {
+        let own = findings.filter { $0.variation == variation }
+        let primary = own.filter { $0.role == .primary }.map(\.outcome)
+        return primary.contains(.better) && !primary.contains(.worse)
+            && own.allSatisfy { finding in
+                if case .guardrail = finding.role { finding.outcome == .withinMargin } else { true }
+            }
+    }
+
+    private static func isRuledOut(_ variation: Int, _ findings: [Finding]) -> Bool {
+        findings.contains { $0.variation == variation && $0.rulesOut }
+    }
+
+    /// How much a variation improves each primary metric for certain, in their order.
+    private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
+        zip(comparisons, findings).compactMap { comparison, finding in
+            guard finding.variation == variation, finding.role == .primary else { return nil }
+            return finding.outcome == .better ? abs(finding.lift ?? 0) : 0
+        }
+    }
+
+    // MARK: Findings
+
+    private static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
+        /// Metrics without data count as tested, so that levels do not change when they get some.
+        func tested(
+            _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]
+        ) -> [Int: TestedHypothesis] {
+            let indices = comparisons.indices.filter { isWanted(comparisons[$0].role) }
+            let results = test(indices.map { comparisons[$0].sequence?.pValue ?? 1 }, alpha)
+            return Dictionary(zip(indices, results), uniquingKeysWith: { first, _ in first })
+        }
+        let primary = tested({ $0 == .primary }) { Multiplicity.holm($0, alpha: $1) }
+        let secondary = tested({ $0 == .secondary }) { Multiplicity.benjaminiHochberg($0, alpha: $1) }
+        let guardrails = comparisons.count { if case .guardrail = $0.role { true } else { false } }
+        return comparisons.enumerated().map { index, comparison in
+            var finding = Finding(
+                metric: comparison.metric, role: comparison.role, variation: comparison.variation,
+                outcome: .uncertain)
+            guard let sequence = comparison.sequence else { return finding }
+            finding.lift = sequence.effect.estimate
+            if case .guardrail(let margin) = comparison.role {
+                finding.judge(sequence, margin, isDecrease: comparison.isDecrease, alpha: alpha, among: guardrails)
+            } else if let test = primary[index] ?? secondary[index] {
+                finding.pValue = test.pValue
+                finding.liftInterval = sequence.interval(alpha: test.level)
+                if test.isRejected {
+                    let isGain = (sequence.effect.estimate > 0) != comparison.isDecrease
+                    finding.outcome = isGain ? .better : .worse
+                }
+            }
+            return finding
+        }
+    }
+}
+
+extension PlanVerdict.Finding {
+    /// Whether the variation cannot be shipped any more.
+    fileprivate var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
+
+    /// Compares with the margin of a guardrail. The end of the interval on the better side has the level α, as each
+    /// variation must pass every guardrail. The other end is corrected, because one failure is enough to stop.
+    fileprivate mutating func judge(
+        _ sequence: ResultsComparison.Sequence, _ margin: Double, isDecrease: Bool, alpha: Double, among count: Int
+    ) {
+        let edge = isDecrease ? margin : -margin
+        let distance = sequence.effect.estimate - edge
+        let isWithin = (distance > 0) != isDecrease
+        let corrected = alpha / Double(max(1, count))
+        let p = sequence.pValue(against: edge)
+        pValue = isWithin ? p : p.map { min(1, $0 * Double(count)) }
+        if let p, p <= (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
+        guard let near = sequence.interval(alpha: alpha), let far = sequence.interval(alpha: corrected) else { return }
+        // Below the estimate lies what speaks for a loss, unless less is better.
+        liftInterval =
+            isDecrease ? far.lowerBound...near.upperBound : near.lowerBound...far.upperBound
+    }
+}
+
+/// Says what was found, in sentences.
+private struct Sentences {
+    let comparisons: [PlanVerdict.Comparison]
+    let findings: [PlanVerdict.Finding]
+    let names: [String]
+    let baseline: Int
+
+    func certain(of variation: Int) -> [String] {
+        sentences { $0.variation == variation && $0.outcome != .uncertain && $0.role != .secondary }
+    }
+
+    func uncertain(of variation: Int) -> [String] {
+        sentences { $0.variation == variation && $0.outcome == .uncertain && $0.role != .secondary }
+    }
+
+    func against(_ variation: Int) -> [String] {
+        sentences { $0.variation == variation && $0.rulesOut }
+    }
+
+    private func sentences(_ isWanted: (PlanVerdict.Finding) -> Bool) -> [String] {
+        findings.filter(isWanted).map { finding in
+            let (name, base) = ("'\(names[finding.variation])'", "'\(names[baseline])'")
+            return
+                "\(finding.role.name) metric '\(finding.metric)': \(statement(finding, name, base))\(numbers(finding))"
+        }
+    }
+
+    private func statement(_ finding: PlanVerdict.Finding, _ name: String, _ base: String) -> String {
+        if case .guardrail(let margin) = finding.role {
+            let limit = "by its margin of \(Verdict.percent(margin, signed: false))"
+            switch finding.outcome {
+            case .withinMargin: return "\(name) is not worse than \(base) \(limit)"
+            case .beyondMargin:
+                return "\(name) is worse than \(base) by more than its margin of "
+                    + Verdict.percent(margin, signed: false)
+            default: return "whether \(name) is worse than \(base) \(limit) is not certain yet"
+            }
+        }
+        switch finding.outcome {
+        case .uncertain: return "whether \(name) differs from \(base) is not certain yet"
+        default: return "\(name) is \(finding.outcome.rawValue) than \(base)"
+        }
+    }
+
+    private func numbers(_ finding: PlanVerdict.Finding) -> String {
+        guard let lift = finding.lift, let pValue = finding.pValue else { return ", because it has too few users yet" }
+        let interval =
+            finding.liftInterval.map {
+                " (\(Verdict.percent($0.lowerBound)) to \(Verdict.percent($0.upperBound)))"
+            } ?? ""
+        let count = comparisons.count { $0.role == finding.role }
+        let correction = finding.role == .primary && count > 1 ? ", corrected for \(count) comparisons" : ""
+        return ": lift \(Verdict.percent(lift))\(interval), p \(ExperimentResults.short(pValue))\(correction)"
+    }
+}

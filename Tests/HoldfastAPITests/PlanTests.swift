@@ -1,0 +1,164 @@
+import APITestSupport
+import JSON
+import Storage
+import Testing
+
+/// `POST /v1/experiments/{key}/plan`.
+@Suite struct PlanTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+        let body = #"{"id":"7","status":"draft","variations":["control","new"]}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", body).status == 201)
+    }
+
+    private func plan(_ body: String, of key: String = "checkout") throws -> TestResponse {
+        try server.request("POST", "/v1/experiments/\(key)/plan", body)
+    }
+
+    /// Enrolls users two days ago, every fourth of whom reaches the goal.
+    private func enroll(_ users: Int, in key: String) throws {
+        let before = (systemWallClock() - 2 * 86_400_000).rfc3339
+        let exposures = (0..<users).map {
+            let variation = $0.isMultiple(of: 2) ? "control" : "new"
+            return
+                #"{"user_id":"\#($0)","experiment":"\#(key)","variation_key":"\#(variation)","timestamp":"\#(before)"}"#
+        }
+        let events = (0..<users).filter { $0 % 8 < 2 }.map { #"{"user_id":"\#($0)","goal":"buy","value":\#($0 % 5)}"# }
+        for (path, elements) in [("exposures", exposures), ("events", events)] {
+            let sent = try server.request("POST", "/v1/\(path)", "[\(elements.joined(separator: ","))]")
+            #expect(sent.status == 200 && !sent.text.contains("refused"), "\(sent.text)")
+        }
+    }
+
+    @Test func `Users and days follow from the baseline, the traffic, and the effect`() throws {
+        let body = #"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"users_per_day":1000}"#
+        let plan = try plan(body)
+        #expect(plan.status == 200, "\(plan.text)")
+        // Fleiss, Levin and Paik's formula for 10% and 11%.
+        #expect(plan["one_look"]["variations"].array?.map { $0["users"] } == [14_751, 14_751], "\(plan.text)")
+        let days = try #require(plan["one_look"]["days"].double)
+        #expect(abs(days - 29.5016) < 0.001)
+        let anyTime = try #require(plan["any_time"]["users"].double)
+        #expect((40_000...80_000).contains(anyTime), "\(anyTime)")
+        #expect(plan["baseline"]["from"].isNull && plan["traffic"]["users_per_day"] == 1000.0)
+        // The smallest effect of as many days is the one that was asked for.
+        let effect = try self.plan(#"{"goal":"buy","baseline":0.1,"days":\#(days),"users_per_day":1000}"#)
+        #expect(abs((effect["one_look"]["detectable_effect"].double ?? 0) - 0.1) < 1e-6, "\(effect.text)")
+        #expect(effect["one_look"]["users"].isNull)
+        // Without traffic users are known, but no days.
+        let untimed = try self.plan(#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1}"#)
+        #expect(untimed["one_look"]["users"] == 29_502 && untimed["one_look"]["days"].isNull)
+        // A decrease has other variances than an increase.
+        let less = try self.plan(#"{"goal":"buy","baseline":0.1,"minimum_effect":-0.1,"days":10,"users_per_day":1000}"#)
+        #expect(less["one_look"]["users"].double ?? 0 < 29_502)
+        #expect(less["one_look"]["detectable_effect"].double ?? 0 < 0)
+        // A rate cannot exceed 1.
+        let impossible = try self.plan(#"{"goal":"buy","baseline":0.9,"minimum_effect":0.2}"#)
+        #expect(impossible["one_look"]["users"].isNull && impossible["any_time"]["users"].isNull)
+    }
+
+    @Test func `Weights, more variations and stricter levels need more users`() throws {
+        func users(_ key: String, _ more: String = "") throws -> Double {
+            let found = try plan(#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1\#(more)}"#, of: key)
+            return try #require(found["any_time"]["users"].double, "\(found.text)")
+        }
+        for (key, variations) in [
+            ("skewed", #"[{"key":"control","weight":9},{"key":"new","weight":1}]"#), ("three", #"["control","a","b"]"#),
+        ] {
+            try server.request("PUT", "/v1/experiments/\(key)", #"{"variations":\#(variations)}"#)
+        }
+        let plain = try users("checkout")
+        #expect(try users("skewed") > 2 * plain && users("three") > 1.5 * plain)
+        #expect(try users("checkout", #","alpha":0.01"#) > plain && users("checkout", #","power":0.95"#) > plain)
+        let three = try plan(#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1}"#, of: "three")
+        #expect(three["comparisons"] == 2 && three["alpha_per_comparison"] == 0.025)
+        let margin = try plan(#"{"goal":"buy","baseline":0.1,"margin":0.1}"#, of: "three")
+        #expect(margin["margin"] == 0.1 && margin["alpha_per_comparison"] == 0.05, "\(margin.text)")
+    }
+
+    @Test func `What is not given is observed, in the experiment or in the one that is named`() throws {
+        try server.request("PUT", "/v1/experiments/former", #"{"variations":["control","new"],"traffic":50}"#)
+        try enroll(400, in: "former")
+        let missing = try plan(#"{"goal":"buy","minimum_effect":0.1}"#)
+        #expect(missing.status == 422 && missing["pointer"] == "/baseline", "\(missing.text)")
+        let observed = try plan(#"{"goal":"buy","minimum_effect":0.1,"from":"former"}"#)
+        #expect(observed["baseline"]["mean"] == 0.25 && observed["baseline"]["from"] == "former", "\(observed.text)")
+        // 400 users on the only day of which there were whole ones since; all users instead of half of them take part.
+        #expect(observed["traffic"] == ["users_per_day": 400.0, "from": "former"], "\(observed.text)")
+        #expect(observed["enrolled"] == 0)
+        let own = try plan(#"{"goal":"buy","kind":"total","minimum_effect":0.1,"days":7}"#, of: "former")
+        #expect(own["baseline"]["from"] == "former" && own["traffic"]["users_per_day"] == 200.0, "\(own.text)")
+        #expect(own["enrolled"] == 400 && own["one_look"]["detectable_effect"].double ?? 0 > 0)
+        #expect(own["baseline"]["standard_deviation"].double ?? 0 > 0)
+    }
+
+    @Test func `The plan is fixed when the experiment starts, and later changes show`() throws {
+        func put(_ body: String, _ query: String = "", key: String = "checkout") throws -> TestResponse {
+            try server.request("PUT", "/v1/experiments/\(key)\(query)", body)
+        }
+        let draft = try put(#"{"plan":{"alpha":0.1,"minimum_effect":0.02}}"#)
+        #expect(
+            draft["plan"] == [
+                "alpha": 0.1, "power": 0.8, "minimum_effect": 0.02, "fixed_at_revision": nil, "changed_since_start": [],
+            ], "\(draft.text)")
+        let estimate = try plan(#"{"goal":"buy","baseline":0.1}"#)
+        #expect(estimate["alpha"] == 0.1 && estimate["minimum_effect"] == 0.02, "\(estimate.text)")
+        let started = try put(#"{"status":"running"}"#)
+        #expect(
+            started["plan"]["fixed_at_revision"] == started["revision"] && started["plan"]["changed_since_start"] == [])
+        let read = try server.request("GET", "/v1/experiments/checkout").json
+        #expect(try put(String(decoding: read.encoded(), as: UTF8.self)).json == read)
+        // Only a change of the plan shows, and only while it lasts.
+        #expect(try put(#"{"traffic":50,"name":"x"}"#)["plan"]["changed_since_start"] == [])
+        let changed = try put(#"{"plan":{"alpha":0.1,"power":0.9}}"#)
+        #expect(changed["plan"]["changed_since_start"] == ["minimum_effect", "power"], "\(changed.text)")
+        #expect(changed["plan"]["fixed_at_revision"] == started["revision"])
+        for status in ["paused", "running"] { try put(#"{"status":"\(status)"}"#) }
+        #expect(try put(#"{"plan":null}"#)["plan"]["changed_since_start"] == ["alpha", "minimum_effect"])
+        let back = try put(#"{"plan":{"alpha":0.1,"minimum_effect":0.02}}"#)["plan"]
+        #expect(back["changed_since_start"] == [] && back["fixed_at_revision"] == started["revision"])
+        // A copy has a plan of its own.
+        let copy = try put("", "?from=checkout", key: "copy")
+        #expect(copy["plan"]["alpha"] == 0.1 && copy["plan"]["fixed_at_revision"].isNull)
+        // What was not planned at the start is a change.
+        #expect(try put(#"{"variations":["a","b"]}"#, key: "late").json.object?["plan"] == nil)
+        #expect(try put(#"{"plan":{"alpha":0.01}}"#, key: "late")["plan"]["changed_since_start"] == ["alpha"])
+        for (body, pointer) in [
+            (#"{"plan":{"alpha":2}}"#, "/plan/alpha"), (#"{"plan":{"apha":0.1}}"#, "/plan/apha"),
+            (#"{"plan":1}"#, "/plan"),
+            (#"{"plan":{"minimum_effect":-0.1}}"#, "/plan/minimum_effect"),
+        ] {
+            let refused = try put(body)
+            #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
+        }
+        #expect(try server.request("GET", "/datafiles/default.json").text.contains("minimum_effect") == false)
+    }
+
+    @Test func `What cannot be planned is refused, with what is required`() throws {
+        for (body, status, pointer) in [
+            ("[]", 400, ""), ("{}", 422, "/goal"), (#"{"goal":"buy","why":1}"#, 400, "/why"),
+            (#"{"goal":"buy","baseline":0.1}"#, 422, "/minimum_effect"),
+            (#"{"goal":"buy","baseline":0.1,"days":7}"#, 422, "/users_per_day"),
+            (#"{"goal":"buy","baseline":2,"minimum_effect":0.1}"#, 422, "/baseline"),
+            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0}"#, 422, "/minimum_effect"),
+            (#"{"goal":"buy","baseline":0.1,"minimum_effect":"a"}"#, 422, "/minimum_effect"),
+            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"margin":0.1}"#, 422, "/margin"),
+            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"alpha":0.9}"#, 422, "/alpha"),
+            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"power":0.1}"#, 422, "/power"),
+            (#"{"goal":"buy","baseline":0.1,"standard_deviation":1,"minimum_effect":0.1}"#, 422, "/standard_deviation"),
+            (#"{"goal":"buy","kind":"total","baseline":5,"minimum_effect":0.1}"#, 422, "/baseline"),
+            (#"{"goal":"buy","kind":"mean","baseline":5,"minimum_effect":0.1}"#, 422, "/kind"),
+            (#"{"goal":"buy","baseline":0.1,"days":1,"until":"2026-01-31T12:00:00Z"}"#, 422, "/until"),
+            (#"{"goal":"buy","baseline":0.1,"users_per_day":9,"until":"2020-01-31T12:00:00Z"}"#, 422, "/until"),
+            (#"{"goal":"buy","minimum_effect":0.1,"from":"formr"}"#, 404, "/from"),
+        ] {
+            let refused = try plan(body)
+            #expect(refused.status == status && refused["pointer"].string == pointer, "\(body): \(refused.text)")
+        }
+        #expect(try plan(#"{"goal":"buy"}"#, of: "nothing").status == 404)
+        try server.request("PUT", "/v1/experiments/alone", #"{"variations":["control"]}"#)
+        #expect(try plan(#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1}"#, of: "alone").status == 422)
+    }
+}
