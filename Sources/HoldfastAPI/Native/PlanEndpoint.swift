@@ -16,6 +16,10 @@ struct PlanEndpoint {
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request)
         let asked = try request.withBody { bytes throws(CoreError) in try PlanRequest(JSONInput.parse(bytes)) }
+        let (rule, metric) = try await services.compute {
+            let rule = PlanEstimate.Rule(of: experiment, in: project)
+            return (rule, try asked.metric(rule, in: project))
+        }
         let others: [Experiment]
         if let key = asked.source {
             guard let source = project.datafile.experiment(keyOrID: key) else {
@@ -25,21 +29,22 @@ struct PlanEndpoint {
         } else {
             others = try await services.compute { project.others(ofFlagsWith: experiment) }
         }
-        let own = try await observation(of: experiment, asked)
+        let own = try await observation(of: experiment, metric)
         var observations: [PlanEstimate.Observation] = []
         for other in others.prefix(Self.otherExperiments) {
-            observations.append(try await observation(of: other, asked))
+            observations.append(try await observation(of: other, metric))
         }
         let now = services.store.clock.now()
         return .json(
             try await services.compute { [observations] in
-                let rule = PlanEstimate.Rule(of: experiment, in: project)
-                return try PlanEstimate(asked, rule, own: own, others: observations, at: now).json
+                try PlanEstimate(asked, rule, metric, own: own, others: observations, at: now).json
             })
     }
 
-    private func observation(of experiment: Experiment, _ asked: PlanRequest) async throws -> PlanEstimate.Observation {
-        PlanEstimate.Observation(
-            experiment, try await store.read(.tally(experimentID: experiment.id, goal: asked.goal)))
+    private func observation(
+        of experiment: Experiment, _ metric: MetricDefinition
+    ) async throws -> PlanEstimate.Observation {
+        let (measured, _) = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, store)
+        return PlanEstimate.Observation(experiment, measured.tally)
     }
 }

@@ -12,9 +12,23 @@ struct ResultsEndpoints {
     let projects: ProjectView
     var areOfHoldouts = false
 
-    /// As JSON, or with `?format=csv` for a spreadsheet.
+    /// As JSON, or with `?format=csv` for a spreadsheet. Without a goal and a metric, JSON has all metrics of the experiment's
+    /// plan, with one verdict.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try ResultsQuery(request.query(knowing: ResultsQuery.parameters))
+        let parameters = try request.query(knowing: ResultsQuery.parameters)
+        let query = try ResultsQuery(parameters)
+        if query.goal == nil, query.metricKey == nil, query.format == .json {
+            let (project, experiment) = try experiment(request)
+            if let plan = try await services.compute({ project.plan(of: experiment) }) {
+                if let wrong = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
+                    throw CoreError(
+                        .invalid,
+                        "`\(wrong)` must be left out without `goal` and `metric`: the plan's alpha holds for all")
+                }
+                return .json(
+                    try await compute(plan.metrics, plan.alpha, plan.description, of: experiment, project, query))
+            }
+        }
         switch query.format {
         case .json: return .json(try await compute(request, query) { $0.json })
         case .csv:
@@ -32,6 +46,51 @@ struct ResultsEndpoints {
         return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
     }
 
+    /// Computes the results of all metrics of a plan, off the event loop.
+    private func compute(
+        _ metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], _ alpha: Double, _ description: JSONValue,
+        of experiment: Experiment, _ project: Project, _ query: ResultsQuery
+    ) async throws -> [UInt8] {
+        var query = query
+        query.confidence = 1 - alpha
+        let time = experiment.frozenAt(query.moment)
+        var measured: [(role: PlanVerdict.Role, metric: MeasuredMetric, frozen: FrozenResults?)] = []
+        for (role, metric) in metrics {
+            let (read, frozen) = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: time, store)
+            measured.append((role, read, frozen))
+        }
+        if case .frozen(let time) = query.moment, measured.allSatisfy({ $0.frozen == nil }) {
+            throw Self.nothingFrozen(of: experiment, at: time)
+        }
+        let now = services.store.clock.now()
+        return try await services.compute { [query, measured] in
+            let results = try measured.map { role, metric, frozen in
+                (role: role, results: try Self.results(of: metric, frozen, experiment, project, query, now))
+            }
+            guard let plan = PlanResults(results, alpha: alpha) else { return [] }
+            return plan.json(plan: description).encoded()
+        }
+    }
+
+    private static func nothingFrozen(of experiment: Experiment, at time: Timestamp) -> CoreError {
+        CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
+    }
+
+    private static func results(
+        of measured: MeasuredMetric, _ frozen: FrozenResults?, _ experiment: Experiment, _ project: Project,
+        _ query: ResultsQuery, _ now: Timestamp
+    ) throws(CoreError) -> ExperimentResults {
+        guard let frozen else {
+            return try ExperimentResults(
+                experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
+                formerKeys: project.definitions.retiredVariations(of: experiment), now: now)
+        }
+        let former = try FrozenExperiment(frozen.definition)
+        return try ExperimentResults(
+            former.experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
+            formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
+    }
+
     /// Computes the results and renders them, off the event loop.
     private func compute(
         _ request: borrowing Request, _ query: ResultsQuery,
@@ -47,7 +106,7 @@ struct ResultsEndpoints {
             if let kept { return try await compute(kept, of: project, query, render) }
             // Without any, the conclusion came with a datafile of another database.
             if case .frozen = query.moment {
-                throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
+                throw Self.nothingFrozen(of: experiment, at: time)
             }
         }
         let tally = try await store.read(.tally(experimentID: experiment.id, goal: goal))
@@ -87,17 +146,7 @@ struct ResultsEndpoints {
             metric, of: experiment.id, frozenAt: experiment.frozenAt(query.moment), store)
         let now = services.store.clock.now()
         return try await services.compute {
-            guard let frozen else {
-                return render(
-                    try ExperimentResults(
-                        experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
-                        formerKeys: project.definitions.retiredVariations(of: experiment), now: now))
-            }
-            let former = try FrozenExperiment(frozen.definition)
-            return render(
-                try ExperimentResults(
-                    former.experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
-                    formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt))
+            render(try Self.results(of: measured, frozen, experiment, project, query, now))
         }
     }
 

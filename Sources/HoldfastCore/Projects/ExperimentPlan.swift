@@ -74,7 +74,17 @@ extension ExperimentDefinition {
 extension ProjectDefinitions {
     /// Everything that is planned of an experiment.
     private func plan(of experiment: ExperimentDefinition) -> JSONObject {
-        experiment.details.plan.members
+        var plan = experiment.details.plan.members
+        let measured = experiment.details.metrics
+        for member in measured.json.object ?? JSONObject() where member.value.array?.isEmpty == false {
+            plan["metrics.\(member.key)"] = member.value
+        }
+        for key in measured.all {
+            guard var metric = metrics[key]?.json else { continue }
+            metric["description"] = nil
+            plan["metric \(key)"] = .object(metric)
+        }
+        return plan
     }
 
     /// Keeps what is planned of the experiments that a change starts.

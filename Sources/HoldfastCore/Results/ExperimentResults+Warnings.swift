@@ -23,6 +23,24 @@ extension ExperimentResults {
         return Verdict(self, invalid: invalid.map(\.message), unready: unready.map(\.message))
     }
 
+    /// Why the users are not comparable.
+    var invalidatingWarnings: [Warning] {
+        [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
+    }
+
+    /// Why nothing can be said of the goal or the metric yet.
+    var unreadyWarnings: [Warning] { [fillingWarning, goalWarning, fewUsersWarning].compactMap { $0 } }
+
+    /// Why nothing can be said of any metric.
+    var generalUnreadiness: [Warning] { counted > 0 ? [rangeWarning].compactMap { $0 } : warnings }
+
+    /// The warnings that are not about the goal or the metric.
+    var generalWarnings: [Warning] {
+        guard counted > 0 else { return warnings }
+        return [sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, rangeWarning]
+            .compactMap { $0 }
+    }
+
     public var warnings: [Warning] {
         guard counted > 0 else {
             return [

@@ -85,7 +85,7 @@ extension MetricDefinition {
 
 extension VariationData {
     /// The sample by which a metric is compared.
-    private func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
+    func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
         switch statistic {
         case .rate: conversion
         case .mean: value.sample

@@ -26,15 +26,18 @@ public struct PlanEstimate: Sendable {
         public var alpha = ExperimentPlan.defaultAlpha
         public var power = ExperimentPlan.defaultPower
         public var minimumEffect: Double?
-        public var primaryMetrics = 1
-        public var guardrails = 0
+        public var metrics = ExperimentMetrics()
+
+        var primaryMetrics: Int { max(1, metrics.primary.count) }
+        var guardrails: Int { metrics.guardrails.count }
 
         /// The rule by which an experiment is to be decided.
         public init(of experiment: Experiment, in project: Project) {
-            guard let plan = project.definitions.experiments[experiment.key]?.details.plan else { return }
-            alpha = plan.alpha ?? alpha
-            power = plan.power ?? power
-            minimumEffect = plan.minimumEffect
+            guard let details = project.definitions.experiments[experiment.key]?.details else { return }
+            alpha = details.plan.alpha ?? alpha
+            power = details.plan.power ?? power
+            minimumEffect = details.plan.minimumEffect
+            metrics = details.metrics
         }
     }
 
@@ -52,7 +55,9 @@ public struct PlanEstimate: Sendable {
     private static let fewestConverted = 10
 
     private let experiment: Experiment
-    private let request: PlanRequest
+    private let metric: MetricDefinition
+    private let isGoal: Bool
+    private let margin: Double?
     private let rule: Rule
     private let effect: Double?
     private let comparisons: Int
@@ -69,21 +74,29 @@ public struct PlanEstimate: Sendable {
     public let always: Needs
 
     /// - Parameters:
+    ///   - metric: that of the request.
     ///   - own: what was observed in the experiment itself.
     ///   - others: in others, whose users are the next best.
     /// - Throws: 422 if something is neither given nor observed.
     public init(
-        _ request: PlanRequest, _ rule: Rule, own: Observation, others: [Observation], at now: Timestamp
+        _ request: PlanRequest, _ rule: Rule, _ metric: MetricDefinition, own: Observation, others: [Observation],
+        at now: Timestamp
     ) throws(CoreError) {
         let experiment = own.experiment
         self.experiment = experiment
-        self.request = request
+        self.metric = metric
+        isGoal = request.isAboutGoal
         var rule = rule
         rule.alpha = request.alpha ?? rule.alpha
         rule.power = request.power ?? rule.power
         self.rule = rule
         days = try request.days(from: now)
-        effect = request.margin ?? request.minimumEffect ?? rule.minimumEffect
+        let given = request.minimumEffect
+        let guardrail = isGoal ? nil : rule.metrics.guardrails.first { $0.metric == metric.key }
+        let margin = request.margin ?? (given == nil ? guardrail?.margin : nil)
+        self.margin = margin
+        let sign: Double = metric.direction == .decrease ? -1 : 1
+        effect = margin ?? given ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
         guard effect != nil || days != nil else {
             throw CoreError(
                 .unprocessable,
@@ -101,10 +114,10 @@ public struct PlanEstimate: Sendable {
                 .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
         }
         comparisons = rule.primaryMetrics * compared.count
-        alpha = request.margin == nil ? rule.alpha / Double(comparisons) : rule.alpha
+        alpha = margin == nil ? rule.alpha / Double(comparisons) : rule.alpha
         power = 1 - (1 - rule.power) / Double(1 + rule.guardrails)
         let sources = request.source == nil ? [own] + others : others
-        baseline = try Self.baseline(request, sources)
+        baseline = try Self.baseline(request, metric, sources)
         traffic = Self.traffic(request, sources, of: experiment, at: now)
         guard days == nil || traffic != nil else {
             throw CoreError(
@@ -118,7 +131,7 @@ public struct PlanEstimate: Sendable {
         let scene = Scene(
             shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
             usersPerDay: traffic?.usersPerDay, effect: effect, days: days, isDecrease: effect.map { $0 < 0 } ?? false)
-        let aim = request.margin == nil ? Power.Aim.difference : .nonInferiority
+        let aim = margin == nil ? Power.Aim.difference : .nonInferiority
         let needs = [Power.Looks.one, .any(tuning: ResultsQuery.tuning)].map { [baseline, alpha, power] looks in
             scene.needs(Power(of: baseline.value, alpha: alpha, target: power, looks: looks, aim: aim))
         }
@@ -128,7 +141,7 @@ public struct PlanEstimate: Sendable {
     // MARK: Observations
 
     private static func baseline(
-        _ request: PlanRequest, _ sources: [Observation]
+        _ request: PlanRequest, _ metric: MetricDefinition, _ sources: [Observation]
     ) throws(CoreError) -> (Power.Baseline, Identifier?) {
         if let mean = request.baseline {
             let value = request.standardDeviation.map { Power.Baseline.mean(mean, standardDeviation: $0) }
@@ -140,19 +153,19 @@ public struct PlanEstimate: Sendable {
                 tally.counted >= fewestUsers, tally.goal.converted >= fewestConverted
             else { continue }
             let data = VariationData(tally)
-            switch request.kind {
-            case .conversion where data.conversion.mean < 1:
-                return (.rate(data.conversion.mean), source.experiment.key)
-            case .total where data.value.sample.variance > 0:
-                let sample = data.value.sample
-                return (.mean(sample.mean, standardDeviation: sample.variance.squareRoot()), source.experiment.key)
-            default: continue
+            guard let sample = data.sample(metric.statistic), sample.mean.isFinite, sample.variance > 0 else {
+                continue
             }
+            let value =
+                metric.statistic == .rate
+                ? Power.Baseline.rate(sample.mean)
+                : .mean(sample.mean, standardDeviation: sample.variance.squareRoot())
+            return (value, source.experiment.key)
         }
         throw CoreError(
             .unprocessable,
             "`baseline` is required, because there are no \(fewestUsers) users of the baseline with \(fewestConverted) who "
-                + "reached the goal '\(request.goal)' in \(list(sources))", at: ["baseline"])
+                + "did what '\(metric.key)' counts in \(list(sources))", at: ["baseline"])
     }
 
     private static func traffic(
@@ -231,11 +244,11 @@ extension PlanEstimate {
     public var json: JSONValue {
         var object = JSONObject()
         object["experiment_key"] = JSONValue(experiment.key)
-        object["goal"] = JSONValue(request.goal)
-        object["kind"] = .string(request.kind.rawValue)
+        object[isGoal ? "goal" : "metric"] = JSONValue(metric.key)
+        object["kind"] = .string(metric.kind.rawValue)
         object["alpha"] = .number(rule.alpha)
         object["power"] = .number(rule.power)
-        object[request.margin == nil ? "minimum_effect" : "margin"] = Self.json(effect)
+        object[margin == nil ? "minimum_effect" : "margin"] = Self.json(effect)
         object["comparisons"] = .integer(Int64(comparisons))
         object["guardrails"] = .integer(Int64(rule.guardrails))
         object["alpha_per_comparison"] = .number(alpha)

@@ -5,15 +5,12 @@ public import Storage
 
 /// The question how many users and days an experiment needs, and which effect it can show until a time.
 public struct PlanRequest: Sendable {
-    public enum Kind: String, Sendable, CaseIterable {
-        /// Whether a user reaches the goal.
-        case conversion
-        /// The sum of the values of a user's events.
-        case total
-    }
-
-    public var goal: Identifier
-    public var kind = Kind.conversion
+    /// `nil` for a metric.
+    private var goal: Identifier?
+    /// The key of a metric; `nil` for a goal, or for the experiment's first primary metric.
+    private var metric: Identifier?
+    /// Of a goal: whether users reach it, or the sum of its values per user.
+    private var kind = MetricDefinition.Kind.conversion
     /// As a share of the baseline's mean; less than 0 if a decrease is of interest.
     public var minimumEffect: Double?
     /// By how much a guardrail may become worse; `nil` unless it is one.
@@ -35,7 +32,7 @@ public struct PlanRequest: Sendable {
     public static let powers = 0.5...0.9999
 
     private static let members = [
-        "goal", "kind", "minimum_effect", "margin", "alpha", "power", "baseline", "standard_deviation",
+        "goal", "kind", "metric", "minimum_effect", "margin", "alpha", "power", "baseline", "standard_deviation",
         "users_per_day", "days", "until", "from",
     ]
 
@@ -43,14 +40,18 @@ public struct PlanRequest: Sendable {
     public init(_ value: JSONValue) throws(CoreError) {
         var faults = FaultCollector()
         let object = try value.object("a plan", knowing: Self.members)
-        let goal = faults.collect(try object.text("goal"))
-        self.goal = Identifier(goal ?? "")
+        goal = faults.collect(try object.optionalText("goal")).map { Identifier($0) }
+        metric = faults.collect(try object.optionalText("metric")).map { Identifier($0) }
+        if metric != nil, goal != nil {
+            faults.add("`goal` and `metric` must not be given together", at: ["metric"])
+        }
         if let text = faults.collect(try object.optionalText("kind")) {
-            if let known = Kind(rawValue: text) {
-                kind = known
-            } else {
-                faults.add("`kind` must be 'conversion' or 'total'; got '\(text)'", at: ["kind"])
+            switch MetricDefinition.Kind(rawValue: text) {
+            case .conversion?: kind = .conversion
+            case .total?: kind = .total
+            default: faults.add("`kind` must be 'conversion' or 'total'; got '\(text)'", at: ["kind"])
             }
+            if goal == nil { faults.add("`kind` must be given with `goal` only", at: ["kind"]) }
         }
         minimumEffect = faults.number(object, "minimum_effect", -1...10, "0.05 for 5% more, or -0.05 for 5% less")
         if minimumEffect.map({ abs($0) < 0.0001 }) ?? false {
@@ -62,25 +63,61 @@ public struct PlanRequest: Sendable {
         }
         alpha = faults.number(object, "alpha", Self.alphas, "0.05")
         power = faults.number(object, "power", Self.powers, "0.8")
-        let isRate = kind == .conversion
-        baseline = faults.number(
-            object, "baseline", isRate ? 1e-6...0.999_999 : -1e15...1e15, isRate ? "0.1 for 10% of users" : "49.9")
+        baseline = faults.number(object, "baseline", -1e15...1e15, "0.1 for 10% of users")
         standardDeviation = faults.number(object, "standard_deviation", 1e-15...1e15, "20")
-        if isRate, standardDeviation != nil {
-            faults.add(
-                "`standard_deviation` must be given for the kind 'total' only; that of a rate follows from `baseline`",
-                at: ["standard_deviation"])
-        } else if !isRate, (baseline == nil) != (standardDeviation == nil) || baseline == 0 {
-            faults.add(
-                "`baseline`, which is not 0, and `standard_deviation` must be given together for the kind 'total'",
-                at: ["baseline"])
-        }
         usersPerDay = faults.number(object, "users_per_day", 0.001...1e12, "1000")
         days = faults.number(object, "days", 0...ResultsPower.dayLimit, "14")
         until = faults.collect(try object.optionalTime("until"))
         if days != nil, until != nil { faults.add("`days` and `until` must not be given together", at: ["until"]) }
         source = faults.collect(try object.optionalText("from")).map { Identifier($0) }
         if let error = CoreError(faults: faults.faults, "nothing was computed") { throw error }
+    }
+
+    var isAboutGoal: Bool { goal != nil }
+
+    /// Returns the metric that the request is about.
+    ///
+    /// - Throws: 422 if there is none, or the baseline is none that it can have.
+    public func metric(_ rule: PlanEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
+        let found: MetricDefinition
+        if let goal {
+            found = MetricDefinition(key: goal, kind == .total ? .total(goal: goal, cap: nil) : .conversion(goal: goal))
+        } else {
+            guard let key = metric ?? rule.metrics.primary.first else {
+                throw CoreError(
+                    .unprocessable, "`goal` or `metric` is required: the experiment has no primary metric", at: ["goal"]
+                )
+            }
+            guard let metric = project.definitions.metrics[key] else {
+                let hint = Spelling.hint(for: key, among: project.definitions.metrics.lazy.map(\.key))
+                throw CoreError(.unprocessable, "`metric` must be defined; got '\(key)'\(hint)", at: ["metric"])
+            }
+            found = metric
+        }
+        try checkBaseline(of: found)
+        return found
+    }
+
+    private func checkBaseline(of metric: MetricDefinition) throws(CoreError) {
+        guard metric.statistic == .rate else {
+            guard (baseline == nil) == (standardDeviation == nil), baseline != 0 else {
+                throw CoreError(
+                    .unprocessable,
+                    "`baseline`, which is not 0, and `standard_deviation` must be given together for the kind "
+                        + "'\(metric.kind.rawValue)'", at: ["baseline"])
+            }
+            return
+        }
+        guard standardDeviation == nil else {
+            throw CoreError(
+                .unprocessable,
+                "`standard_deviation` must be left out for the kind '\(metric.kind.rawValue)': that of a rate follows from "
+                    + "`baseline`", at: ["standard_deviation"])
+        }
+        guard baseline.map({ (1e-6...0.999_999).contains($0) }) ?? true else {
+            throw CoreError(
+                .unprocessable, "`baseline` must be a rate between 0 and 1; got \(baseline ?? 0)", at: ["baseline"])
+        }
     }
 
     /// The days from now for which the detectable effect is asked for; `nil` if it is not.
@@ -95,5 +132,13 @@ public struct PlanRequest: Sendable {
                 at: ["until"])
         }
         return days
+    }
+}
+
+extension MetricDefinition {
+    /// A metric that every goal has without a definition.
+    fileprivate init(key: Identifier, _ content: Content) {
+        self.key = key
+        self.content = content
     }
 }

@@ -122,6 +122,11 @@ public struct ResultsQuery: Sendable {
         return midnight.day
     }
 
+    /// The parameters that results without goal and metric have: the level is that of the plan.
+    public static let planParameters = [
+        "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at",
+    ]
+
     public static let parameters = [
         "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde", "enrolled_from",
         "enrolled_to", "live", "frozen_at",

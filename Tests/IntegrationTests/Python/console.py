@@ -545,6 +545,29 @@ def an_experiment_is_concluded_with_a_winner_and_reopened(browser, servers):
     console.close()
 
 
+def all_metrics_have_one_verdict(browser, servers):
+    console = Console(browser, servers["open"])
+    server, page = console.server, console.page
+    server("PUT", "/v1/metrics/orders", {"kind": "conversion", "goal": "order"})
+    server("PUT", "/v1/metrics/complaints", {"kind": "conversion", "goal": "complaint", "direction": "decrease"})
+    server("PUT", "/v1/experiments/planned", {"variations": ["old", "new"], "metrics": {"primary": ["orders"], "guardrails": [{"metric": "complaints", "margin": 0.3}]}})
+    users = {"old": range(0, 400), "new": range(400, 800)}
+    for variation, numbers in users.items():
+        server("POST", "/v1/exposures", [{"user_id": f"p{n}", "experiment": "planned", "variation_key": variation} for n in numbers])
+    for goal, numbers in [("order", [*range(0, 100), *range(400, 600)]), ("complaint", [*range(0, 200), *range(400, 600)])]:
+        server("POST", "/v1/events", [{"user_id": f"p{n}", "goal": goal} for n in numbers])
+    console.open("experiments/planned", "planned")
+    expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
+    expect(page.get_by_text("Ship new")).to_have_count(1)
+    expect(console.row("orders")).to_contain_text("better")
+    expect(console.row("complaints")).to_contain_text("within its margin")
+    console.shot("plan")
+    server("PUT", "/v1/experiments/planned", {"plan": {"alpha": 0.0001}})
+    expect(page.get_by_text("The plan was changed after the start")).to_be_visible()
+    expect(page.get_by_text("Continue: nothing is certain yet")).to_be_visible()
+    console.close()
+
+
 def results_are_drawn_exported_and_shared(browser, servers):
     console = Console(browser, servers["open"])
     console.open("experiments/checkout", "checkout")
@@ -979,7 +1002,7 @@ def an_empty_server_says_what_to_do(browser, servers):
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
      the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field, what_is_new_overwrites_nothing, small_things_are_right, an_edit_of_somebody_else_is_not_overwritten,
-     a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened,
+     a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened, all_metrics_have_one_verdict,
      results_are_drawn_exported_and_shared, results_are_refreshed_in_place,
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
     [a_wrong_token_is_refused_and_a_right_one_lets_in, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { interval, lineChart, scale, swatch } from "./charts.js";
+import { planOf, planSection } from "./plan.js";
 import { conclude, controlRamp, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
@@ -21,10 +22,12 @@ export async function show(context, key) {
 	const overview = h("div");
 	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric"), live: query.get("live") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1" };
-	let loaded = [];
+	let loaded = [], plan = null;
 
 	/// Fetches the results of all goals, and draws them.
 	async function refresh() {
+		plan = await planOf(experiment, options());
+		view.isPlanned = plan !== null;
 		loaded = await Promise.all((goals.length ? goals : ["-"]).map(async goal => {
 			try {
 				return { goal, results: await resultsOf(key, { goal, ...options() }) };
@@ -38,7 +41,7 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		update(overview, ramping(experiment, context.reload), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first));
+		update(overview, ramping(experiment, context.reload), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first), plan && planSection(plan, verdict));
 		update(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
 			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, view, removeGoal(l.goal))));
 	}
@@ -185,7 +188,8 @@ export function goalSection(goal, results, view, actions) {
 		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
 	];
 	return section(goal, { actions },
-		verdict(results.verdict),
+		// Of two verdicts, the one over all metrics counts.
+		!view.isPlanned && verdict(results.verdict),
 		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows),
 				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),

@@ -1,0 +1,109 @@
+public import Bucketing
+public import JSON
+import Storage
+
+/// The results of all metrics of an experiment, with one verdict over them.
+public struct PlanResults: Sendable {
+    public struct Metric: Sendable {
+        public let role: PlanVerdict.Role
+        public let results: ExperimentResults
+        /// In the order of the variations; `nil` for the baseline.
+        public let findings: [PlanVerdict.Finding?]
+
+        /// Those that are about the metric.
+        public var warnings: [ExperimentResults.Warning] {
+            let general = Set(results.generalWarnings.map(\.code))
+            return results.warnings.filter { !general.contains($0.code) }
+        }
+    }
+
+    public let metrics: [Metric]
+    public let verdict: PlanVerdict
+    /// The probability of ever deciding for a difference that does not exist.
+    public let alpha: Double
+
+    /// - Parameters:
+    ///   - metrics: of the same experiment; at least one.
+    ///   - alpha: that of the metrics' queries, too.
+    /// - Returns: `nil` without metrics.
+    public init?(_ metrics: [(role: PlanVerdict.Role, results: ExperimentResults)], alpha: Double) {
+        guard let first = metrics.first?.results else { return nil }
+        let names = first.variations.map(\.name)
+        let baseline = first.variations.firstIndex(where: \.isBaseline) ?? 0
+        let variations = names.indices.filter { $0 != baseline }
+        let comparisons = metrics.flatMap { role, results in
+            variations.map { results.comparison(role, of: $0) }
+        }
+        let reasons = PlanVerdict.Conditions(of: metrics.filter { $0.role == .primary }.map(\.results), first)
+        let verdict = PlanVerdict(
+            comparisons, names: names, baseline: baseline, alpha: alpha, invalid: reasons.invalid,
+            unready: reasons.unready)
+        self.verdict = verdict
+        self.alpha = alpha
+        self.metrics = metrics.enumerated().map { index, metric in
+            let start = index * variations.count
+            let own = Array(verdict.findings[start..<start + variations.count])
+            return Metric(
+                role: metric.role, results: metric.results,
+                findings: names.indices.map { variation in own.first { $0.variation == variation } })
+        }
+    }
+
+    /// What all metrics have in common: users, split and variations.
+    public var common: ExperimentResults { metrics[0].results }
+
+    /// The warnings that are not about one metric.
+    public var warnings: [ExperimentResults.Warning] { common.generalWarnings }
+}
+
+extension Project {
+    /// What is planned of an experiment, in the order of importance.
+    ///
+    /// - Returns: `nil` if it measures no metrics.
+    public func plan(
+        of experiment: Experiment
+    ) -> (metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], alpha: Double, description: JSONValue)? {
+        let definitions = definitions
+        // A holdout, whose users are compared in the same way, may have the key.
+        guard let definition = definitions.experiments[experiment.key], definition.id == experiment.id else {
+            return nil
+        }
+        let measured = definition.details.metrics
+        let named: [(PlanVerdict.Role, Identifier)] =
+            measured.primary.map { (.primary, $0) }
+            + measured.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) }
+            + measured.secondary.map { (.secondary, $0) }
+        let metrics = named.compactMap { role, key in definitions.metrics[key].map { (role: role, metric: $0) } }
+        guard !metrics.isEmpty else { return nil }
+        return (
+            metrics, definition.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
+            definitions.planDescription(of: definition) ?? .null
+        )
+    }
+}
+
+extension PlanVerdict {
+    /// Why the results say nothing, whatever the metrics say.
+    fileprivate struct Conditions {
+        var invalid: [String] = []
+        var unready: [String] = []
+
+        /// - Parameter primary: the results of the primary metrics, whose control checks count.
+        init(of primary: [ExperimentResults], _ first: ExperimentResults) {
+            for warning in (primary.isEmpty ? [first] : primary).flatMap(\.invalidatingWarnings)
+            where !invalid.contains(warning.message) {
+                invalid.append(warning.message)
+            }
+            unready = first.generalUnreadiness.map(\.message)
+        }
+    }
+}
+
+extension ExperimentResults {
+    fileprivate func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
+        let isReady = unreadyWarnings.isEmpty
+        return PlanVerdict.Comparison(
+            metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease, variation: index,
+            sequence: isReady ? variations[index].metric?.comparison?.sequence : nil)
+    }
+}
