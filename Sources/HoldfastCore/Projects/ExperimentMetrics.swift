@@ -14,7 +14,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     public var primary: [Identifier] = []
     public var secondary: [Identifier] = []
     public var guardrails: [Guardrail] = []
-    /// Attributes by whose values the results can be divided.
+    /// Attributes by whose values results are to be divided. They are only stored so far.
     public var breakdowns: [Identifier] = []
 
     init() {}
