@@ -183,6 +183,46 @@ import Testing
         #expect(shares == [1, 1])
     }
 
+    @Test(arguments: ["increase", "decrease"])
+    func `A guardrail that is certainly worse than its margin allows stops the ramp`(direction: String) async throws {
+        try await process.edit { definitions throws(CoreError) in
+            let metric: JSONValue = ["kind": "conversion", "goal": "g", "direction": .string(direction)]
+            _ = try MetricChange(metric, key: "guard").apply(to: &definitions)
+        }
+        try await create(["steps": [["traffic": 1, "for": "1h"], ["traffic": 100]]])
+        try await process.put(["metrics": ["guardrails": [["metric": "guard", "margin": 0.1]]]])
+        for variation in ["a", "b"] as [Identifier] { try await process.expose(0..<400, to: variation) }
+        // The variation's users do it less, or more.
+        let counts: [Identifier: Int] = direction == "increase" ? ["a": 200, "b": 150] : ["a": 150, "b": 190]
+        try await reach("g", counts)
+        try await process.tick()
+        try expect("active", step: 1, traffic: 1)
+        try await reach("g", direction == "increase" ? ["a": 390, "b": 20] : ["a": 20, "b": 390])
+        for variation in ["a", "b"] as [Identifier] { try await process.expose(400..<1_000, to: variation) }
+        try await reach("g", direction == "increase" ? ["a": 900, "b": 160] : ["a": 160, "b": 900])
+        try await process.tick()
+        try expect("stopped", step: 1, traffic: 1)
+        #expect(try process.shown()["status"] == "paused")
+        #expect(try process.state()["reason"]?.string?.contains("the guardrail 'guard' is worse") == true)
+        let monitor = ExperimentMonitor(process.catalog, store: store)
+        await monitor.look()
+        #expect(monitor.findings.first?.warnings == [.guardrail, .stalled])
+    }
+
+    /// Lets the first users of each variation reach a goal.
+    private func reach(_ goal: Identifier, _ counts: [Identifier: Int]) async throws {
+        let now = clock.now
+        let events = counts.flatMap { variation, count in
+            (0..<count).map { user in
+                UserEvent.goal(
+                    GoalEvent(
+                        userID: Identifier("\(variation)\(user)"), goal: goal, value: 1, happenedAt: now,
+                        receivedAt: now))
+            }
+        }
+        _ = try await store.record(events)
+    }
+
     @Test
     func `Of 10,000 ramps without an effect at most as many are stopped as promised, with a look at every commit`() {
         var random = SeededGenerator(seed: 42)

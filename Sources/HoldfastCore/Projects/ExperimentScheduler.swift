@@ -122,7 +122,7 @@ public final class ExperimentScheduler: Sendable {
         let definitions = project.definitions
         let due = definitions.timedChange(of: place.key, at: now, nil)
         guard due != nil || looksAtUsers && definitions.isRamping(place.key) else { return }
-        let watch = try await watch(place.key, project)
+        let watch = try await watch(place.key, project, at: now)
         guard let change = definitions.timedChange(of: place.key, at: now, watch) else { return }
         do {
             try await make(change, place, at: now, watch)
@@ -133,12 +133,11 @@ public final class ExperimentScheduler: Sendable {
     }
 
     /// Looks at the users of an experiment.
-    private func watch(_ key: Identifier, _ project: Project) async throws -> UserWatch? {
+    private func watch(_ key: Identifier, _ project: Project, at now: Timestamp) async throws -> UserWatch? {
         guard let experiment = project.datafile.experiment(key: key) else { return nil }
-        let tally = try await catalog.inBackground { session in
-            try await session.read(.users(experimentID: experiment.id))
+        return try await catalog.inBackground { session in
+            try await UserWatch.read(experiment, of: project, at: now, session)
         }
-        return UserWatch(experiment, tally)
     }
 
     /// - Parameter due: the change that must still be due, if it is another one.

@@ -28,18 +28,6 @@ enum TimedChange: Sendable, Equatable {
 
 }
 
-/// What is known of the users of an experiment, and what is wrong with it.
-struct UserWatch: Sendable, Equatable {
-    var evidence: Ramp.Evidence
-    /// In sentences, by the kind of the alarm.
-    var alarms: [ExperimentWarning: String] = [:]
-
-    /// `nil` if nothing is wrong.
-    var alarm: String? {
-        alarms.isEmpty ? nil : ExperimentWarning.allCases.compactMap { alarms[$0] }.joined(separator: "; ")
-    }
-}
-
 extension ProjectDefinitions {
     /// The keys of the experiments whose schedule or ramp still has something to do.
     var timedExperiments: [Identifier] {

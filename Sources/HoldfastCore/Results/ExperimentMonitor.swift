@@ -7,6 +7,8 @@ internal import Synchronization
 public enum ExperimentWarning: String, Sendable, CaseIterable {
     /// The users are not split as the traffic allocation says.
     case sampleRatio = "sample_ratio"
+    /// A guardrail is certainly worse than its margin allows.
+    case guardrail
     /// The ramp is held or stopped by an alarm, or what is due has not been done.
     case stalled
     /// A running experiment has had no new user for an hour.
@@ -82,11 +84,10 @@ public final class ExperimentMonitor: Sendable {
         let former = state.withLock { $0 }
         for (project, experiment) in watched {
             guard !timer.isClosed else { return }
-            let tally = try? await catalog.inBackground { session in
-                try await session.read(.users(experimentID: experiment.id))
+            let watch = try? await catalog.inBackground { session in
+                try await UserWatch.read(experiment, of: project, at: now, session)
             }
-            guard let tally else { return }
-            let watch = UserWatch(experiment, tally)
+            guard let watch else { return }
             let place = Place(
                 sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
             var count = former.counts[place] ?? Count(users: watch.evidence.users, since: now)
@@ -125,18 +126,6 @@ public final class ExperimentMonitor: Sendable {
             experiment.isRunning && !experiment.annotations.isDraft || project.isTimed(experiment.key)
         }
         return Array((live + all.filter(\.1.isConcluded)).prefix(Self.limit))
-    }
-}
-
-extension UserWatch {
-    init(_ experiment: Experiment, _ tally: ExperimentTally) {
-        let check = SampleRatioCheck(tally, of: experiment)
-        let users = tally.variations.reduce(0) { $0 + $1.counted + $1.crossed }
-        evidence = Ramp.Evidence(users: users, sampleRatio: check.pValue)
-        if check.isMismatch, let p = check.pValue {
-            alarms[.sampleRatio] =
-                "the users are not split as the traffic allocation says (p \(ExperimentResults.short(p)))"
-        }
     }
 }
 
