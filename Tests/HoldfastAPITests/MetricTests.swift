@@ -129,6 +129,22 @@ import Testing
         #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
     }
 
+    @Test func `What the kept results of a concluded experiment measure does not change until it is reopened`() throws {
+        let experiment = "/v1/experiments/checkout"
+        _ = try put("orders", #"{"kind":"count","goal":"purchase"}"#)
+        _ = try put("other", #"{"kind":"count","goal":"visit"}"#)
+        #expect(try server.request("PUT", experiment, #"{"metrics":{"primary":["orders"]}}"#).status == 200)
+        #expect(try server.request("POST", experiment + "/conclude", #"{"winner":"new"}"#).status == 200)
+        let changed = try put("orders", #"{"window":3}"#)
+        #expect(changed.status == 409 && changed.text.contains("'checkout'"), "\(changed.text)")
+        let added = try server.request("PUT", experiment, #"{"metrics":{"primary":["orders","other"]}}"#)
+        #expect(added.status == 409 && added["pointer"] == "/metrics", "\(added.text)")
+        // What is not computed anew may change.
+        #expect(try put("orders", #"{"description":"per user"}"#).status == 200)
+        #expect(try server.request("POST", experiment + "/reopen").status == 200)
+        #expect(try put("orders", #"{"window":3}"#).status == 200)
+    }
+
     @Test func `A project has at most 500 metrics, and an experiment measures at most 50`() throws {
         // The definitions of an upload, because 500 requests take long.
         var datafile = try server.request("GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"]).json.object

@@ -99,7 +99,10 @@ import Testing
         #expect(live["metrics"].array?.first?["variations"].array?.first?["mean"] == 0.95, "\(live.text)")
         #expect(try results("?frozen_at=2026-01-31T12:00:00Z").status == 404)
         try server.request("PUT", "/v1/metrics/orders", #"{"minimum_effect":0.2,"description":"What people buy"}"#)
-        let changed = try put(#"{"metrics":{"primary":["orders"],"secondary":["spent"]}}"#)
+        let metrics = #"{"metrics":{"primary":["orders"],"secondary":["spent"]}}"#
+        #expect(try put(metrics).status == 409)
+        #expect(try server.request("POST", "/v1/experiments/checkout/reopen").status == 200)
+        let changed = try put(metrics)
         #expect(
             changed["plan"]["changed_since_start"] == ["metric orders", "metric returns", "metrics.guardrails"],
             "\(changed.text)")

@@ -115,7 +115,9 @@ import Testing
         let changed = try put(#"{"plan":{"alpha":0.1,"power":0.9}}"#)
         #expect(changed["plan"]["changed_since_start"] == ["minimum_effect", "power"], "\(changed.text)")
         #expect(changed["plan"]["fixed_at_revision"] == started["revision"])
-        for status in ["paused", "running"] { try put(#"{"status":"\(status)"}"#) }
+        for status in ["paused", "running"] {
+            #expect(try put("{\"status\":\"\(status)\"}")["status"].string == status)
+        }
         #expect(try put(#"{"plan":null}"#)["plan"]["changed_since_start"] == ["alpha", "minimum_effect"])
         let back = try put(#"{"plan":{"alpha":0.1,"minimum_effect":0.02}}"#)["plan"]
         #expect(back["changed_since_start"] == [] && back["fixed_at_revision"] == started["revision"])

@@ -74,6 +74,12 @@ extension ExperimentChange {
         experiment.details.tags = tags.map { $0.map { Identifier($0) } } ?? experiment.details.tags
         if let metrics {
             try metrics.check(definitions.metrics)
+            if experiment.conclusion != nil, Set(metrics.all) != Set(experiment.details.metrics.all) {
+                throw CoreError(
+                    .conflict,
+                    "the metrics of '\(key)' must stay as they are, because its results are kept; reopen it first",
+                    at: ["metrics"])
+            }
             experiment.details.metrics = metrics
         }
         if var plan {

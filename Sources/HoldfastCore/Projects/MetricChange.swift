@@ -26,7 +26,8 @@ public struct MetricChange: Sendable {
     /// Creates or changes the metric of a project. A change of the kind drops what the new kind does not have.
     ///
     /// - Returns: whether the metric is new.
-    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics.
+    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics, or if the results of a concluded
+    ///   experiment would not be those of the metric any more.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.metrics[key]
         var whole = former?.json ?? JSONObject()
@@ -45,6 +46,13 @@ public struct MetricChange: Sendable {
         guard former != nil || definitions.metrics.count < MetricDefinition.limit else {
             throw CoreError(.conflict, "at most \(MetricDefinition.limit) metrics may be defined in a project")
         }
+        let isComputedAnew = former.map { ($0.content, $0.window) != (metric.content, metric.window) } ?? false
+        if isComputedAnew, let concluded = definitions.conclusion(measuring: key) {
+            throw CoreError(
+                .conflict,
+                "what '\(key)' measures must stay as it is, because the results of '\(concluded)' are kept; define another "
+                    + "metric, or reopen the experiment")
+        }
         definitions.metrics.set(metric)
         return former == nil
     }
@@ -59,6 +67,11 @@ extension ProjectDefinitions {
             throw CoreError(.conflict, "the metric '\(key)' is measured by experiments; change it first in \(list)")
         }
         metrics.remove(key)
+    }
+
+    /// Returns the key of a concluded experiment that measures a metric; `nil` if there is none.
+    fileprivate func conclusion(measuring metric: Identifier) -> Identifier? {
+        experiments.first { $0.conclusion != nil && $0.details.metrics.all.contains(metric) }?.key
     }
 
     /// Returns the keys of the experiments that measure a metric.

@@ -1,7 +1,7 @@
 public import Bucketing
 public import JSON
 import Statistics
-public import Storage
+import Storage
 
 /// The question how many users and days an experiment needs, and which effect it can show until a time.
 public struct PlanRequest: Sendable {
