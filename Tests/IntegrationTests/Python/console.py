@@ -892,7 +892,7 @@ def live_draws_rates(browser, servers):
     expect(console.page.locator("svg.chart").first).to_be_visible()
     console.page.locator("svg.chart").first.hover()
     expect(console.page.locator(".legend b").first).to_have_text(re.compile(r"\d"))
-    expect(console.page.locator(".tile", has_text="Profiles")).to_contain_text(re.compile(r"Profiles1,\d\d\d"))
+    expect(console.page.locator(".tile", has_text="Profiles")).to_contain_text(re.compile(r"Profiles\d,\d\d\d"))
     console.shot("live-rates")
     console.close()
 
