@@ -290,7 +290,6 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// Sets the numbers of profiles and assignments that all servers have stored.
     /// The series as this process last read them. A round that depends on outdated ones is repeated.
     var knownSeries: VersionedSeries? { series.withLock { $0 } }
 
@@ -303,6 +302,7 @@ public final class PostgreSQLStore: Store {
         series.withLock { $0 = nil }
     }
 
+    /// Sets the numbers of profiles and assignments that all servers have stored.
     func recounted(profiles: Int64, assignments: Int64) {
         state.withLock { state in
             state.counted = (profiles, assignments)

@@ -98,6 +98,7 @@ import Testing
         let live = try results("?live=true")
         #expect(live["metrics"].array?.first?["variations"].array?.first?["mean"] == 0.95, "\(live.text)")
         #expect(try results("?frozen_at=2026-01-31T12:00:00Z").status == 404)
+        #expect(try results("?metric=orders&frozen_at=2026-01-31T12:00:00Z").status == 404)
         try server.request("PUT", "/v1/metrics/orders", #"{"minimum_effect":0.2,"description":"What people buy"}"#)
         let metrics = #"{"metrics":{"primary":["orders"],"secondary":["spent"]}}"#
         #expect(try put(metrics).status == 409)

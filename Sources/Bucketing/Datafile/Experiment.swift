@@ -55,10 +55,12 @@ public final class Experiment: Sendable {
 
     public var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
 
+    public var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
+
     /// The variation that everybody in the audience gets, because the experiment is concluded; `nil` if none does. Flags
     /// deliver it by a delivery rule.
     var winner: Variation? {
-        status == ExperimentStatus.concluded.rawValue ? annotations.winner.flatMap(variation(id:)) : nil
+        isConcluded ? annotations.winner.flatMap(variation(id:)) : nil
     }
 
     /// Whether no audience restricts who may take part.

@@ -31,19 +31,10 @@ extension TrafficAllocation {
     ) -> [Weight] {
         let total = (min(max(traffic, 0), 100) * Double(Bucketer.bucketCount) / 100).rounded()
         let sum = ratio.reduce(0, +)
-        let exact = ratio.map { sum > 0 ? $0 / sum * total : 0 }
-        if let least, sum > 0, least.reduce(0, +) <= Int(total) {
-            return zip(entityIDs, counts(nearest: exact, total: Int(total), atLeast: least)).map {
-                Weight(entityID: $0, weight: $1)
-            }
-        }
-        var counts = exact.map { Int($0) }
-        let rest = sum > 0 ? Int(total) - counts.reduce(0, +) : 0
-        let byRemainder = exact.indices.filter { exact[$0] > Double(counts[$0]) }.sorted { left, right in
-            let (one, other) = (exact[left] - Double(counts[left]), exact[right] - Double(counts[right]))
-            return one == other ? left < right : one > other
-        }
-        for index in byRemainder.prefix(max(0, rest)) { counts[index] += 1 }
+        guard sum > 0 else { return entityIDs.map { Weight(entityID: $0, weight: 0) } }
+        let none = ratio.map { _ in 0 }
+        let least = least.flatMap { $0.reduce(0, +) <= Int(total) ? $0 : nil } ?? none
+        let counts = counts(nearest: ratio.map { $0 / sum * total }, total: Int(total), atLeast: least)
         return zip(entityIDs, counts).map { Weight(entityID: $0, weight: $1) }
     }
 

@@ -53,42 +53,20 @@ struct ResultsEndpoints {
     ) async throws -> [UInt8] {
         var query = query
         query.confidence = 1 - alpha
-        let time = experiment.frozenAt(query.moment)
-        var measured: [(role: PlanVerdict.Role, metric: MeasuredMetric, frozen: FrozenResults?)] = []
+        var measured: [(role: PlanVerdict.Role, totals: Totals)] = []
         for (role, metric) in metrics {
-            let (read, frozen) = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: time, store)
-            measured.append((role, read, frozen))
+            measured.append((role, try await totals(of: metric, experiment, query)))
         }
-        if case .frozen(let time) = query.moment, measured.allSatisfy({ $0.frozen == nil }) {
-            throw Self.nothingFrozen(of: experiment, at: time)
-        }
+        // A metric that joined the plan since has none.
+        try Self.requireFrozen(measured.lazy.compactMap(\.totals.frozen).first, of: experiment, query)
         let now = services.store.clock.now()
         return try await services.compute { [query, measured] in
-            let results = try measured.map { role, metric, frozen in
-                (role: role, results: try Self.results(of: metric, frozen, experiment, project, query, now))
+            let results = try measured.map { role, totals in
+                (role: role, results: try Self.results(of: totals, experiment, project, query, now))
             }
             guard let plan = PlanResults(results, alpha: alpha) else { return [] }
             return plan.json(plan: description).encoded()
         }
-    }
-
-    private static func nothingFrozen(of experiment: Experiment, at time: Timestamp) -> CoreError {
-        CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
-    }
-
-    private static func results(
-        of measured: MeasuredMetric, _ frozen: FrozenResults?, _ experiment: Experiment, _ project: Project,
-        _ query: ResultsQuery, _ now: Timestamp
-    ) throws(CoreError) -> ExperimentResults {
-        guard let frozen else {
-            return try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
-                formerKeys: project.definitions.retiredVariations(of: experiment), now: now)
-        }
-        let former = try FrozenExperiment(frozen.definition)
-        return try ExperimentResults(
-            former.experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured,
-            formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
     }
 
     /// Computes the results and renders them, off the event loop.
@@ -97,57 +75,74 @@ struct ResultsEndpoints {
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request)
-        guard let goal = query.goal else {
-            return try await compute(project, experiment, query, Self.metric(query, of: experiment, project), render)
-        }
-        if let time = experiment.frozenAt(query.moment) {
-            let kept = try await store.read(
-                .frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
-            if let kept { return try await compute(kept, of: project, query, render) }
-            // Without any, the conclusion came with a datafile of another database.
-            if case .frozen = query.moment {
-                throw Self.nothingFrozen(of: experiment, at: time)
+        let totals =
+            if let goal = query.goal {
+                try await totals(of: goal, experiment, query)
+            } else {
+                try await totals(of: Self.metric(query, of: experiment, project), experiment, query)
             }
-        }
-        let tally = try await store.read(.tally(experimentID: experiment.id, goal: goal))
-        // If nobody has reached the goal, a warning names others.
-        let isReached = tally.variations.contains { $0.goal.events != 0 }
-        let others =
-            isReached
-            ? [] : try await store.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
+        try Self.requireFrozen(totals.frozen, of: experiment, query)
         let now = services.store.clock.now()
         return try await services.compute {
-            render(
-                try ExperimentResults(
-                    experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
-                    formerKeys: project.definitions.retiredVariations(of: experiment), now: now))
+            render(try Self.results(of: totals, experiment, project, query, now))
         }
     }
 
-    /// Computes results of totals that were frozen.
-    private func compute(
-        _ kept: FrozenResults, of project: Project, _ query: ResultsQuery,
-        _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
-    ) async throws -> [UInt8] {
-        try await services.compute {
-            let former = try FrozenExperiment(kept.definition)
-            return render(
-                try ExperimentResults(
-                    former.experiment, sdkKey: project.sdkKey, query, kept.tally,
-                    formerKeys: former.retiredVariations, frozenAt: kept.frozenAt, now: kept.frozenAt))
-        }
+    /// What the store has of a goal or a metric.
+    private struct Totals {
+        var tally: ExperimentTally
+        var measured: MeasuredMetric?
+        var otherGoals: [Identifier] = []
+        /// Those of the conclusion that the query means, if any were frozen then.
+        var frozen: FrozenResults?
     }
 
-    private func compute(
-        _ project: Project, _ experiment: Experiment, _ query: ResultsQuery, _ metric: MetricDefinition,
-        _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
-    ) async throws -> [UInt8] {
+    private func totals(
+        of metric: MetricDefinition, _ experiment: Experiment, _ query: ResultsQuery
+    ) async throws -> Totals {
         let (measured, frozen) = try await MeasuredMetric.read(
             metric, of: experiment.id, frozenAt: experiment.frozenAt(query.moment), store)
-        let now = services.store.clock.now()
-        return try await services.compute {
-            render(try Self.results(of: measured, frozen, experiment, project, query, now))
+        return Totals(tally: measured.tally, measured: measured, frozen: frozen)
+    }
+
+    private func totals(
+        of goal: Identifier, _ experiment: Experiment, _ query: ResultsQuery
+    ) async throws -> Totals {
+        if let time = experiment.frozenAt(query.moment),
+            let frozen = try await store.read(.frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
+        {
+            return Totals(tally: frozen.tally, frozen: frozen)
         }
+        var totals = Totals(tally: try await store.read(.tally(experimentID: experiment.id, goal: goal)))
+        // If nobody has reached the goal, a warning names others.
+        if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
+            totals.otherGoals = try await store.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
+        }
+        return totals
+    }
+
+    /// - Throws: 404 if the query asks for what was frozen at a time, and nothing was. Without a time, a conclusion
+    ///   that came with a datafile of another database shows the present totals.
+    private static func requireFrozen(
+        _ frozen: FrozenResults?, of experiment: Experiment, _ query: ResultsQuery
+    ) throws(CoreError) {
+        guard case .frozen(let time) = query.moment, frozen == nil else { return }
+        throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
+    }
+
+    private static func results(
+        of totals: Totals, _ experiment: Experiment, _ project: Project, _ query: ResultsQuery, _ now: Timestamp
+    ) throws(CoreError) -> ExperimentResults {
+        guard let frozen = totals.frozen else {
+            return try ExperimentResults(
+                experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured,
+                otherGoals: totals.otherGoals, formerKeys: project.definitions.retiredVariations(of: experiment),
+                now: now)
+        }
+        let former = try FrozenExperiment(frozen.definition)
+        return try ExperimentResults(
+            former.experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured,
+            formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
     }
 
     /// Returns the metric that a query names, or else the experiment's first primary one.

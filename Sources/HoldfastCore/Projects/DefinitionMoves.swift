@@ -218,10 +218,6 @@ struct DefinitionMoves: Sendable {
     }
 }
 
-extension Experiment {
-    fileprivate var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
-}
-
 extension Flag {
     /// Whether the flag was turned off over the API.
     fileprivate var isTurnedOff: Bool { annotations.object?["off"] != nil }

@@ -69,9 +69,7 @@ public struct ExperimentChange: Sendable {
     static let members =
         [
             "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
-            "schedule",
-            "ramp",
-            "plan",
+            "schedule", "ramp", "plan",
         ]
         + ExperimentDetails.texts.map(\.0)
 

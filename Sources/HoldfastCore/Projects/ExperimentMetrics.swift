@@ -61,12 +61,11 @@ public struct ExperimentMetrics: Sendable, Equatable {
             if !known.insert(key).inserted { faults.add("the metrics must differ; got '\(key)' twice", at: place) }
             return key
         }
-        for (value, place) in faults.list(object, "primary", 0...Self.limit, at: place) ?? [] {
-            if let key = read(value, place) { primary.append(key) }
+        func keys(_ name: String) -> [Identifier] {
+            (faults.list(object, name, 0...Self.limit, at: place) ?? []).compactMap { read($0, $1) }
         }
-        for (value, place) in faults.list(object, "secondary", 0...Self.limit, at: place) ?? [] {
-            if let key = read(value, place) { secondary.append(key) }
-        }
+        primary = keys("primary")
+        secondary = keys("secondary")
         for (value, place) in faults.list(object, "guardrails", 0...Self.limit, at: place) ?? [] {
             guard let object = faults.object(value, "a guardrail", knowing: ["metric", "margin"], at: place) else {
                 continue

@@ -44,7 +44,8 @@ struct ExperimentPlan: Sendable, Equatable {
         else { return }
         alpha = faults.number(object, "alpha", PlanRequest.alphas, "0.05", in: place)
         power = faults.number(object, "power", PlanRequest.powers, "0.8", in: place)
-        minimumEffect = faults.number(object, "minimum_effect", 0.0001...10, "0.05 for 5% of the baseline", in: place)
+        minimumEffect = faults.number(
+            object, "minimum_effect", MetricDefinition.minimumEffects, "0.05 for 5% of the baseline", in: place)
     }
 
     var isEmpty: Bool { self == ExperimentPlan() }

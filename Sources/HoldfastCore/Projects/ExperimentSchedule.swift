@@ -15,11 +15,10 @@ struct ExperimentSchedule: Sendable, Equatable {
 
     /// Reads a schedule as it is stored and shown.
     init(_ object: JSONObject) {
-        func time(_ name: String) -> Timestamp? { object[name]?.string.flatMap { Timestamp(rfc3339: $0) } }
-        startAt = time("start_at")
-        endAt = time("end_at")
-        startedAt = time("started_at")
-        endedAt = time("ended_at")
+        startAt = object.time("start_at")
+        endAt = object.time("end_at")
+        startedAt = object.time("started_at")
+        endedAt = object.time("ended_at")
     }
 
     /// Reads a schedule of a request. What has been done is not a request's to say.

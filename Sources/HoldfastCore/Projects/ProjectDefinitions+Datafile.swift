@@ -85,7 +85,7 @@ extension ProjectDefinitions {
     /// Writes the holdouts of the API behind those that a datafile brought. What they keep users out of depends on flags.
     private mutating func writeHoldouts(since former: ProjectDefinitions?) {
         let gone = (former?.holdouts.filter { holdouts[$0.key] == nil }) ?? []
-        guard !gone.isEmpty || holdouts.contains(where: { _ in true }) else { return }
+        guard !gone.isEmpty || !holdouts.isEmpty else { return }
         for name in HoldoutDefinition.lists {
             let others = (root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) }
             let own = holdouts.filter { $0.list == name }.map { JSONValue.object($0.json(rules: rules(of: $0))) }

@@ -1,10 +1,12 @@
 public import Bucketing
 public import JSON
+import Storage
 
 /// What a project defines, as values that an edit changes. The datafile is generated from them, see
 /// ``generate(since:)``.
 ///
-/// What the API does not edit, such as events, holdouts that a datafile brought and unknown members, stays as the uploaded datafile has it.
+/// What the API does not edit, such as events, holdouts that a datafile brought and unknown members, stays as the
+/// uploaded datafile has it.
 public struct ProjectDefinitions: Sendable, Equatable {
     /// Those outside of groups, then those of groups.
     var experiments = DefinitionList<ExperimentDefinition>()
@@ -243,6 +245,7 @@ struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
     }
 
     var count: Int { elements.count }
+    var isEmpty: Bool { elements.isEmpty }
 
     func last(where isWanted: (Element) -> Bool) -> Element? { elements.last(where: isWanted) }
 }
@@ -255,6 +258,9 @@ extension JSONObject {
     func identifiers(_ key: String) -> [Identifier] {
         (self[key]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
     }
+
+    /// A stored time, as RFC 3339 has it.
+    func time(_ key: String) -> Timestamp? { self[key]?.string.flatMap { Timestamp(rfc3339: $0) } }
 }
 
 extension JSONValue {

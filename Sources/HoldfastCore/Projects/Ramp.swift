@@ -247,11 +247,10 @@ extension Ramp.Step {
 
 extension Ramp.State {
     fileprivate init(_ object: JSONObject, count: Int) {
-        func time(_ name: String) -> Timestamp? { object[name]?.string.flatMap { Timestamp(rfc3339: $0) } }
         status = object["status"]?.string.flatMap { Ramp.Status(rawValue: $0) } ?? .ended
         if case .integer(let number)? = object["step"] { step = Int(min(max(number, 1), Int64(count))) - 1 }
-        since = time("since")
-        dueAt = time("due_at")
+        since = object.time("since")
+        dueAt = object.time("due_at")
         reason = object["reason"]?.string
         if case .integer(let users)? = object["users"] {
             evidence = Ramp.Evidence(

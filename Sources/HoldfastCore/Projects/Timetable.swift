@@ -25,7 +25,6 @@ enum TimedChange: Sendable, Equatable {
         case .begin, .complete, .wait, .alarm, .hold: .experimentRamp
         }
     }
-
 }
 
 extension ProjectDefinitions {

@@ -129,10 +129,6 @@ public final class ExperimentMonitor: Sendable {
     }
 }
 
-extension Experiment {
-    fileprivate var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
-}
-
 extension Project {
     /// Whether an experiment has a schedule or a ramp that is not over.
     fileprivate func isTimed(_ key: Identifier) -> Bool {

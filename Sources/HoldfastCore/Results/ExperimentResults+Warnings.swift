@@ -17,10 +17,8 @@ extension ExperimentResults {
 
     /// What the results say to do.
     public var verdict: Verdict {
-        let invalid = [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
-        let unready =
-            counted > 0 ? [rangeWarning, fillingWarning, goalWarning, fewUsersWarning].compactMap { $0 } : warnings
-        return Verdict(self, invalid: invalid.map(\.message), unready: unready.map(\.message))
+        let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
+        return Verdict(self, invalid: invalidatingWarnings.map(\.message), unready: unready.map(\.message))
     }
 
     /// Why the users are not comparable.

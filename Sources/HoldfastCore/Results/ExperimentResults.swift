@@ -96,8 +96,7 @@ public struct ExperimentResults: Sendable {
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
         of measured: MeasuredMetric? = nil, otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:],
-        frozenAt: Timestamp? = nil,
-        now: Timestamp
+        frozenAt: Timestamp? = nil, now: Timestamp
     ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey

@@ -82,7 +82,7 @@ public struct ResultsQuery: Sendable {
             isByDay = true
         }
         if let text = query["mde"] {
-            guard let number = Double(text), (0.0001...10).contains(number) else {
+            guard let number = Double(text), MetricDefinition.minimumEffects.contains(number) else {
                 throw CoreError(
                     .invalid, "`mde` must be a number from 0.0001 to 10, such as 0.05 for a lift of 5%; got '\(text)'")
             }

@@ -98,18 +98,24 @@ public enum EventRules {
             let former = records.totals[key]
             var total = former ?? UserGoal()
             total.add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
-            records.write(.putTotal(total, key))
-            guard stored.isCounted else { continue }
-            tallies.add(former.map { total.tally + -$0.tally } ?? total.tally, exposure, event.goal)
+            put(total, replacing: former, of: event.goal, stored, in: &records, &tallies)
         }
         for change in changes {
-            let (exposure, name) = (change.exposure.exposure, change.name)
-            records.write(.putTotal(change.total, .init(experimentID: exposure.experimentID, goal: name)))
-            guard change.exposure.isCounted else { continue }
-            let tally = change.total.tally(of: name)
-            tallies.add(change.former.map { tally + -$0.tally(of: name) } ?? tally, exposure, name)
+            put(change.total, replacing: change.former, of: change.name, change.exposure, in: &records, &tallies)
         }
         return .stored
+    }
+
+    /// Stores a user's total of a goal or series, and adds the difference to the tally of the variation.
+    static func put(
+        _ total: UserGoal, replacing former: UserGoal? = nil, of name: Identifier, _ stored: StoredExposure,
+        in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) {
+        let exposure = stored.exposure
+        records.write(.putTotal(total, .init(experimentID: exposure.experimentID, goal: name)))
+        guard stored.isCounted else { return }
+        let tally = total.tally(of: name)
+        tallies.add(former.map { tally + -$0.tally(of: name) } ?? tally, exposure, name)
     }
 
     // MARK: Exposures
@@ -175,10 +181,7 @@ public enum EventRules {
                 of: series, from: records.goalEvents, exposedAt: exposure.happenedAt, known: known)
             for (name, total) in found { totals[name, default: UserGoal()].add(total) }
         }
-        for (goal, total) in totals {
-            records.write(.putTotal(total, .init(experimentID: exposure.experimentID, goal: goal)))
-            if stored.isCounted { tallies.add(total.tally(of: goal), exposure, goal) }
-        }
+        for (name, total) in totals { put(total, of: name, stored, in: &records, &tallies) }
     }
 
     /// - Returns: whether `records` has all that is needed; nothing has changed otherwise.

@@ -177,8 +177,7 @@ enum SeriesRules {
         }
         for series in open {
             for (name, total) in Self.totals(of: series, from: records.goalEvents, exposedAt: first) {
-                records.write(.putTotal(total, .init(experimentID: experimentID, goal: name)))
-                if stored.isCounted { tallies.add(total.tally(of: name), stored.exposure, name) }
+                EventRules.put(total, of: name, stored, in: &records, &tallies)
             }
         }
         return ()

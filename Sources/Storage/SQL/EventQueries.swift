@@ -72,10 +72,7 @@ extension StoreQuery<ExperimentTally> {
                 switch context.dialect {
                 case .sqlite:
                     (
-                        """
-                        SELECT variation_id, period, day, counted, crossed, forced FROM variation_users
-                        WHERE experiment_id = $1
-                        """,
+                        TallySnapshot.usersInSQLite,
                         """
                         SELECT variation_id, day, events, converted, converted_before, converted_both,
                             y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest
@@ -103,11 +100,7 @@ extension StoreQuery<ExperimentTally> {
             return Reading([
                 (
                     SQLQuery("tally_users", users, experiment),
-                    { row in
-                        let cohort = Cohort(
-                            variationID: row.identifier(0), period: row.integer(1), day: row.integer(2))
-                        counts[cohort, default: UserCounts()] += UserCounts(row, at: 3)
-                    }
+                    { counts[Cohort($0), default: UserCounts()] += UserCounts($0, at: 3) }
                 ),
                 (
                     SQLQuery("tally_goals", goals, experiment, .text(goal)),
@@ -192,13 +185,9 @@ extension TallySnapshot {
         )
         switch dialect {
         case .sqlite:
-            let users = """
-                SELECT variation_id, period, day, counted, crossed, forced FROM variation_users
-                WHERE experiment_id = $1
-                """
             let goals = "SELECT \(StoredTable.variationGoals.columnList) FROM variation_goals WHERE experiment_id = $1"
             return [
-                (SQLQuery("tallied_users", users, experiment), { $1.addUsers($0) }),
+                (SQLQuery("tallied_users", usersInSQLite, experiment), { $1.add(UserCounts($0, at: 3), Cohort($0)) }),
                 (
                     SQLQuery("tallied_goals", goals, experiment),
                     { $1.add(GoalTally($0, at: 4), $0.identifier(2), day: $0.integer(3), goal: $0.identifier(1)) }
@@ -215,7 +204,9 @@ extension TallySnapshot {
                 (
                     SQLQuery("tallied", tallies, experiment),
                     { row, snapshot in
-                        guard let goal = row.optionalIdentifier(17) else { return snapshot.addUsers(row) }
+                        guard let goal = row.optionalIdentifier(17) else {
+                            return snapshot.add(UserCounts(row, at: 3), Cohort(row))
+                        }
                         snapshot.add(GoalTally(row, at: 3), row.identifier(0), day: row.integer(2), goal: goal)
                     }
                 ),
@@ -224,11 +215,15 @@ extension TallySnapshot {
         }
     }
 
-    /// - Parameter row: a variation, period, day and counts.
-    private mutating func addUsers(_ row: any Row) {
-        add(
-            UserCounts(row, at: 3),
-            Cohort(variationID: row.identifier(0), period: row.integer(1), day: row.integer(2)))
+    fileprivate static let usersInSQLite = """
+        SELECT variation_id, period, day, counted, crossed, forced FROM variation_users WHERE experiment_id = $1
+        """
+}
+
+extension Cohort {
+    /// - Parameter row: a variation, period and day.
+    fileprivate init(_ row: any Row) {
+        self.init(variationID: row.identifier(0), period: row.integer(1), day: row.integer(2))
     }
 }
 
