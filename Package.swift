@@ -61,6 +61,7 @@ let package = Package(
         .target(name: "CGzip"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
+        .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The server, from what depends on nothing to what depends on all.
@@ -110,7 +111,7 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CEmbedded",
+                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CCrypto", "CEmbedded",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // CEmbedded carries them, and the manual.

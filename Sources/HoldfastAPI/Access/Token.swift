@@ -1,4 +1,5 @@
 import Bucketing
+import CCrypto
 public import JSON
 import Storage
 
@@ -64,7 +65,12 @@ public struct Token: Sendable {
 
     /// Returns the HMAC-SHA-256 of a message with the secret as key.
     func authenticationCode(for message: [UInt8]) -> [UInt8] {
-        SHA256.authenticationCode(for: message, key: secret)
+        var code = [UInt8](repeating: 0, count: 32)
+        if HMAC(EVP_sha256(), secret, Int32(clamping: secret.count), message, message.count, &code, nil) == nil {
+            // A policy of the system may refuse the key. A random code equals no other.
+            for index in code.indices { code[index] = .random(in: 0...255) }
+        }
+        return code
     }
 
     /// The secret, as a request would carry it.
