@@ -6,7 +6,7 @@ internal import Synchronization
 public final class DecisionMetrics: Sendable {
     public init() {}
 
-    private let forced = Atomic<UInt64>(0)
+    private let requested = Atomic<UInt64>(0)
     private let override = Atomic<UInt64>(0)
     private let whitelist = Atomic<UInt64>(0)
     private let stored = Atomic<UInt64>(0)
@@ -17,7 +17,7 @@ public final class DecisionMetrics: Sendable {
 
     public func count(_ source: DecisionSource) {
         switch source {
-        case .forced: forced.add(1, ordering: .relaxed)
+        case .requested: requested.add(1, ordering: .relaxed)
         case .override: override.add(1, ordering: .relaxed)
         case .whitelist: whitelist.add(1, ordering: .relaxed)
         case .stored: stored.add(1, ordering: .relaxed)
@@ -30,7 +30,7 @@ public final class DecisionMetrics: Sendable {
 
     public func value(_ source: DecisionSource) -> UInt64 {
         switch source {
-        case .forced: forced.load(ordering: .relaxed)
+        case .requested: requested.load(ordering: .relaxed)
         case .override: override.load(ordering: .relaxed)
         case .whitelist: whitelist.load(ordering: .relaxed)
         case .stored: stored.load(ordering: .relaxed)

@@ -35,11 +35,11 @@ import Testing
 
     /// Users of a variation, of whom some converted, all with one value; and some had done so before.
     private static func tally(
-        _ variation: String, users: Int, converted: Int, value: Double = 0, before: Int = 0, crossed: Int = 0
+        _ variation: String, users: Int, converted: Int, value: Double = 0, before: Int = 0, multipleVariations: Int = 0
     ) -> VariationTally {
         var tally = VariationTally(variationID: Identifier("id of \(variation)"))
         tally.counted = users
-        tally.crossed = crossed
+        tally.multipleVariations = multipleVariations
         tally.goal.events = converted
         tally.goal.converted = converted
         tally.goal.convertedBefore = before
@@ -172,7 +172,7 @@ import Testing
         let few = [Self.tally("control", users: 50, converted: 20), Self.tally("new", users: 50, converted: 20)]
         #expect(try codes(results(few)) == ["few_users"])
         let crossed = [
-            Self.tally("control", users: 1_000, converted: 100, crossed: 30),
+            Self.tally("control", users: 1_000, converted: 100, multipleVariations: 30),
             Self.tally("new", users: 1_000, converted: 100),
         ]
         #expect(try codes(results(crossed)) == ["multiple_variations"])

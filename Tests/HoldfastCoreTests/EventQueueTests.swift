@@ -51,7 +51,7 @@ import Testing
         (0..<count).map {
             Exposure(
                 userID: Identifier("\($0)"), experimentID: "e", experimentKey: "e", variationID: "a", happenedAt: 0,
-                isForced: false, sdkKey: "")
+                isChosen: false, sdkKey: "")
         }
     }
 
@@ -150,7 +150,7 @@ import Testing
             sdkKey: String(repeating: "k", count: 1_024), payload: [UInt8](repeating: 0x20, count: 4_096))
         let exposure = Exposure(
             userID: texts[0], experimentID: texts[1], experimentKey: texts[1], variationID: texts[2], happenedAt: 0,
-            isForced: false, sdkKey: "", payload: [UInt8](repeating: 0x20, count: 4_096))
+            isChosen: false, sdkKey: "", payload: [UInt8](repeating: 0x20, count: 4_096))
         for event in [UserEvent.goal(goal), .exposure(exposure)] {
             // What a hundred of them take in texts and details alone does not fit.
             let queue = EventQueue(capacityBytes: 100 * 8_192, record: store.record)
@@ -195,7 +195,7 @@ import Testing
     @Test func `The exposures of a user who is forgotten are new, and those of others stay known`() {
         let known = KnownExposures(capacity: 100)
         func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
-            known.insert(user, "e", "a", isForced: false, at: now)
+            known.insert(user, "e", "a", isChosen: false, at: now)
         }
         #expect(!insert("u") && !insert("v"))
         for time in [1, 30_000, 60_000, 60_001] as [Timestamp] {
@@ -214,7 +214,7 @@ import Testing
         func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)
             -> Bool
         {
-            known.insert(user, "e", variation, isForced: forced, at: now)
+            known.insert(user, "e", variation, isChosen: forced, at: now)
         }
         #expect(!insert("u"))
         #expect(insert("u"))

@@ -60,7 +60,7 @@ struct RampProcess {
             UserEvent.exposure(
                 Exposure(
                     userID: Identifier("\(variation)\(user)"), experimentID: experiment.id, experimentKey: key,
-                    variationID: id, happenedAt: store.clock.now(), isForced: false, sdkKey: Self.sdkKey,
+                    variationID: id, happenedAt: store.clock.now(), isChosen: false, sdkKey: Self.sdkKey,
                     active: project.allocation(experimentID: experiment.id)))
         }
         _ = try await store.record(exposures)

@@ -297,7 +297,7 @@ struct SampleRatioTests {
                     .exposure(
                         Exposure(
                             userID: userID, experimentID: "e", experimentKey: "e", variationID: variationID,
-                            happenedAt: clock.now + 1_000, isForced: false, sdkKey: "sdk")))
+                            happenedAt: clock.now + 1_000, isChosen: false, sdkKey: "sdk")))
             }
             for result in await store.applyAsOne(changes) { _ = try result.get() }
             clock.advance(by: .seconds(60))

@@ -23,7 +23,7 @@ extension SQLiteStoreTests {
             .exposure(
                 Exposure(
                     userID: user, experimentID: "e", experimentKey: "k", variationID: "a", happenedAt: 1_000,
-                    isForced: false,
+                    isChosen: false,
                     sdkKey: ""))
         }
 

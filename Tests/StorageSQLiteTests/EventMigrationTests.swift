@@ -42,7 +42,7 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore(SQLiteConfiguration(path: path))
             defer { store.close() }
             let tally = try #require(try store.tallies(experimentID: "7", goal: "buy").first)
-            #expect((tally.variationID, tally.counted, tally.crossed) == ("a", 1, 1))
+            #expect((tally.variationID, tally.counted, tally.multipleVariations) == ("a", 1, 1))
             #expect((tally.goal.y.value, tally.goal.x.value, tally.goal.xy.value) == (1.5, 250, 375))
             #expect((tally.goal.events, tally.goal.converted, tally.goal.convertedBefore) == (1, 1, 1))
             #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.happenedAt) == [100, 100])
@@ -92,9 +92,9 @@ extension SQLiteStoreTests {
             #expect(tally.periods.last?.allocation.ranges.map(\.end) == [9_000])
             #expect(tally.countedByPeriod == [1: ["a": 2], 3: ["a": 1]])
             #expect(tally.days.map(\.day) == [1, 3, 5])
-            #expect(tally.days.last?.variations.first?.users == UserCounts(counted: 1, crossed: 1))
+            #expect(tally.days.last?.variations.first?.users == UserCounts(counted: 1, multipleVariations: 1))
             let total = try #require(tally.variations.first)
-            #expect(total.users == UserCounts(counted: 3, crossed: 1) && total.goal.converted == 3)
+            #expect(total.users == UserCounts(counted: 3, multipleVariations: 1) && total.goal.converted == 3)
             #expect(total.goal.y == CompensatedSum(3e9) + CompensatedSum(1e-9))
             #expect(total.goal.yy == CompensatedSum(3e18) + CompensatedSum(5))
         }

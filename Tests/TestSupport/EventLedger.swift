@@ -58,7 +58,7 @@ struct EventLedger {
         exposures.removeAll { $0.userID == anonymous }
         exposures += taken.map { exposure in
             var exposure = exposure
-            exposure.isForced = exposure.isForced || overrides.contains([anonymous, exposure.experimentID])
+            exposure.isChosen = exposure.isChosen || overrides.contains([anonymous, exposure.experimentID])
             exposure.userID = account
             return exposure
         }
@@ -100,7 +100,7 @@ struct EventLedger {
         _ user: Identifier, _ experiment: Identifier
     ) -> (period: Int64, variationID: Identifier)? {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
-        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isForced),
+        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isChosen),
             !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID }),
             let stored = met.first, let active = stored.active
         else { return nil }
@@ -123,10 +123,10 @@ struct EventLedger {
         // Of two at the same time, the one that arrived first; `min` returns the first of equals.
         guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { return nil }
         var tally = VariationTally(variationID: first.variationID)
-        if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
-            tally.forced = 1
+        if met.contains(where: \.isChosen) || overrides.contains([user, experiment]) {
+            tally.chosen = 1
         } else if met.contains(where: { $0.variationID != first.variationID }) {
-            tally.crossed = 1
+            tally.multipleVariations = 1
         } else {
             tally.counted = 1
             tally.goal = goal(first.happenedAt)
@@ -163,7 +163,7 @@ struct EventLedger {
             Exposure(
                 userID: user, experimentID: experiments.randomElement(using: &random) ?? "e", experimentKey: "key",
                 variationID: crosses ? "c" : usual, happenedAt: time,
-                isForced: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk",
+                isChosen: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk",
                 active: periods.randomElement(using: &random)))
     }
 
@@ -175,7 +175,7 @@ struct EventLedger {
                     Exposure(
                         userID: Identifier("\(period.number)"), experimentID: experiment, experimentKey: "key",
                         variationID: "a",
-                        happenedAt: period.since, isForced: false, sdkKey: "sdk", active: period))
+                        happenedAt: period.since, isChosen: false, sdkKey: "sdk", active: period))
             }
             _ = try await store.record(exposures)
         }
@@ -187,7 +187,7 @@ struct EventLedger {
         for experiment in Self.experiments {
             for goal in Self.goals {
                 let tally = try store.tally(experimentID: experiment, goal: goal)
-                let counted = tally.variations.filter { $0.counted + $0.crossed + $0.forced > 0 }
+                let counted = tally.variations.filter { $0.counted + $0.multipleVariations + $0.chosen > 0 }
                 let users = users(experiment, goal)
                 expect(counted, sum(users.map(\.tally)))
                 let days = tally.days

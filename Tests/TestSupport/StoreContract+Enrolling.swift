@@ -6,12 +6,12 @@ extension StoreContract {
     /// An exposure that names a variation of a running experiment.
     private static func report(
         _ user: Identifier, _ variation: Identifier = "a", in experiment: Identifier = "e", at time: Timestamp,
-        with version: Int64, isForced: Bool = false
+        with version: Int64, isChosen: Bool = false
     ) -> UserEvent {
         .exposure(
             Exposure(
                 userID: user, experimentID: experiment, experimentKey: "key of e", variationID: variation,
-                happenedAt: time, isForced: isForced, sdkKey: "sdk", enrollsWith: version))
+                happenedAt: time, isChosen: isChosen, sdkKey: "sdk", enrollsWith: version))
     }
 
     /// Exposures that enroll, the limit of assignments, and the memory of users who are gone.
@@ -21,7 +21,7 @@ extension StoreContract {
             let version = try #require(try await store.activate("1")).version
             let reports = [
                 report("u", at: now - 5_000, with: version), report("u", "b", at: now, with: version),
-                report("v", "b", at: now, with: version), report("w", at: now, with: version, isForced: true),
+                report("v", "b", at: now, with: version), report("w", at: now, with: version, isChosen: true),
             ]
             #expect(try await store.record(reports) == [.stored, .stored, .stored, .stored])
             let enrolled = try #require(try context.reader.profile(of: "u")?["e"])

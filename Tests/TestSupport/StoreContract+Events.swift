@@ -10,12 +10,12 @@ extension StoreContract {
     ///
     /// - Parameter time: milliseconds after ``noon``.
     public static func exposure(
-        _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isForced: Bool = false
+        _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isChosen: Bool = false
     ) -> UserEvent {
         .exposure(
             Exposure(
                 userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
-                happenedAt: noon + time, isForced: isForced, sdkKey: "sdk"))
+                happenedAt: noon + time, isChosen: isChosen, sdkKey: "sdk"))
     }
 
     /// A goal event; without an id it is never taken for a repeated one.
@@ -88,7 +88,7 @@ extension StoreContract {
                 context async throws in
                 _ = try await context.store.record([exposure("u"), goal("u"), exposure("u", "b", at: 5)])
                 let tally = try tally(context)
-                #expect((tally.variationID, tally.counted, tally.crossed, tally.forced) == ("a", 0, 1, 0))
+                #expect((tally.variationID, tally.counted, tally.multipleVariations, tally.chosen) == ("a", 0, 1, 0))
                 #expect(tally.goal == GoalTally())
             },
             StoreContract("A user on whom a variation is forced, before or later, is excluded") {
@@ -97,13 +97,13 @@ extension StoreContract {
                 try await store.apply(.override(experimentID: "e", variationID: "a"), to: "before")
                 try await store.force("x", experimentKey: "key of e", userID: "tested before", sdkKey: "sdk")
                 let users: [Identifier] = ["before", "after", "told", "tested", "tested before", "free"]
-                _ = try await store.record(users.map { exposure($0, isForced: $0 == "told") })
+                _ = try await store.record(users.map { exposure($0, isChosen: $0 == "told") })
                 _ = try await store.record(users.map { goal($0) })
                 #expect(try tally(context).goal.converted == 3)
                 try await store.apply(.override(experimentID: "e", variationID: "a"), to: "after")
                 try await store.force("x", experimentKey: "key of e", userID: "tested", sdkKey: "sdk")
                 let tally = try tally(context)
-                #expect((tally.counted, tally.forced, tally.goal.converted) == (1, 5, 1))
+                #expect((tally.counted, tally.chosen, tally.goal.converted) == (1, 5, 1))
             },
             StoreContract("Erasing a user removes all of it from what is stored and tallied") { context async throws in
                 let store = context.store

@@ -9,7 +9,9 @@ extension StoreContract {
 
     /// The tallies of the only experiment there is.
     private static func tallies(_ context: Context) throws -> [VariationTally] {
-        try context.store.tallies(experimentID: "e", goal: "g").filter { $0.counted + $0.crossed + $0.forced > 0 }
+        try context.store.tallies(experimentID: "e", goal: "g").filter {
+            $0.counted + $0.multipleVariations + $0.chosen > 0
+        }
     }
 
     private static let admin = Author(name: "on-call")
@@ -77,7 +79,7 @@ extension StoreContract {
             try await context.store.apply(.override(experimentID: "e", variationID: "forced"), to: "anonymous")
             try await context.store.force("forced", experimentKey: "key", userID: "anonymous")
             try await context.store.merge("anonymous", into: "account")
-            #expect(try tallies(context).map(\.counted) == [1] && tallies(context).map(\.forced) == [0])
+            #expect(try tallies(context).map(\.counted) == [1] && tallies(context).map(\.chosen) == [0])
         },
         StoreContract(
             "A merge beyond the limit of assignments changes nothing", rules: ProfileRules(assignmentLimit: 2)
@@ -139,7 +141,7 @@ extension StoreContract {
             ])
             _ = try await context.store.merge("anonymous", into: "account")
             let tally = try #require(try tallies(context).first)
-            #expect((tally.counted, tally.crossed, tally.goal.converted, tally.goal.events) == (1, 0, 1, 2))
+            #expect((tally.counted, tally.multipleVariations, tally.goal.converted, tally.goal.events) == (1, 0, 1, 2))
             #expect((tally.goal.x.value, tally.goal.y.value) == (4, 8))
             let stored = try context.store.exposures(after: 0, limit: 9)
             #expect(stored.map(\.exposure.userID) == ["account"] && stored.map(\.exposure.happenedAt) == [noon + 50])
@@ -150,19 +152,19 @@ extension StoreContract {
             ])
             try await context.store.merge("anonymous", into: "account")
             let tallies = try tallies(context)
-            #expect(tallies.map(\.variationID) == ["a"] && tallies.map(\.crossed) == [1])
+            #expect(tallies.map(\.variationID) == ["a"] && tallies.map(\.multipleVariations) == [1])
             #expect(tallies.first?.goal == GoalTally())
         },
         StoreContract("A forced exposure excludes the merged user, and an override that stays behind does not") {
             context in
-            _ = try await context.store.record([exposure("anonymous", isForced: true), exposure("account", at: 5)])
+            _ = try await context.store.record([exposure("anonymous", isChosen: true), exposure("account", at: 5)])
             try await context.store.merge("anonymous", into: "account")
-            #expect(try tallies(context).map(\.forced) == [1])
+            #expect(try tallies(context).map(\.chosen) == [1])
             _ = try await context.store.record([exposure("second"), goal("second")])
             try await context.store.apply(.override(experimentID: "e", variationID: "a"), to: "other")
             try await context.store.merge("other", into: "second")
             let tally = try #require(try tallies(context).first)
-            #expect((tally.counted, tally.forced, tally.goal.events) == (1, 1, 1))
+            #expect((tally.counted, tally.chosen, tally.goal.events) == (1, 1, 1))
         },
         StoreContract("The goals of both count, and an event that both have by its sender's id counts once") {
             context in

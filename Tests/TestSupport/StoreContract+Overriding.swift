@@ -167,11 +167,11 @@ extension StoreContract {
                 .exposure(
                     Exposure(
                         userID: user, experimentID: "e", experimentKey: "k", variationID: "a", happenedAt: time,
-                        isForced: false, sdkKey: "sdk"))
+                        isChosen: false, sdkKey: "sdk"))
             }
             _ = try await context.store.record([exposure(of: "before", at: end - 1), exposure(of: "after", at: end)])
             let tallies = try context.store.tallies(experimentID: "e", goal: "g")
-            #expect(tallies.map(\.counted) == [1] && tallies.map(\.forced) == [1])
+            #expect(tallies.map(\.counted) == [1] && tallies.map(\.chosen) == [1])
         },
     ]
 
@@ -233,13 +233,13 @@ extension StoreContract {
                 .exposure(
                     Exposure(
                         userID: "user", experimentID: "e", experimentKey: "k", variationID: "a",
-                        happenedAt: context.clock.now, isForced: false, sdkKey: "sdk"))
+                        happenedAt: context.clock.now, isChosen: false, sdkKey: "sdk"))
             ])
             let override = Assignment(
                 variationID: "a", source: .override, assignedAt: 1, updatedAt: 1, expiresAt: nil)
             try await context.store.apply(.restore(["e": override], saving: [:], onConflict: .keep), to: "user")
             let tallies = try context.store.tallies(experimentID: "e", goal: "g")
-            #expect(tallies.map(\.counted) == [0] && tallies.map(\.forced) == [1])
+            #expect(tallies.map(\.counted) == [0] && tallies.map(\.chosen) == [1])
         },
     ]
 

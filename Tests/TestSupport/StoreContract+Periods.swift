@@ -20,7 +20,7 @@ extension StoreContract {
         .exposure(
             Exposure(
                 userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
-                happenedAt: noon + time, isForced: false, sdkKey: active.sdkKey, active: active))
+                happenedAt: noon + time, isChosen: false, sdkKey: active.sdkKey, active: active))
     }
 
     private static func save(_ variation: Identifier, _ store: any Store, of user: Identifier) async throws {
@@ -60,7 +60,7 @@ extension StoreContract {
                 .exposure(
                     Exposure(
                         userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
-                        happenedAt: noon - day * Self.day, isForced: false, sdkKey: "sdk", active: first))
+                        happenedAt: noon - day * Self.day, isChosen: false, sdkKey: "sdk", active: first))
             }
             _ = try await store.record([
                 exposure("u", "a"), exposure("v", "a", 1), exposure("w", "b"), event("u", "buy", 0.1),
@@ -218,7 +218,7 @@ extension StoreContract {
             let (first, second) = (period(1, at: 0, a: 5_000), period(2, at: 10, a: 9_000))
             _ = try await context.store.record([exposure("u", first, at: 5), exposure("u", second, "b", at: 15)])
             let stored = try #require(try context.store.exposures(after: 0, limit: 9).first)
-            #expect(stored.period == 1 && stored.isCrossed)
+            #expect(stored.period == 1 && stored.hasMultipleVariations)
             let tally = try context.store.tally(experimentID: "e", goal: "g")
             #expect(tally.users.filter { $0.counts != UserCounts() }.map(\.cohort.period) == [1])
         },

@@ -25,8 +25,8 @@ public struct Decision: Sendable {
 
 /// Where the variation of a decision comes from.
 public enum DecisionSource: String, Sendable, CaseIterable {
-    /// Forced by the request.
-    case forced
+    /// Chosen by the request: a forced decision, as the reference SDK has it.
+    case requested = "forced"
     /// Set for the user by an admin, or for a test over the Agent's API.
     case override
     /// Listed in the datafile's forced variations.

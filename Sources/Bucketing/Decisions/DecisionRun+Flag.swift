@@ -25,7 +25,7 @@ extension DecisionRun {
     /// experiments, delivery rules.
     private func evaluate(_ flag: Flag) -> FlagOutcome {
         if let variation = forcedVariation(of: flag, rule: nil) {
-            return FlagOutcome(rule: nil, type: .featureTest, variation: variation, source: .forced)
+            return FlagOutcome(rule: nil, type: .featureTest, variation: variation, source: .requested)
         }
         var exempting: (holdout: Holdout, variation: Variation)?
         for holdout in datafile.globalHoldouts {
@@ -51,7 +51,8 @@ extension DecisionRun {
     /// - Returns: `nil` if the user does not take part in the experiment.
     private func evaluate(_ experiment: Experiment, of flag: Flag) -> FlagOutcome? {
         if let variation = forcedVariation(of: flag, rule: experiment) {
-            return FlagOutcome(rule: .experiment(experiment), type: .featureTest, variation: variation, source: .forced)
+            return FlagOutcome(
+                rule: .experiment(experiment), type: .featureTest, variation: variation, source: .requested)
         }
         if let held = localHoldout(ofRule: experiment) {
             return FlagOutcome(heldOutBy: held.holdout, held.variation)
@@ -117,7 +118,7 @@ extension DecisionRun {
             let rule = rollout.rules[index]
             let isLast = index == rollout.rules.count - 1
             if let variation = forcedVariation(of: flag, rule: rule) {
-                return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .forced)
+                return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .requested)
             }
             if let held = localHoldout(ofRule: rule) {
                 return FlagOutcome(heldOutBy: held.holdout, held.variation)

@@ -193,7 +193,7 @@ extension EvaluationReason {
     /// The name in `bucketeer.feature.Reason.Type`.
     fileprivate var bucketeerName: String {
         switch self {
-        case .override, .whitelist, .forced: "TARGET"
+        case .override, .whitelist, .requested: "TARGET"
         case .targeted, .experiment, .sticky, .holdout: "RULE"
         case .default, .error: "DEFAULT"
         case .disabled: "OFF_VARIATION"

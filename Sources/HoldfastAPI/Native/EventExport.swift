@@ -72,8 +72,8 @@ enum EventLine {
         writer.member("experiment_key", exposure.experimentKey.string)
         writer.member("variation_id", exposure.variationID.string)
         writer.member("timestamp", exposure.happenedAt.rfc3339)
-        writer.member("multiple_variations", stored.isCrossed)
-        writer.member("forced", exposure.isForced)
+        writer.member("multiple_variations", stored.hasMultipleVariations)
+        writer.member("forced", exposure.isChosen)
         end(exposure.sdkKey, exposure.payload, &writer)
     }
 

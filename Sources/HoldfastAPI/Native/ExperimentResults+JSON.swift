@@ -23,7 +23,7 @@ extension ExperimentResults {
         writer.beginObject()
         writer.member("counted", counted)
         writer.member("multiple_variations", multipleVariations)
-        writer.member("forced", forced)
+        writer.member("forced", chosen)
         writer.member("excluded_users", excludedUsers)
         writer.endObject()
         writeVerdict(to: &writer)
@@ -131,8 +131,8 @@ extension ExperimentResults {
         writer.member("variation_id", removed.id.string)
         writer.member("variation_key", removed.key?.string)
         writer.member("users", removed.users.counted)
-        writer.member("multiple_variations", removed.users.crossed)
-        writer.member("forced", removed.users.forced)
+        writer.member("multiple_variations", removed.users.multipleVariations)
+        writer.member("forced", removed.users.chosen)
         writer.endObject()
     }
 
@@ -149,8 +149,8 @@ extension ExperimentResults {
                 writer.member("variation_id", tally.variationID.string)
                 writer.member("variation_key", experiment.variation(id: tally.variationID)?.key.string)
                 writer.member("users", tally.counted)
-                writer.member("multiple_variations", tally.crossed)
-                writer.member("forced", tally.forced)
+                writer.member("multiple_variations", tally.multipleVariations)
+                writer.member("forced", tally.chosen)
                 writer.member("events", tally.goal.events)
                 writer.member("converted", tally.goal.converted)
                 writer.member("value", hasValues || measured != nil ? tally.goal.y.value : nil)
@@ -169,8 +169,8 @@ extension ExperimentResults {
         writer.member("users", result.tally.counted)
         writer.member("share", counted > 0 ? Double(result.tally.counted) / Double(counted) : nil)
         writer.member("expected_share", result.expectedShare)
-        writer.member("multiple_variations", result.tally.crossed)
-        writer.member("forced", result.tally.forced)
+        writer.member("multiple_variations", result.tally.multipleVariations)
+        writer.member("forced", result.tally.chosen)
         writer.member("events", result.tally.goal.events)
         writer.member("converted", result.tally.goal.converted)
         let hasUsers = result.tally.counted > 0
@@ -311,7 +311,8 @@ extension ExperimentResults {
                 [
                     experiment.key.string, subject.string, day.date,
                     experiment.variation(id: tally.variationID)?.key.string ?? "", tally.variationID.string,
-                    "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)",
+                    "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.multipleVariations)",
+                    "\(tally.chosen)",
                     "\(tally.goal.events)", "\(tally.goal.converted)",
                     hasValues || measured != nil ? tally.goal.y.value.description : "",
                 ]
@@ -358,7 +359,7 @@ extension ExperimentResults {
         let tally = result.tally
         return [
             experiment.key.string, subject.string, result.key.string, result.id.string, "\(result.isBaseline)",
-            "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)",
+            "\(tally.counted)", "\(tally.multipleVariations)", "\(tally.chosen)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,
         ] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }

@@ -18,7 +18,7 @@ extension PlanResults {
         object["users"] = [
             "counted": .integer(Int64(common.counted)),
             "multiple_variations": .integer(Int64(common.multipleVariations)),
-            "forced": .integer(Int64(common.forced)), "excluded_users": .integer(Int64(common.excludedUsers)),
+            "forced": .integer(Int64(common.chosen)), "excluded_users": .integer(Int64(common.excludedUsers)),
         ]
         object["verdict"] = [
             "decision": .string(verdict.decision.rawValue),

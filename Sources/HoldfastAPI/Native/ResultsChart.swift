@@ -62,11 +62,11 @@ struct ResultsChart {
             "\(results.experiment.key): lift of '\(results.subject)' over \(results.baseline?.name ?? "")", x: 24,
             y: 36, size: 18, Self.ink, weight: "600")
         let users = results.variations.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
-        let leftOut = results.multipleVariations + results.forced
+        let leftOut = results.multipleVariations + results.chosen
         drawing.text(
             "Users: \(users)"
                 + (leftOut > 0
-                    ? " · left out: \(results.multipleVariations) in several variations, \(results.forced) forced"
+                    ? " · left out: \(results.multipleVariations) in several variations, \(results.chosen) forced"
                     : ""),
             x: 24, y: 58, size: 12, Self.faint)
         let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)

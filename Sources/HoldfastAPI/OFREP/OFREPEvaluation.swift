@@ -173,7 +173,7 @@ struct OFREPEvaluation {
 
     private static func reason(_ reason: EvaluationReason, hasValue: Bool) -> String {
         switch reason {
-        case .targeted, .override, .whitelist, .forced: "TARGETING_MATCH"
+        case .targeted, .override, .whitelist, .requested: "TARGETING_MATCH"
         case .experiment, .sticky, .holdout: "SPLIT"
         case .default: hasValue ? "STATIC" : "UNKNOWN"
         case .disabled: "DISABLED"

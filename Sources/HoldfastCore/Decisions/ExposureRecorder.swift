@@ -33,7 +33,7 @@ public struct ExposureRecorder: Sendable {
             // variation.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
             let isKnown = known.insert(
-                user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen, at: now)
+                user.id, impression.experimentID, impression.variationID, isChosen: impression.source.isChosen, at: now)
             guard !isKnown || enrolled.contains(impression.experimentID) else {
                 continue
             }
@@ -48,7 +48,7 @@ public struct ExposureRecorder: Sendable {
     ) -> Exposure {
         Exposure(
             userID: userID, experimentID: impression.experimentID, experimentKey: impression.ruleKey,
-            variationID: impression.variationID, happenedAt: now, isForced: impression.source.isChosen,
+            variationID: impression.variationID, happenedAt: now, isChosen: impression.source.isChosen,
             sdkKey: project.sdkKey, payload: payload(impression, attributes),
             active: project.allocation(experimentID: impression.experimentID))
     }
@@ -74,7 +74,7 @@ extension DecisionSource {
     /// sample.
     var isChosen: Bool {
         switch self {
-        case .forced, .override, .whitelist: true
+        case .requested, .override, .whitelist: true
         case .stored, .bucketed, .concluded, .holdout, .none: false
         }
     }

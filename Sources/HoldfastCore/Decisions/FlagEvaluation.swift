@@ -14,7 +14,7 @@ public enum EvaluationReason: String, Sendable, CaseIterable {
     /// The datafile's forced variations list the user.
     case whitelist
     /// The request forced the variation.
-    case forced
+    case requested = "forced"
     /// A holdout keeps the user out of experiments.
     case holdout
     /// No rule applied: the variation for everyone else, or no variation and the flag's default.
@@ -98,7 +98,7 @@ extension EvaluationReason {
         self =
             switch decision.source {
             case _ where decision.hasFailed: .error
-            case .forced: .forced
+            case .requested: .requested
             case .override: .override
             case .whitelist: .whitelist
             case .stored: .sticky

@@ -55,9 +55,9 @@ public final class KnownExposures: Sendable {
     ///
     /// - Returns: whether it was already known.
     public func insert(
-        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool, at now: Timestamp
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool, at now: Timestamp
     ) -> Bool {
-        let exposure = Self.hash(userID, experimentID, variationID, isForced: isForced)
+        let exposure = Self.hash(userID, experimentID, variationID, isChosen: isChosen)
         return state.withLock { state in
             // The second condition is true if the clock was set back; otherwise the generation would last too long.
             if now >= state.rotation || now < state.rotation - Self.generation
@@ -75,7 +75,7 @@ public final class KnownExposures: Sendable {
     }
 
     private static func hash(
-        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool
     ) -> Int {
         var hasher = Hasher()
         hasher.combine(userID)
@@ -83,7 +83,7 @@ public final class KnownExposures: Sendable {
         hasher.combine(experimentID)
         hasher.combine(UInt8.max)
         hasher.combine(variationID)
-        hasher.combine(isForced)
+        hasher.combine(isChosen)
         return hasher.finalize()
     }
 

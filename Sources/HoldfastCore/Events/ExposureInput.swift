@@ -94,7 +94,7 @@ public struct ExposureInput {
         payload.endObject()
         return Exposure(
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
-            happenedAt: happenedAt, isForced: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
+            happenedAt: happenedAt, isChosen: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
             payload: payload.finish(), active: project.allocation(experimentID: experiment.id),
             enrollsWith: self.variation.flatMap {
                 project.enrollingVersion(experimentID: experiment.id, variationID: $0.id)

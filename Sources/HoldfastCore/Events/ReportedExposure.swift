@@ -49,16 +49,16 @@ public struct ReportedExposure {
                 .unprocessable, "`\(name)` must be 1 to 255 bytes long, without NUL; got \(id.string.utf8.count) bytes",
                 at: place.appending(name))
         }
-        var isForced = false
+        var isChosen = false
         if let project, let experiment {
             let held = DecisionService(datafile: project.datafile)
                 .heldVariation(of: experiment, for: userID, stored: StickyAssignments(nil, userID, project))
-            isForced = held?.source.isChosen ?? false
+            isChosen = held?.source.isChosen ?? false
         }
         let reportedKey = experimentKey.flatMap { EventInput.isName($0.string, limit: 255) ? $0 : nil }
         return Exposure(
             userID: userID, experimentID: experimentID, experimentKey: experiment?.key ?? reportedKey ?? experimentID,
-            variationID: variationID, happenedAt: happenedAt, isForced: isForced,
+            variationID: variationID, happenedAt: happenedAt, isChosen: isChosen,
             sdkKey: project?.sdkKey ?? (projects.count == 1 ? projects[0].sdkKey : ""), payload: payload,
             active: project?.allocation(experimentID: experimentID),
             enrollsWith: project?.enrollingVersion(experimentID: experimentID, variationID: variationID))

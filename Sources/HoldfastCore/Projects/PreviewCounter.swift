@@ -39,7 +39,7 @@ public struct PreviewCounter: Sendable {
         let count = Count(preview: preview, moves: project.map { DefinitionMoves(from: $0, to: edited) })
         return try await self.count(count) { session throws(StorageError) in
             let tally = try await session.read(.tally(experimentID: preview.edited.id, goal: ""))
-            return tally.users.reduce(0) { $0 + $1.counts.counted + $1.counts.crossed + $1.counts.forced }
+            return tally.users.reduce(0) { $0 + $1.counts.counted + $1.counts.multipleVariations + $1.counts.chosen }
         }
     }
 

@@ -221,8 +221,8 @@ public struct ExperimentResults: Sendable {
 
     public var counted: Int { variations.reduce(0) { $0 + $1.tally.counted } }
     /// The number of users who were exposed to more than one variation; they do not count.
-    public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.crossed } }
-    public var forced: Int { variations.reduce(0) { $0 + $1.tally.forced } }
+    public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.multipleVariations } }
+    public var chosen: Int { variations.reduce(0) { $0 + $1.tally.chosen } }
 
     /// The number of counted users of variations that the experiment no longer has.
     public var excludedUsers: Int { removedVariations.reduce(0) { $0 + $1.users.counted } }

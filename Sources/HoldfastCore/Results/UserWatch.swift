@@ -45,7 +45,7 @@ extension UserWatch {
 
     init(_ experiment: Experiment, _ tally: ExperimentTally) {
         let check = SampleRatioCheck(tally, of: experiment)
-        let users = tally.variations.reduce(0) { $0 + $1.counted + $1.crossed }
+        let users = tally.variations.reduce(0) { $0 + $1.counted + $1.multipleVariations }
         evidence = Ramp.Evidence(users: users, sampleRatio: check.pValue)
         if check.isMismatch, let p = check.pValue {
             alarms[.sampleRatio] =

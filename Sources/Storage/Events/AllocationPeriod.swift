@@ -55,20 +55,20 @@ public struct UserCounts: Sendable, Equatable {
     /// Users included in results.
     public var counted = 0
     /// Users excluded because they were exposed to several variations; counted under their first one.
-    public var crossed = 0
-    /// Users excluded because the variation was forced on them.
-    public var forced = 0
+    public var multipleVariations = 0
+    /// Users excluded because chance did not choose their variation.
+    public var chosen = 0
 
-    public init(counted: Int = 0, crossed: Int = 0, forced: Int = 0) {
+    public init(counted: Int = 0, multipleVariations: Int = 0, chosen: Int = 0) {
         self.counted = counted
-        self.crossed = crossed
-        self.forced = forced
+        self.multipleVariations = multipleVariations
+        self.chosen = chosen
     }
 
     public static func += (left: inout Self, right: Self) {
         left.counted += right.counted
-        left.crossed += right.crossed
-        left.forced += right.forced
+        left.multipleVariations += right.multipleVariations
+        left.chosen += right.chosen
     }
 }
 
@@ -128,7 +128,7 @@ public struct ExperimentTally: Sendable {
         let goals = Dictionary(grouping: goals, by: \.day)
         return users.keys.sorted().compactMap { day in
             let variations = Self.sum((users[day] ?? [])[...], (goals[day] ?? [])[...])
-                .filter { $0.counted != 0 || $0.crossed != 0 || $0.forced != 0 }
+                .filter { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
             return variations.isEmpty ? nil : Day(day: day, variations: variations)
         }
     }

@@ -58,7 +58,7 @@ package struct TallySnapshot: Sendable {
                 users.map { cohort, counts in
                     [
                         JSONValue(cohort.variationID), .integer(cohort.period), .integer(cohort.day),
-                        JSONValue(counts.counted), JSONValue(counts.crossed), JSONValue(counts.forced),
+                        JSONValue(counts.counted), JSONValue(counts.multipleVariations), JSONValue(counts.chosen),
                     ]
                 }),
         ]
@@ -124,8 +124,8 @@ extension FrozenResults {
                 (
                     Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1]),
                     UserCounts(
-                        counted: Int(clamping: numbers[2]), crossed: Int(clamping: numbers[3]),
-                        forced: Int(clamping: numbers[4]))
+                        counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
+                        chosen: Int(clamping: numbers[4]))
                 ))
         }
         let periods = object?["periods"]?.array?.compactMap(AllocationPeriod.init(json:))

@@ -8,7 +8,7 @@ public struct Exposure: Sendable, Equatable {
     public var variationID: Identifier
     public var happenedAt: Timestamp
     /// Whether the caller, the whitelist or an admin chose the variation, instead of chance.
-    public var isForced: Bool
+    public var isChosen: Bool
     public var sdkKey: String
     /// A JSON object.
     public var payload: [UInt8]
@@ -20,7 +20,7 @@ public struct Exposure: Sendable, Equatable {
 
     public init(
         userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
-        happenedAt: Timestamp, isForced: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
+        happenedAt: Timestamp, isChosen: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
         active: AllocationPeriod? = nil, enrollsWith: Int64? = nil
     ) {
         self.userID = userID
@@ -28,7 +28,7 @@ public struct Exposure: Sendable, Equatable {
         self.experimentKey = experimentKey
         self.variationID = variationID
         self.happenedAt = happenedAt
-        self.isForced = isForced
+        self.isChosen = isChosen
         self.sdkKey = sdkKey
         self.payload = payload
         self.active = active
@@ -45,22 +45,22 @@ public struct StoredExposure: Sendable {
     /// Time and variation are those of the first exposure; it is forced if any exposure was.
     public var exposure: Exposure
     /// Whether the user was exposed to several variations.
-    public var isCrossed: Bool
+    public var hasMultipleVariations: Bool
     /// The number of the ``AllocationPeriod`` under which the user is tallied. It is set when the exposure is first
     /// stored, and stays.
     public var period: Int64
 
     public init(
-        number: Int64, exposure: Exposure, isCrossed: Bool, period: Int64 = AllocationPeriod.unknown
+        number: Int64, exposure: Exposure, hasMultipleVariations: Bool, period: Int64 = AllocationPeriod.unknown
     ) {
         self.number = number
         self.exposure = exposure
-        self.isCrossed = isCrossed
+        self.hasMultipleVariations = hasMultipleVariations
         self.period = period
     }
 
     /// Whether results include the user.
-    public var isCounted: Bool { !isCrossed && !exposure.isForced }
+    public var isCounted: Bool { !hasMultipleVariations && !exposure.isChosen }
 }
 
 /// A user reached a goal.

@@ -15,14 +15,14 @@ public struct VariationTally: Sendable, Equatable {
         set { users.counted = newValue }
     }
 
-    public var crossed: Int {
-        get { users.crossed }
-        set { users.crossed = newValue }
+    public var multipleVariations: Int {
+        get { users.multipleVariations }
+        set { users.multipleVariations = newValue }
     }
 
-    public var forced: Int {
-        get { users.forced }
-        set { users.forced = newValue }
+    public var chosen: Int {
+        get { users.chosen }
+        set { users.chosen = newValue }
     }
 }
 
@@ -104,10 +104,10 @@ public struct TallyChanges: Sendable {
         let cohort = Cohort(
             variationID: exposure.variationID, period: stored.period, day: exposure.happenedAt.day)
         var counts = UserCounts()
-        if exposure.isForced {
-            counts.forced = number
-        } else if stored.isCrossed {
-            counts.crossed = number
+        if exposure.isChosen {
+            counts.chosen = number
+        } else if stored.hasMultipleVariations {
+            counts.multipleVariations = number
         } else {
             counts.counted = number
         }

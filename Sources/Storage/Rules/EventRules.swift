@@ -64,14 +64,14 @@ public enum EventRules {
     private static func enrollment(
         _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Timestamp
     ) -> Enrollment {
-        guard let version = exposure.enrollsWith, !exposure.isForced else { return .none }
+        guard let version = exposure.enrollsWith, !exposure.isChosen else { return .none }
         guard records.has([.profile, .forcedVariations]) else { return .lacksRecords }
         // The exposure of a user with a damaged profile counts nevertheless.
         if case .damaged = records.profile { return .none }
         let profile = profiles.enrolled(
             exposure.variationID, in: exposure.experimentID, since: exposure.happenedAt, try? records.profile.get(),
             at: now)
-        guard !isForced(exposure, records), let profile else { return .none }
+        guard !isChosen(exposure, records), let profile else { return .none }
         guard records.has([.newestDatafile]) else { return .lacksRecords }
         return records.newestDatafile == version ? .enrolls(profile, version) : .outdated
     }
@@ -126,27 +126,29 @@ public enum EventRules {
         guard records.has([.exposure(experimentID: exposure.experimentID)]) else { return nil }
         guard let stored = records.exposure(to: exposure.experimentID) else {
             var parts = partsToPut(exposure)
-            if !exposure.isForced { parts += [.profile, .forcedVariations] }
+            if !exposure.isChosen { parts += [.profile, .forcedVariations] }
             guard records.has(parts + AllocationRules.parts(exposure)) else { return nil }
             var exposure = exposure
-            exposure.isForced = exposure.isForced || isForced(exposure, records)
+            exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
             let period = AllocationRules.period(of: exposure, in: &records)
             (exposure.active, exposure.enrollsWith) = (nil, nil)
-            put(StoredExposure(number: 0, exposure: exposure, isCrossed: false, period: period), in: &records, &tallies)
+            put(
+                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
+                in: &records, &tallies)
             return .stored
         }
         var next = stored
         if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
         (next.exposure.active, next.exposure.enrollsWith) = (nil, nil)
-        next.exposure.isForced = stored.exposure.isForced || exposure.isForced
-        next.isCrossed = stored.isCrossed || exposure.variationID != stored.exposure.variationID
-        let isSame = next.exposure == stored.exposure && next.isCrossed == stored.isCrossed
+        next.exposure.isChosen = stored.exposure.isChosen || exposure.isChosen
+        next.hasMultipleVariations = stored.hasMultipleVariations || exposure.variationID != stored.exposure.variationID
+        let isSame = next.exposure == stored.exposure && next.hasMultipleVariations == stored.hasMultipleVariations
         guard !isSame else { return .repeated }
         return replace(stored, next, in: &records, &tallies) ? .stored : nil
     }
 
     /// Whether an admin has chosen the variation, in the profile or for a test.
-    static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
+    static func isChosen(_ exposure: Exposure, _ records: UserRecords) -> Bool {
         if case .present(let profile) = records.profile,
             profile[exposure.experimentID]?.visible(at: exposure.happenedAt)?.source == .override
         {
@@ -227,9 +229,9 @@ public enum EventRules {
 
     /// Excludes the user from results, because a variation was forced on the user.
     static func exclude(_ stored: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges) {
-        guard !stored.exposure.isForced else { return }
+        guard !stored.exposure.isChosen else { return }
         var next = stored
-        next.exposure.isForced = true
+        next.exposure.isChosen = true
         _ = replace(stored, next, in: &records, &tallies)
     }
 

@@ -137,7 +137,7 @@ public struct MergeRules: Sendable {
             let own = account.exposure(to: experimentID)
             let other = anonymous.exposure(to: experimentID)
             guard let merged = merged(own, other, account) else { continue }
-            let isSame = other == nil && merged.exposure.isForced == own?.exposure.isForced
+            let isSame = other == nil && merged.exposure.isChosen == own?.exposure.isChosen
             if isSame, taken.isEmpty { continue }
             if let own {
                 EventRules.remove(own, account, &tallies)
@@ -171,12 +171,13 @@ public struct MergeRules: Sendable {
         guard var merged = own ?? other else { return nil }
         if let own, let other {
             merged = other.exposure.happenedAt < own.exposure.happenedAt ? other : own
-            merged.isCrossed =
-                own.isCrossed || other.isCrossed || own.exposure.variationID != other.exposure.variationID
+            merged.hasMultipleVariations =
+                own.hasMultipleVariations || other.hasMultipleVariations
+                || own.exposure.variationID != other.exposure.variationID
         }
         merged.exposure.userID = account.userID
-        merged.exposure.isForced = [own, other].contains { stored in
-            stored.map { $0.exposure.isForced || EventRules.isForced($0.exposure, account) } ?? false
+        merged.exposure.isChosen = [own, other].contains { stored in
+            stored.map { $0.exposure.isChosen || EventRules.isChosen($0.exposure, account) } ?? false
         }
         return merged
     }

@@ -104,20 +104,21 @@ extension TrackedSeries {
 }
 
 extension StoredExposure {
-    private static let (crossed, forced): (Int64, Int64) = (1, 2)
+    private static let (multipleVariations, chosen): (Int64, Int64) = (1, 2)
 
     package init(_ row: any Row) {
         let flags = row.integer(6)
         let exposure = Exposure(
             userID: row.identifier(0), experimentID: row.identifier(1), experimentKey: row.identifier(3),
-            variationID: row.identifier(4), happenedAt: row.bounded(5), isForced: flags & Self.forced != 0,
+            variationID: row.identifier(4), happenedAt: row.bounded(5), isChosen: flags & Self.chosen != 0,
             sdkKey: row.text(7), payload: row.bytes(8))
         self.init(
-            number: row.integer(2), exposure: exposure, isCrossed: flags & Self.crossed != 0, period: row.integer(9))
+            number: row.integer(2), exposure: exposure, hasMultipleVariations: flags & Self.multipleVariations != 0,
+            period: row.integer(9))
     }
 
     package var values: [SQLValue] {
-        let flags = (isCrossed ? Self.crossed : 0) | (exposure.isForced ? Self.forced : 0)
+        let flags = (hasMultipleVariations ? Self.multipleVariations : 0) | (exposure.isChosen ? Self.chosen : 0)
         return [
             .text(exposure.userID), .text(exposure.experimentID), .text(exposure.experimentKey),
             .text(exposure.variationID), .integer(exposure.happenedAt), .integer(flags), .text(exposure.sdkKey),
@@ -193,8 +194,8 @@ extension UserGoal {
 extension UserCounts {
     package init(_ row: any Row, at column: Int32) {
         self.init(
-            counted: Int(row.bounded(column)), crossed: Int(row.bounded(column + 1)),
-            forced: Int(row.bounded(column + 2)))
+            counted: Int(row.bounded(column)), multipleVariations: Int(row.bounded(column + 1)),
+            chosen: Int(row.bounded(column + 2)))
     }
 }
 

@@ -22,7 +22,7 @@ struct TallyRow {
 
     init(_ key: Key, _ users: UserCounts) {
         self.key = key
-        counts = [users.counted, users.crossed, users.forced, 0].map { Int64($0) }
+        counts = [users.counted, users.multipleVariations, users.chosen, 0].map { Int64($0) }
         sums = Array(repeating: .zero, count: 5)
     }
 

@@ -22,7 +22,8 @@ enum VariationRows {
             ON CONFLICT (experiment_id, variation_id, period, day) DO UPDATE SET
             counted = counted + excluded.counted, crossed = crossed + excluded.crossed, forced = forced + excluded.forced
             """, .text(key.experimentID), .text(key.cohort.variationID), .integer(key.cohort.period),
-            .integer(key.cohort.day), .integer(change.counted), .integer(change.crossed), .integer(change.forced))
+            .integer(key.cohort.day), .integer(change.counted), .integer(change.multipleVariations),
+            .integer(change.chosen))
         transaction.changed()
     }
 

@@ -145,7 +145,7 @@ import Testing
         let result = try #require(try Self.service().decide("flag", for: user, options: .includeReasons))
         #expect(result.value.variation?.key == "off")
         #expect(result.value.ruleKey == nil)
-        #expect(result.value.source == .forced)
+        #expect(result.value.source == .requested)
         #expect(
             result.value.reasons == [
                 "Variation (off) is mapped to flag (flag) and user (u) in the forced decision map."
