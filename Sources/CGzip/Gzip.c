@@ -34,3 +34,17 @@ void gzip_close(struct gzip_writer *writer) {
     deflateEnd(&writer->stream);
     free(writer);
 }
+
+ptrdiff_t gzip_expand(const unsigned char *bytes, size_t length, unsigned char *output, size_t capacity) {
+    const size_t most = 1 << 30;
+    if (length > most || capacity > most) return -2;
+    z_stream stream = {.next_in = (unsigned char *)bytes, .avail_in = (unsigned)length, .next_out = output,
+                       .avail_out = (unsigned)capacity};
+    if (inflateInit2(&stream, 15 + 16) != Z_OK) return -1;
+    int end = inflate(&stream, Z_FINISH);
+    size_t written = stream.total_out;
+    size_t rest = stream.avail_in;
+    inflateEnd(&stream);
+    if (end == Z_STREAM_END) return rest == 0 ? (ptrdiff_t)written : -1;
+    return written == capacity ? -2 : -1;
+}

@@ -54,6 +54,8 @@ struct APIRoute {
     private let isConditional: Bool
     /// Whether the handler reads the query; otherwise any parameter is refused.
     private let readsQuery: Bool
+    /// Whether the handler takes a body that is compressed; otherwise it is refused.
+    private let acceptsGzip: Bool
     private let handler: Handler
 
     init(
@@ -67,12 +69,12 @@ struct APIRoute {
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, respondsLater: Bool = false,
-        isConditional: Bool = false, readsQuery: Bool = false,
+        isConditional: Bool = false, readsQuery: Bool = false, acceptsGzip: Bool = false,
         _ handle: @escaping (borrowing Request, Call) async throws -> Response
     ) {
         self.init(
             method, pattern, scope: scope, isVital: isVital, respondsLater: respondsLater,
-            isConditional: isConditional, readsQuery: readsQuery, .asynchronous(handle))
+            isConditional: isConditional, readsQuery: readsQuery, acceptsGzip: acceptsGzip, .asynchronous(handle))
     }
 
     init(
@@ -93,8 +95,10 @@ struct APIRoute {
 
     private init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool, _ handler: Handler
+        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool, acceptsGzip: Bool = false,
+        _ handler: Handler
     ) {
+        self.acceptsGzip = acceptsGzip
         self.method = method
         self.pattern = pattern
         self.scope = scope
@@ -201,11 +205,13 @@ struct APIRoute {
             throw error.problem
         }
         if let token = admission.token { setCaller(token.name) }
-        if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
+        if method != .get, let coding = request.field("content-encoding")?.lowercased(), coding != "identity",
+            !acceptsGzip || coding != "gzip"
+        {
             // RFC 9110 §8.4
             var problem = Problem(
                 .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
-            problem.fields = [("Accept-Encoding", "identity")]
+            problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
             throw problem
         }
         // If a condition were ignored, the caller would believe that it holds.

@@ -31,6 +31,7 @@ public final class HoldfastApplication: Application {
                 OptimizelySDKProtocol(loopServices),
                 OFREPProtocol(loopServices),
                 BucketeerProtocol(loopServices),
+                SegmentProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)

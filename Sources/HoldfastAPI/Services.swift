@@ -21,7 +21,7 @@ public final class Services: Sendable {
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
     /// The number of events of SDKs that were left out. Their protocol has no way to report them to the sender.
-    let refusedSDKEvents = Atomic<UInt64>(0)
+    let refusedEvents = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed

@@ -148,6 +148,25 @@ import Testing
         #expect(Gzip.compress([1, 2, 3], .small) == nil)
     }
 
+    @Test func `What was compressed is expanded, up to a limit, and nothing else`() throws {
+        let text = Array(String(repeating: "abcdefgh", count: 50_000).utf8)
+        let file = try #require(Gzip.compress(text, .small))
+        func expand(_ bytes: [UInt8], limit: Int = 1 << 20) -> Gzip.Expansion {
+            bytes.withUnsafeBytes { Gzip.expand($0, limit: limit) }
+        }
+        #expect(expand(file) == .expanded(text))
+        #expect(expand(file, limit: text.count) == .expanded(text))
+        #expect(expand(file, limit: text.count - 1) == .tooLong)
+        #expect(expand([]) == .malformed && expand(text) == .malformed && expand(file + [0]) == .malformed)
+        for length in file.indices { #expect(expand(Array(file.prefix(length))) == .malformed) }
+        for index in file.indices {
+            var changed = file
+            changed[index] ^= 1
+            // The name of the system, for example, is not checked.
+            #expect([.malformed, .tooLong, .expanded(text)].contains(expand(changed)))
+        }
+    }
+
     // MARK: Reading
 
     private func unchunked(_ bytes: [UInt8]) -> [UInt8] {

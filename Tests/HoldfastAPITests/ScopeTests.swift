@@ -62,6 +62,7 @@ import Testing
                 "GET /v1/assign", "GET /v1/changes", "PATCH /v1/profiles/{user_id}/attributes",
                 "POST /get_evaluation", "POST /get_evaluations", "POST /ofrep/v1/evaluate/flags",
                 "POST /ofrep/v1/evaluate/flags/{key}", "POST /register_events", "POST /sdk/v1/events",
+                "POST /segment/v1/batch",
                 "POST /v1/activate", "POST /v1/assign", "POST /v1/batch", "POST /v1/decide", "POST /v1/evaluations",
                 "POST /v1/evaluations/counts", "POST /v1/events", "POST /v1/exposures", "POST /v1/logins",
                 "POST /v1/profiles/attributes", "POST /v1/track",

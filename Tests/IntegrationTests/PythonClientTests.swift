@@ -183,6 +183,11 @@ import Testing
         try runScript("openfeature_provider.py", sharing: true)
     }
 
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `The libraries of Segment and RudderStack send views and goals`() throws {
+        try runScript("segment_libraries.py", sharing: false)
+    }
+
     // MARK: Schemathesis
 
     /// Sends what the published description allows and what it forbids, and compares the responses with it.

@@ -16,4 +16,8 @@ size_t gzip_write(struct gzip_writer *writer, const unsigned char *bytes, size_t
 
 void gzip_close(struct gzip_writer *writer);
 
+/// Expands a whole gzip file (RFC 1952) into the output. Returns its length, -1 if it is malformed or not whole, -2 if the
+/// output is too short.
+ptrdiff_t gzip_expand(const unsigned char *bytes, size_t length, unsigned char *output, size_t capacity);
+
 #endif

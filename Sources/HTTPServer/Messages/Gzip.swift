@@ -30,6 +30,32 @@ public final class Gzip {
         return compressed
     }
 
+    /// What ``expand(_:limit:)`` found.
+    public enum Expansion: Equatable {
+        case expanded([UInt8])
+        case malformed
+        case tooLong
+    }
+
+    /// Expands a whole file of gzip.
+    ///
+    /// - Parameter limit: the maximum length of the result, in bytes.
+    public static func expand(_ bytes: UnsafeRawBufferPointer, limit: Int) -> Expansion {
+        guard let start = bytes.bindMemory(to: UInt8.self).baseAddress else { return .malformed }
+        var capacity = min(limit, max(step, bytes.count * 8))
+        while true {
+            var length = 0
+            let output = [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
+                length = gzip_expand(start, bytes.count, output.baseAddress, capacity)
+                count = max(0, length)
+            }
+            if length >= 0 { return .expanded(output) }
+            guard length == -2 else { return .malformed }
+            guard capacity < limit else { return .tooLong }
+            capacity = min(limit, capacity * 8)
+        }
+    }
+
     /// Adds a piece.
     ///
     /// - Parameter isLast: whether the output ends with it.

@@ -151,8 +151,8 @@ struct MetricsEndpoint {
         page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
         page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
         page.single(
-            "holdfast_sdk_events_refused_total", .counter, "Events of Optimizely SDKs that were left out.",
-            services.refusedSDKEvents.load(ordering: .relaxed))
+            "holdfast_sdk_events_refused_total", .counter, "Events of SDKs that were left out.",
+            services.refusedEvents.load(ordering: .relaxed))
         page.single(
             "holdfast_events_dropped_total", .counter,
             "Exposures of decisions for which there was no room, and events while the server is read-only.",

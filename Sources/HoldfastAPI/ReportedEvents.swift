@@ -1,0 +1,55 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+import Synchronization
+
+/// What a batch of a published event protocol brings. As their contracts have it, an unusable event is left out and the
+/// others are stored: libraries drop a refused batch as a whole, or send it again forever.
+struct ReportedEvents {
+    private var events: [UserEvent] = []
+    private var refusals: [CoreError] = []
+    private var refused = 0
+
+    /// The number of refused events that a response lists.
+    private static let refusalLimit = 100
+
+    /// Events of one transaction. A request may bring thousands, and other writes must not wait for all of them.
+    private static let transaction = 500
+
+    /// Adds an event, or why there is none.
+    ///
+    /// - Throws: an error to read newer definitions, if the event may name one that another server has just stored.
+    mutating func add(_ result: Result<UserEvent, CoreError>, _ call: Call) throws {
+        switch result {
+        case .success(let event): events.append(event)
+        case .failure(let error):
+            if error.mayBeStale { try call.requireUpToDate() }
+            refused += 1
+            if refusals.count < Self.refusalLimit { refusals.append(error) }
+        }
+    }
+
+    /// For callers who want all or nothing.
+    ///
+    /// - Throws: 400 with what is wrong with each event.
+    func requireAll() throws(CoreError) {
+        guard let first = refusals.first else { return }
+        var error = CoreError(.invalid, "\(first.detail); nothing was stored", at: first.pointer)
+        error.faults = refusals.map { JSONFault(pointer: $0.pointer ?? [], reason: $0.detail) }
+        throw error
+    }
+
+    /// Stores the events. When the store fails, those of earlier transactions stay: a repeat does not count them again.
+    ///
+    /// - Returns: the field that tells how many were left out, if any were.
+    func record(_ services: Services) async throws -> [(name: StaticString, value: String)] {
+        services.refusedEvents.add(UInt64(refused), ordering: .relaxed)
+        var rest = events[...]
+        while !rest.isEmpty {
+            _ = try await services.reporter.record(Array(rest.prefix(Self.transaction)))
+            rest = rest.dropFirst(Self.transaction)
+        }
+        return refused > 0 ? [("X-Refused-Events", "\(refused)")] : []
+    }
+}

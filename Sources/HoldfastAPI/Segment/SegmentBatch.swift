@@ -1,0 +1,146 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+/// `{"batch":[…],"sentAt"?}`, with messages as Segment's specification has them. Unknown members are ignored, as in the
+/// published contract.
+struct SegmentBatch {
+    let messages: [JSONValue]
+    /// The projects that it may be about. The first that has an experiment counts.
+    private let projects: [Project]
+    private let now: Timestamp
+    /// How far the sender's clock is ahead; 0 if it did not tell its time.
+    private let lead: Timestamp
+
+    private static let place = JSONPointer().appending("batch")
+    /// The name of the event that Segment's specification of A/B tests has.
+    private static let experimentViewed = "Experiment Viewed"
+
+    /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
+    init(
+        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, limit: Int, now: Timestamp
+    ) throws(CoreError) {
+        guard let object = value.object else {
+            throw CoreError(.invalid, "a batch must be an object; got \(value.kind)", at: [])
+        }
+        guard let messages = object["batch"]?.array else {
+            let found = object["batch"]?.kind ?? "nothing"
+            throw CoreError(.invalid, "`batch` must be an array of messages; got \(found)", at: Self.place)
+        }
+        guard messages.count <= limit else {
+            throw CoreError(
+                .invalid, "`batch` must have at most \(limit) messages; got \(messages.count)", at: Self.place)
+        }
+        self.messages = messages
+        self.projects = try projects.projects(sdkKey: sdkKey, projectID: nil)
+        self.now = now
+        let sentAt = object["sentAt"]?.string.flatMap { Timestamp(rfc3339: $0) }
+        lead = sentAt.map { $0 - now } ?? 0
+    }
+
+    /// - Returns: the event of a message; `nil` for a message that is no event, such as `identify`.
+    func event(at index: Int) throws(CoreError) -> UserEvent? {
+        let place = Self.place.appending(index)
+        guard let message = messages[index].object else {
+            throw CoreError(.invalid, "a message must be an object; got \(messages[index].kind)", at: place)
+        }
+        guard try message.text("type", in: place) == "track" else { return nil }
+        let name = try message.text("event", in: place)
+        let userID = try userID(of: message, at: place)
+        let happenedAt = try happenedAt(message, at: place)
+        let properties = message["properties"]?.object ?? JSONObject()
+        guard name == Self.experimentViewed else {
+            return .goal(try goal(name, message, properties, of: userID, happenedAt, at: place))
+        }
+        return .exposure(try exposure(properties, of: userID, happenedAt, at: place.appending("properties")))
+    }
+
+    /// Returns `userId`, or else `anonymousId`.
+    private func userID(of message: JSONObject, at place: JSONPointer) throws(CoreError) -> Identifier {
+        let member = message["userId"]?.string.map { $0.isEmpty } ?? true ? "anonymousId" : "userId"
+        guard let id = message[member]?.string else {
+            throw CoreError(.invalid, "`userId` or `anonymousId` is required, a string", at: place)
+        }
+        return try ProfileInput.checkUserID(id, at: place.appending(member))
+    }
+
+    /// Returns the `timestamp`, corrected by how far the sender's clock is ahead, as Segment does; now if it is absent or
+    /// still ahead.
+    private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
+        guard let time = try message.optionalTime("timestamp", in: place) else { return now }
+        let corrected = time - lead
+        guard corrected >= now - EventRules.maximumAge else {
+            throw CoreError(
+                .unprocessable, "`timestamp` must be at most 7 days ago; got '\(message["timestamp"]?.string ?? "")'",
+                at: place.appending("timestamp"))
+        }
+        return min(corrected, now)
+    }
+
+    private func goal(
+        _ name: String, _ message: JSONObject, _ properties: JSONObject, of userID: Identifier,
+        _ happenedAt: Timestamp, at place: JSONPointer
+    ) throws(CoreError) -> GoalEvent {
+        guard EventInput.isGoal(name) else {
+            throw CoreError(.invalid, "`event` \(EventInput.goalRule(name))", at: place.appending("event"))
+        }
+        let id = try message.optionalText("messageId", in: place)
+        guard id.map({ EventInput.isName($0, limit: 128) }) ?? true else {
+            throw CoreError(
+                .invalid, "`messageId` must be 1 to 128 bytes long, without NUL", at: place.appending("messageId"))
+        }
+        let value = properties["value"]?.double ?? properties["revenue"]?.double
+        var payload = JSONWriter()
+        payload.beginObject()
+        payload.detail("tags", properties)
+        payload.endObject()
+        return GoalEvent(
+            userID: userID, goal: Identifier(name),
+            value: value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0, happenedAt: happenedAt,
+            receivedAt: now, senderID: id.map { Identifier($0) },
+            sdkKey: projects.count == 1 ? projects[0].sdkKey : "", payload: payload.finish())
+    }
+
+    /// Returns the exposure to the experiment and the variation that the properties name, by ids or keys.
+    private func exposure(
+        _ properties: JSONObject, of userID: Identifier, _ happenedAt: Timestamp, at place: JSONPointer
+    ) throws(CoreError) -> Exposure {
+        func names(_ members: String...) -> [Identifier] {
+            members.compactMap { properties[$0]?.string }.map { Identifier($0) }
+        }
+        let (ofExperiment, ofVariation) = (
+            names("experiment_id", "experiment_name"),
+            names("variation_id", "variation_name", "variant_id", "variant_name")
+        )
+        for project in projects {
+            guard let experiment = ofExperiment.lazy.compactMap(project.datafile.experiment(keyOrID:)).first else {
+                continue
+            }
+            let variation = ofVariation.lazy.compactMap {
+                experiment.variation(id: $0) ?? experiment.variation(key: $0)
+            }
+            .first
+            guard let variation else {
+                let known = experiment.variations.prefix(20).map(\.key.string).joined(separator: ", ")
+                throw CoreError(
+                    .unprocessable,
+                    "`variation_id` or `variation_name` must be one of '\(experiment.key)': \(known)",
+                    at: place.appending("variation_id"), mayBeStale: true)
+            }
+            do throws(EventRefusal) {
+                return try ExposureInput(
+                    userID: userID, happenedAt: happenedAt, project: project, experiment: experiment,
+                    variation: variation
+                ).exposure(nil)
+            } catch {
+                throw error.error
+            }
+        }
+        throw CoreError(
+            .unprocessable,
+            "`experiment_id` or `experiment_name` must be an experiment's key or id; got '"
+                + ofExperiment.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
+            mayBeStale: true)
+    }
+}

@@ -1,0 +1,105 @@
+import CCrypto
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// The batches that the libraries of Segment and RudderStack send, for teams that bucket elsewhere and want results here.
+///
+/// The write key of a library is the secret of a token. Both libraries send it as the user name of Basic authentication
+/// (RFC 7617) to `HOST/v1/batch`, where `HOST` is `https://…/segment` here.
+///
+/// - SeeAlso: "HTTP API" of Segment's documentation, and its specification of A/B tests.
+struct SegmentProtocol: WireProtocol {
+    let routes: [APIRoute]
+    let pathPrefixes = ["/segment/"]
+
+    init(_ loop: LoopServices) {
+        let batch = SegmentBatchEndpoint(services: loop.services, projects: loop.projects)
+        routes = [
+            APIRoute(
+                .post, "/segment/v1/batch", scope: .token(.client), readsQuery: true, acceptsGzip: true, batch.post)
+        ]
+    }
+
+    func credential(of request: borrowing Request) -> Substring? {
+        let authorization = request.field("authorization")
+        return authorization.flatMap(Self.userName)
+            ?? tokenSecret(authorization: authorization, apiKey: request.field("x-api-key"))
+    }
+
+    /// Returns the user name of an `Authorization` field with the scheme Basic.
+    private static func userName(_ value: String) -> Substring? {
+        guard value.utf8.count > 6, value.utf8.count <= 8_192, value.prefix(6).lowercased() == "basic " else {
+            return nil
+        }
+        let encoded = Array(value.utf8.dropFirst(6).drop { $0 == UInt8(ascii: " ") })
+        var decoded = [UInt8](repeating: 0, count: encoded.count + 3)
+        let length = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
+        guard length > 0 else { return nil }
+        let name = decoded.prefix(Int(length)).prefix { $0 != UInt8(ascii: ":") && $0 != 0 }
+        return String(decoding: name, as: UTF8.self)[...]
+    }
+
+    /// `{"success","code","message"}`: Segment's libraries look at the status, RudderStack's also at the last two.
+    func response(to error: any Error) -> Response {
+        let problem = Problem(error)
+        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("success", false)
+        writer.member("code", problem.status.code)
+        writer.member("message", problem.detail + place)
+        writer.endObject()
+        var response = Response.json(writer.finish(), problem.status)
+        response.fields = problem.fields
+        return response
+    }
+}
+
+/// `POST /segment/v1/batch`: `track` messages become goal events, `Experiment Viewed` exposures; other messages are
+/// accepted and not stored. 200 when the events are durable.
+///
+/// An unusable message is left out silently. `X-Strict-Mode: 1` refuses the batch instead, and says what is wrong.
+struct SegmentBatchEndpoint {
+    let services: Services
+    let projects: ProjectView
+
+    /// Segment's libraries send 500 KB at most.
+    private static let longestBody = 4 << 20
+
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
+        let isStrict = request.field("x-strict-mode") == "1"
+        let isCompressed = request.field("content-encoding")?.lowercased() == "gzip"
+        let value = try request.withBody { bytes throws(CoreError) in
+            guard isCompressed else { return try JSONInput.parse(bytes) }
+            switch Gzip.expand(bytes, limit: Self.longestBody) {
+            case .expanded(let body): return try JSONInput.parse(body)
+            case .malformed: throw CoreError(.invalid, "the body must be whole and compressed by gzip")
+            case .tooLong:
+                throw CoreError(.tooLarge, "the body must have at most \(Self.longestBody) bytes when it is expanded")
+            }
+        }
+        let now = services.store.clock.now()
+        let batch = try SegmentBatch(
+            value, sdkKey: sdkKey, projects, limit: services.options.elementLimit, now: now)
+        var events = ReportedEvents()
+        var slice = TimeSlice(call.responder)
+        for index in batch.messages.indices {
+            try await slice.step()
+            let event: Result<UserEvent, CoreError>?
+            do throws(CoreError) {
+                event = try batch.event(at: index).map { .success($0) }
+            } catch {
+                event = .failure(error)
+            }
+            if let event { try events.add(event, call) }
+        }
+        if isStrict { try events.requireAll() }
+        let fields = try await events.record(services)
+        var response = Response.json(["success": true])
+        response.fields = fields
+        return response
+    }
+}
