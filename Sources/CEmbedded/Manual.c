@@ -5,6 +5,9 @@
 #pragma clang diagnostic ignored "-Wc23-extensions"
 
 static const struct embedded_file files[] = {
+    {"FromPlanToWinner", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/FromPlanToWinner.md" suffix(, 0)
+    }},
     {"Experiments", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Experiments.md" suffix(, 0)
     }},
