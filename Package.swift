@@ -35,19 +35,23 @@ let fuzz: Target =
 let package = Package(
     name: "holdfast",
     // The client library's; the server is for Linux.
-    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+    platforms: [.macOS(.v13), .iOS(.v16), .tvOS(.v16), .watchOS(.v9), .visionOS(.v1)],
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+        // A product of its own: only who uses it builds swift-syntax.
+        .library(name: "HoldfastMacros", targets: ["HoldfastMacros"]),
         .library(name: "HoldfastOptimizely", targets: ["HoldfastOptimizely"]),
         // Only for tests, which load them into the server.
         .library(name: "FaultyDisk", type: .dynamic, targets: ["FaultyDisk"]),
         .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
+    // SwiftPM fetches no package of which all uses have a condition on a trait that is turned off: none for the client.
     traits: [
-        .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
+        .trait(name: "Macros", description: "What the product HoldfastMacros needs: swift-syntax."),
         .trait(name: "PostgreSQL", description: "The store in a PostgreSQL database; it needs libpq."),
-        .default(enabledTraits: ["Macros", "PostgreSQL"]),
+        .trait(name: "Server", description: "What the server needs: swift-log and swift-argument-parser."),
+        .default(enabledTraits: ["Macros", "PostgreSQL", "Server"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -104,15 +108,17 @@ let package = Package(
         .target(
             name: "HoldfastCore",
             dependencies: [
-                "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log"),
+                "Bucketing", "JSON", "Statistics", "Storage",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             swiftSettings: server
         ),
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CCrypto", "CEmbedded",
-                .product(name: "Logging", package: "swift-log"),
+                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CCrypto",
+                "CEmbedded",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             // CEmbedded carries them, and the manual.
             exclude: ["Console/Page", "openapi.json"],
@@ -124,22 +130,23 @@ let package = Package(
                 "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
                 "CEmbedded",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
+                .product(
+                    name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["Server"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             swiftSettings: server
         ),
 
-        // The client library, which needs nothing of the server, and its macros, which nothing of the server needs.
+        // The client library, which needs nothing of the server.
         .target(
-            name: "HoldfastClient",
-            dependencies: [.target(name: "HoldfastMacros", condition: .when(traits: ["Macros"]))],
-            swiftSettings: strict
-        ),
+            name: "HoldfastClient", resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: strict),
         // The client library as a service for another SDK.
         .target(name: "HoldfastOptimizely", dependencies: ["HoldfastClient"], swiftSettings: strict),
+        // Macros for the client's remote values.
+        .target(
+            name: "HoldfastMacros", dependencies: ["HoldfastClient", "HoldfastMacrosPlugin"], swiftSettings: strict),
         .macro(
-            name: "HoldfastMacros",
+            name: "HoldfastMacrosPlugin",
             dependencies: [
                 .product(name: "SwiftCompilerPlugin", package: "swift-syntax", condition: .when(traits: ["Macros"])),
                 .product(name: "SwiftSyntaxMacros", package: "swift-syntax", condition: .when(traits: ["Macros"])),
@@ -167,7 +174,7 @@ let package = Package(
                 "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "ProcessTestSupport",
                 "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
-                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             path: "Tests/APITestSupport", swiftSettings: strict),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: strict),
@@ -181,7 +188,7 @@ let package = Package(
             name: "HoldfastCoreTests",
             dependencies: [
                 "HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport",
-                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             exclude: ["plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
             swiftSettings: strict),
@@ -202,12 +209,13 @@ let package = Package(
         ),
         .testTarget(
             name: "HoldfastClientTests",
-            dependencies: ["HoldfastClient", "holdfast", "client-process", "ProcessTestSupport"],
+            dependencies: ["HoldfastClient", "HoldfastMacros", "holdfast", "client-process", "ProcessTestSupport"],
             exclude: ["StandIns"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
             swiftSettings: strict),
-        .testTarget(name: "HoldfastMacroUseTests", dependencies: ["HoldfastClient"], swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastMacroUseTests", dependencies: ["HoldfastClient", "HoldfastMacros"], swiftSettings: strict),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(

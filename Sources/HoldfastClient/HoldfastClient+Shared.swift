@@ -1,8 +1,6 @@
-import Synchronization
-
 /// The client of an app that has one user at a time.
 extension HoldfastClient {
-    private static let current = Mutex<HoldfastClient?>(nil)
+    private static let current = Locked<HoldfastClient?>(nil)
 
     /// Whether ``shared`` may be used.
     public static var isStarted: Bool { sharedIfStarted != nil }

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// A connection to a Holdfast server: evaluates flags for one user and reports exposures and goals.
 ///
@@ -22,8 +21,8 @@ public final class HoldfastClient: Sendable {
     let flags: FlagSource
     let attributeDefinitions: AttributeDefinitions
     private let fetches: SingleFlight<HoldfastError?>
-    private let attributes = Mutex<SentAttributes?>(nil)
-    private let profiles = Mutex(WeakProfiles())
+    private let attributes = Locked<SentAttributes?>(nil)
+    private let profiles = Locked(WeakProfiles())
     /// Observers of the app's life cycle.
     let observers = OwnedTokens()
 
@@ -87,7 +86,8 @@ public final class HoldfastClient: Sendable {
         case server
         /// The evaluations of an earlier run, until a poll succeeds.
         case cache(HoldfastError)
-        /// Nothing is cached for this user: calls return their defaults until a poll succeeds.
+        /// Nothing is cached for this user: calls return ``HoldfastConfiguration/bootstrap`` or their defaults until a poll
+        /// succeeds.
         case nothing(HoldfastError)
 
         /// Why the flags are not new; `nil` if they are.
@@ -125,7 +125,7 @@ public final class HoldfastClient: Sendable {
     /// Fetches the flags of a new user.
     func freshness(_ timeout: Duration) async -> Freshness {
         guard let error = await firstFetch(timeout) else { return .server }
-        return flags.evaluations == nil ? .nothing(error) : .cache(error)
+        return flags.evaluations?.isFetched == true ? .cache(error) : .nothing(error)
     }
 
     /// - Parameter anonymousID: the current user, who has logged in as this one.

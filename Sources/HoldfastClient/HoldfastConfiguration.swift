@@ -18,7 +18,12 @@ public struct HoldfastConfiguration: Sendable {
     public var sdkKey: String?
     /// Tags that select flags: only those that have at least one of them are fetched; empty for all flags.
     public var tags: [String] = []
-    /// Directory of the cache and the event queue. Only one client at a time may use it.
+    /// Values of flags for a user for whom none were ever fetched, such as at the first start without a network. They
+    /// report no exposures; ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
+    public var bootstrap: [String: HoldfastValue] = [:]
+    /// Directory of the cache and the event queue. Only one client at a time may use it. On iOS it must not be in the
+    /// container of an app group: the system ends an app that is suspended while it holds a lock there (0xDEAD10CC), and
+    /// a client holds the directory's lock as long as it lives.
     public var directory: URL
 
     /// Interval between polls in the foreground; at least 60 s.
@@ -55,6 +60,8 @@ public struct HoldfastConfiguration: Sendable {
     /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)
 
+    /// Number of users whose flags are kept on disk, 1 to 100: those who were the last to use the device.
+    public var cachedUsers = 5
     /// Maximum number of cached user profiles, in memory and on disk, 1 to 1,000,000.
     public var cachedProfiles = 10_000
     /// Age after which a lookup refreshes a cached profile; at least 1 s.
@@ -109,6 +116,11 @@ public struct HoldfastConfiguration: Sendable {
         if let token, token.isEmpty || !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
             throw .invalidConfiguration("token must consist of visible ASCII characters")
         }
+        guard !directory.standardizedFileURL.path.contains("/Containers/Shared/AppGroup/") else {
+            throw .invalidConfiguration(
+                "directory must not be in the container of an app group, where the system ends an app that is suspended "
+                    + "with a lock; got \(directory.path)")
+        }
         for (name, value, least) in [
             ("pollingInterval", pollingInterval, Duration.seconds(60)),
             ("backgroundPollingInterval", backgroundPollingInterval, .seconds(1_200)),
@@ -121,6 +133,7 @@ public struct HoldfastConfiguration: Sendable {
         for (name, value, range) in [
             ("batchSize", batchSize, 1...1_000), ("queueSize", queueSize, 1...1_000_000),
             ("queueBytes", queueBytes, 65_536...1_073_741_824), ("cachedProfiles", cachedProfiles, 1...1_000_000),
+            ("cachedUsers", cachedUsers, 1...100),
         ] where !range.contains(value) {
             throw .invalidConfiguration("\(name) must be \(range.lowerBound) to \(range.upperBound); got \(value)")
         }

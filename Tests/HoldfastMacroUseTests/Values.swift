@@ -1,4 +1,5 @@
 import HoldfastClient
+import HoldfastMacros
 
 // A remote value of each kind. Only the other file of this module uses them.
 

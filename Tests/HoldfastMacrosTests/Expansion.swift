@@ -5,7 +5,7 @@ import SwiftSyntaxMacros
 import SwiftSyntaxMacrosGenericTestSupport
 import Testing
 
-@testable import HoldfastMacros
+@testable import HoldfastMacrosPlugin
 
 /// Expands the macros in a source as the compiler does, and compares the expansion and the diagnostics.
 func expectExpansion(

@@ -10,19 +10,19 @@ let package = Package(
     targets: [
         // A link to the folder of the macros, built as a program, because a test cannot link a plugin.
         .executableTarget(
-            name: "HoldfastMacros",
+            name: "HoldfastMacrosPlugin",
             dependencies: [
                 .product(name: "SwiftCompilerPlugin", package: "swift-syntax"),
                 .product(name: "SwiftSyntaxMacros", package: "swift-syntax"),
             ],
-            path: "HoldfastMacros"),
+            path: "HoldfastMacrosPlugin"),
         .testTarget(
             name: "HoldfastMacrosTests",
             dependencies: [
-                "HoldfastMacros",
+                "HoldfastMacrosPlugin",
                 .product(name: "SwiftSyntaxMacrosGenericTestSupport", package: "swift-syntax"),
             ],
-            path: ".", exclude: ["HoldfastMacros", "Package.swift"]),
+            path: ".", exclude: ["HoldfastMacrosPlugin", "Package.swift"]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,17 +1,16 @@
 import Foundation
-import Synchronization
 
 /// The definitions of attributes on the server, against which updates are checked during development.
 final class AttributeDefinitions: Sendable {
     private let core: ClientCore
     /// Once they were fetched.
-    private let known = Mutex<[Key: DefinedAttribute]?>(nil)
+    private let known = Locked<[Key: DefinedAttribute]?>(nil)
     /// Whether problems are logged: until the server refuses to give the definitions.
-    private let logsProblems: Atomic<Bool>
+    private let logsProblems: SharedFlag
 
     init(core: ClientCore) {
         self.core = core
-        logsProblems = Atomic(core.configuration.checksAttributes && core.configuration.logger != nil)
+        logsProblems = SharedFlag(core.configuration.checksAttributes && core.configuration.logger != nil)
     }
 
     /// Fetches the definitions again when they are needed next.
@@ -45,7 +44,7 @@ final class AttributeDefinitions: Sendable {
 
     /// Logs what is wrong with attributes, in the background.
     func logProblems(of attributes: [String: UserAttributeValue]) {
-        guard logsProblems.load(ordering: .relaxed) else { return }
+        guard logsProblems.isSet else { return }
         Task { [weak self] in
             do throws(HoldfastError) {
                 for (name, problem) in try await self?.problems(of: attributes) ?? [:] {
@@ -54,7 +53,7 @@ final class AttributeDefinitions: Sendable {
             } catch {
                 if case .unauthorized = error {
                     // An app's token may not read them, and never will.
-                    guard self?.logsProblems.exchange(false, ordering: .relaxed) == true else { return }
+                    guard self?.logsProblems.exchange(false) == true else { return }
                 }
                 self?.core.log(
                     .debug, "attributes are not compared with definitions", ["error": error.localizedDescription])

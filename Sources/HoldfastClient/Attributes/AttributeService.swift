@@ -69,6 +69,11 @@ public final class AttributeService: Sendable {
         client.attributeDefinitions.reset()
     }
 
+    /// The service of ``HoldfastClient/shared``. As all services of a client share what was sent, so do all uses of this one.
+    ///
+    /// - Precondition: a client was started and not destroyed.
+    public static var shared: AttributeService { AttributeService(client: .shared) }
+
     private func user(_ id: String?) throws(HoldfastError) -> String {
         guard !client.core.isDestroyed else { throw .destroyed }
         guard let id = id ?? client.currentUser?.id else { throw .notInitialized }

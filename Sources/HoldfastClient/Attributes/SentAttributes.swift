@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// What a client has sent of users' attributes. All of its ``AttributeService`` share it: what one has changed is not what
 /// another one has sent before.
@@ -22,7 +21,7 @@ final class SentAttributes: Sendable {
     }
 
     private let core: ClientCore
-    private let state: Mutex<State>
+    private let state: Locked<State>
     private let changed = Signal()
     private let whenStored: @Sendable (_ userID: String) -> Void
     private let registrations = OwnedTokens()
@@ -43,7 +42,7 @@ final class SentAttributes: Sendable {
         for case .attributes(let update) in core.waiting(.attributes) {
             Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
         }
-        self.state = Mutex(state)
+        self.state = Locked(state)
         registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
         registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
     }

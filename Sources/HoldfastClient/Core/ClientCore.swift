@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// The parts that all services of a client share: server, event queue and its delivery, disk cache, clock.
 final class ClientCore: Sendable {
@@ -15,9 +14,9 @@ final class ClientCore: Sendable {
     /// What writes each cache.
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
-    private let lock: Mutex<FileDescriptor?>
-    private let anonymous = Mutex<String?>(nil)
-    private let login = Mutex<LoginEvent?>(nil)
+    private let lock: Locked<FileDescriptor?>
+    private let anonymous = Locked<String?>(nil)
+    private let login = Locked<LoginEvent?>(nil)
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
@@ -30,7 +29,7 @@ final class ClientCore: Sendable {
         cache = try DiskCache(directory: configuration.directory, logger: configuration.logger)
         let lock = try FileDescriptor(path: configuration.directory.appendingPathComponent("lock").path)
         guard lock.lock() else { throw .directoryInUse(configuration.directory.path) }
-        self.lock = Mutex(lock)
+        self.lock = Locked(lock)
         server = HoldfastServer(
             endpoint: configuration.endpoint, token: configuration.token, timeout: configuration.requestTimeout,
             transport: transport, clock: clock,

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Wakes the single task that waits on it. A ring without a waiter is kept for the next wait.
 final class Signal: Sendable {
     private struct State {
@@ -7,7 +5,7 @@ final class Signal: Sendable {
         var waiter: CheckedContinuation<Void, Never>?
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     func ring() {
         let waiter = state.withLock { state in
@@ -137,7 +135,7 @@ private final class Race<Value: Sendable>: Sendable {
         var hasEnded = false
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     func begin(_ continuation: CheckedContinuation<Value?, Never>) {
         let hasEnded = state.withLock { state in
@@ -170,7 +168,7 @@ final class Listeners<Value: Sendable>: Sendable {
         var hasEnded = false
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
@@ -231,9 +229,12 @@ final class Listeners<Value: Sendable>: Sendable {
 
 /// Removes a listener. The listener stays registered even if the token is discarded.
 public struct ListenerToken: Sendable, Hashable {
-    private static let count = Atomic<UInt64>(0)
+    private static let count = Locked<UInt64>(0)
 
-    private let id = Self.count.wrappingAdd(1, ordering: .relaxed).newValue
+    private let id = Self.count.withLock { count in
+        count &+= 1
+        return count
+    }
     private let end: @Sendable () -> Void
 
     init(_ end: @escaping @Sendable () -> Void) {
@@ -252,7 +253,7 @@ public struct ListenerToken: Sendable, Hashable {
 
 /// Tokens that are cancelled when their owner, who adds them, is released.
 final class OwnedTokens: Sendable {
-    private let tokens = Mutex<[ListenerToken]>([])
+    private let tokens = Locked<[ListenerToken]>([])
 
     func add(_ token: ListenerToken) {
         tokens.withLock { $0.append(token) }
@@ -263,24 +264,10 @@ final class OwnedTokens: Sendable {
     }
 }
 
-/// A boolean that several closures share.
-final class SharedFlag: Sendable {
-    private let value: Atomic<Bool>
-
-    init(_ value: Bool) {
-        self.value = Atomic(value)
-    }
-
-    var isSet: Bool {
-        get { value.load(ordering: .acquiring) }
-        set { value.store(newValue, ordering: .releasing) }
-    }
-}
-
 /// Work that runs at most once at a time. If it is asked for while it runs, even by itself, it runs again afterwards.
 final class Repetition: Sendable {
     private let work: @Sendable () -> Void
-    private let state = Mutex((isRunning: false, isWanted: false))
+    private let state = Locked((isRunning: false, isWanted: false))
 
     init(_ work: @escaping @Sendable () -> Void) {
         self.work = work

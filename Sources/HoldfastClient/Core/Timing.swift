@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Exponential back-off with jitter: the delay doubles from 1 s up to `longest`, and is shortened by up to a half at
 /// random, so that clients do not all retry at the same time.
@@ -63,7 +62,7 @@ struct PollSchedule: Sendable {
 
 /// How far the device's clock is from the server's, which refuses events of the future and of last week.
 final class ClockSkew: Sendable {
-    private let seconds: Mutex<Double>
+    private let seconds: Locked<Double>
     private let remember: @Sendable (Double) -> Void
     /// A smaller difference may be that of the network.
     private static let tolerance = 60.0
@@ -72,7 +71,7 @@ final class ClockSkew: Sendable {
     ///   - seconds: the difference in an earlier run.
     ///   - remember: keeps another difference for the next run.
     init(_ seconds: Double, remember: @escaping @Sendable (Double) -> Void) {
-        self.seconds = Mutex(seconds)
+        self.seconds = Locked(seconds)
         self.remember = remember
     }
 

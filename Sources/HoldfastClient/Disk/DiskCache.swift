@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Cache files in a directory, with mode 0600. Each file is replaced atomically and carries a checksum; a damaged file reads
 /// as absent. The app works without a cache: what fails is only logged.
@@ -7,7 +6,7 @@ final class DiskCache: Sendable {
     let directory: URL
     private let logger: HoldfastLogger?
     /// Serializes writes: those of one file share the name of the new file.
-    private let writing = Mutex(())
+    private let writing = Locked(())
 
     /// Larger files are neither written nor read.
     static let maximumBytes = 64 * 1024 * 1024
@@ -22,6 +21,13 @@ final class DiskCache: Sendable {
         } catch {
             throw .storage("\(directory.path) cannot be created: \(error.localizedDescription)")
         }
+        #if canImport(Darwin)
+            // A device that is restored from a backup of another one would share its anonymous user, and report its events.
+            var file = directory
+            var values = URLResourceValues()
+            values.isExcludedFromBackup = true
+            try? file.setResourceValues(values)
+        #endif
     }
 
     /// Returns the value of a file; `nil` if it is absent, damaged, or of another type.

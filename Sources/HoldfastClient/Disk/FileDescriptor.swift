@@ -1,5 +1,7 @@
 #if canImport(Darwin)
     import Darwin
+#elseif canImport(Android)
+    import Android
 #elseif canImport(Musl)
     import Musl
 #else

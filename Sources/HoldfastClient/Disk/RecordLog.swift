@@ -5,7 +5,7 @@
 /// length of body | CRC-32 of body | kind | number | payload  4 + 4 bytes, then the body: 1 + 8 + n
 /// ```
 /// Integers are little-endian.
-struct RecordLog: ~Copyable {
+struct RecordLog {
     struct Record {
         var kind: UInt8
         var number: UInt64

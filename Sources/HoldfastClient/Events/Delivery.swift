@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Delivers the queued events of one kind, and removes or postpones each according to the server's response. Each kind
 /// has its own instance, so that one kind's failures do not delay another.
@@ -10,7 +9,7 @@ final class Delivery: Sendable {
     private let batchSize: Int
     private let notices: DeliveryNotices
     private let clock: any HoldfastClock
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     private struct State {
         /// The pause that the server asked for (`Retry-After`).

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// The outcome of an event's delivery; see ``HoldfastClient/deliveries()``.
 public struct DeliveryNotice: Sendable {
     public enum Outcome: Sendable {
@@ -85,7 +83,7 @@ public struct QueueMetrics: Sendable, Hashable {
 /// The observers of event deliveries.
 final class DeliveryNotices: Sendable {
     private let listeners = Listeners<DeliveryNotice>()
-    private let counts = Mutex(QueueMetrics())
+    private let counts = Locked(QueueMetrics())
 
     /// Counts of outcomes; the members about the queue itself are zero.
     var metrics: QueueMetrics { counts.withLock { $0 } }

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Schedules the delivery of one kind of events: at once what an earlier run has left, then when a batch is full, else
 /// after the flush interval; after a failure, after the back-off or the server's `Retry-After`.
@@ -18,7 +17,7 @@ final class DeliverySchedule: Sendable {
     /// Whether the last attempt to send has failed.
     private let isFailing = SharedFlag(false)
     /// Whether the schedule waits for a full batch, so that ``added()`` need not ring earlier.
-    private let isCollecting = Atomic(false)
+    private let isCollecting = SharedFlag(false)
 
     /// - Parameter afterSending: called after each attempt to send.
     init(
@@ -52,7 +51,7 @@ final class DeliverySchedule: Sendable {
 
     /// Call after an event was added to the queue.
     func added() {
-        if !isCollecting.load(ordering: .relaxed) || queue.untriedCount(of: kind) >= batchSize { changed.ring() }
+        if !isCollecting.isSet || queue.untriedCount(of: kind) >= batchSize { changed.ring() }
     }
 
     /// Sends all events that are due now.
@@ -95,11 +94,12 @@ final class DeliverySchedule: Sendable {
             guard due.isEmpty else {
                 // Retries do not wait for the batch to fill, nor do logins.
                 guard kind != .login, due.count < batchSize, due.allSatisfy({ $0.postponement == nil }) else { return }
-                isCollecting.store(true, ordering: .relaxed)
+                isCollecting.isSet = true
                 await changed.wait(atMost: min(flushInterval, retry ?? flushInterval), clock) { [self] in
                     queue.untriedCount(of: kind) >= batchSize
                 }
-                return isCollecting.store(false, ordering: .relaxed)
+                isCollecting.isSet = false
+                return
             }
             if let retry { await changed.wait(atMost: retry, clock) } else { await changed.wait() }
         }

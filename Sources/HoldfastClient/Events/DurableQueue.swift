@@ -1,6 +1,5 @@
 import Dispatch
 import Foundation
-import Synchronization
 
 /// A bounded queue of events in a file.
 ///
@@ -18,7 +17,7 @@ final class DurableQueue: Sendable {
         case failed(HoldfastError)
     }
 
-    private struct State: ~Copyable {
+    private struct State {
         var log: RecordLog
         var lanes: [EventKind: EventLane]
         var nextNumber: UInt64
@@ -30,7 +29,7 @@ final class DurableQueue: Sendable {
         var bytes: Int { lanes.values.reduce(0) { $0 + $1.bytes } }
     }
 
-    private let state: Mutex<State>
+    private let state: Locked<State>
     private let path: String
     private let maximumCount: Int
     private let maximumBytes: Int
@@ -72,7 +71,7 @@ final class DurableQueue: Sendable {
             lanes, event in
             lanes[event.kind, default: EventLane()].append(event)
         }
-        state = Mutex(State(log: log, lanes: lanes, nextNumber: last + 1))
+        state = Locked(State(log: log, lanes: lanes, nextNumber: last + 1))
     }
 
     /// Number of queued events.

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// How often an app evaluated a flag with one result.
 public struct EvaluationCount: Sendable, Hashable, Codable {
     public let flagKey: String
@@ -18,14 +16,14 @@ public struct EvaluationCount: Sendable, Hashable, Codable {
 
 /// Counts the evaluations of a client.
 final class EvaluationCounts: Sendable {
-    /// A number that evaluations increment without a lock.
+    /// A number that evaluations increment.
     final class Counter: Sendable {
-        private let value = Atomic<Int>(0)
+        private let value = Locked(0)
 
         @inline(__always)
-        func increment() { value.wrappingAdd(1, ordering: .relaxed) }
+        func increment() { value.withLock { $0 &+= 1 } }
 
-        fileprivate var count: Int { value.load(ordering: .relaxed) }
+        fileprivate var count: Int { value.withLock { $0 } }
     }
 
     private struct ID: Hashable {
@@ -42,9 +40,9 @@ final class EvaluationCounts: Sendable {
         var reported = 0
     }
 
-    private let entries = Mutex<[ID: Entry]>([:])
+    private let entries = Locked<[ID: Entry]>([:])
     /// The counters of flags that the server does not have; found without hashing a whole id.
-    private let missing = Mutex<[Key: Counter]>([:])
+    private let missing = Locked<[Key: Counter]>([:])
 
     /// Limits memory if an app generates flag keys.
     private static let limit = 10_000

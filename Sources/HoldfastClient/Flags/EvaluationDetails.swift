@@ -49,6 +49,10 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     case disabled
     /// No rule applied: the user has no variation.
     case noRule = "no_rule"
+    /// ``HoldfastConfiguration/bootstrap`` has the value, because the flags have not been fetched yet.
+    case bootstrap
+    /// ``HoldfastClient/setOverride(_:flagKey:)`` has given the value on this device.
+    case localOverride = "local_override"
     /// A reason unknown to this version of the library.
     case unknown
 
@@ -72,7 +76,8 @@ extension VariationReason {
         case "default": self = hasVariation ? .rollout : .noRule
         case "experiment": self = .bucketed
         case "sticky": self = .stored
-        case "forced", "override", "whitelist", "holdout", "disabled": self = reason.flatMap(Self.init) ?? .unknown
+        case "forced", "override", "whitelist", "holdout", "disabled", "bootstrap", "local_override":
+            self = reason.flatMap(Self.init) ?? .unknown
         default: self.init(source: source, hasVariation: hasVariation)
         }
     }

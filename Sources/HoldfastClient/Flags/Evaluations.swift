@@ -1,5 +1,3 @@
-import Synchronization
-
 /// An immutable snapshot of all evaluations of one user.
 final class Evaluations: Sendable {
     /// The server's response, which is also the cache's content.
@@ -68,41 +66,54 @@ final class Evaluations: Sendable {
         /// Counts the evaluations that return a default because the value has another type.
         let wrongType: EvaluationCounts.Counter
         /// Whether the exposure was reported, or there is none to report.
-        private let isReported: Atomic<Bool>
+        private let isReported: SharedFlag
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
             self.details = details
-            counter = counts.counter(details.flagKey, details.variationKey, details.reason)
-            wrongType = details.variationValue == nil ? counter : counts.counter(details.flagKey, nil, .wrongType)
+            // What a tester sees is not counted, and what an app brings counts like its defaults.
+            counter =
+                switch details.reason {
+                case .localOverride: EvaluationCounts.Counter()
+                case .bootstrap: counts.counter(details.flagKey, nil, .notFetched)
+                default: counts.counter(details.flagKey, details.variationKey, details.reason)
+                }
+            let hasOwn = details.variationValue != nil && details.reason != .localOverride
+            wrongType = !hasOwn ? counter : counts.counter(details.flagKey, nil, .wrongType)
             bool = details.variationValue?.bool
             string = details.variationValue?.text
             int = details.variationValue?.int
             double = details.variationValue?.double
-            self.isReported = Atomic(isReported)
+            self.isReported = SharedFlag(isReported)
         }
 
-        fileprivate var wasReported: Bool { isReported.load(ordering: .relaxed) }
+        fileprivate var wasReported: Bool { isReported.isSet }
 
         /// Returns `true` to the first caller, who must report the exposure.
         @inline(__always)
         func takeReport() -> Bool {
-            guard !isReported.load(ordering: .relaxed) else { return false }
-            return !isReported.exchange(true, ordering: .relaxed)
+            !isReported.exchange(true)
         }
     }
 
     let content: Content
-    /// All evaluations in the order of the datafile.
+    /// Whether the content came from the server, now or in an earlier run.
+    let isFetched: Bool
+    /// All evaluations in the order of the datafile, then overrides of flags that it does not have.
     let all: [EvaluationDetails]
     private let flags: [Key: Flag]
 
     /// - Parameters:
     ///   - former: the previous snapshot; its reported exposures are not reported again.
+    ///   - overrides: values by flag that replace those of the content.
     ///   - reports: whether exposures are reported.
-    init(_ content: Content, after former: Evaluations?, reports: Bool, counts: EvaluationCounts) {
+    init(
+        _ content: Content, isFetched: Bool, after former: Evaluations?, overrides: [String: HoldfastValue],
+        reports: Bool, counts: EvaluationCounts
+    ) {
         self.content = content
+        self.isFetched = isFetched
         let former = former.flatMap { $0.content.userID.hasSameBytes(as: content.userID) ? $0 : nil }
-        all = content.evaluations.map { EvaluationDetails($0, of: content) }
+        all = content.overridden(by: overrides).map { EvaluationDetails($0, of: content) }
         flags = Dictionary(
             all.map { details in
                 let known = former?[details.flagKey]
@@ -144,8 +155,47 @@ final class Evaluations: Sendable {
     }
 }
 
+extension Evaluations.Content {
+    /// The values that an app brings for a user of whom the server has not told anything yet.
+    init(_ bootstrap: [String: HoldfastValue], userID: String) {
+        self.userID = userID
+        revision = ""
+        evaluations = bootstrap.sorted { $0.key < $1.key }.map { Evaluations.Entry($0, $1, reason: .bootstrap) }
+    }
+
+    /// Returns the evaluations with other values for some flags, which need not be among them.
+    fileprivate func overridden(by overrides: [String: HoldfastValue]) -> [Evaluations.Entry] {
+        guard !overrides.isEmpty else { return evaluations }
+        var rest = Dictionary(overrides.map { (Key($0), $1) }) { _, last in last }
+        let known = evaluations.map { entry in
+            guard let value = rest.removeValue(forKey: Key(entry.flagKey)) else { return entry }
+            return Evaluations.Entry(
+                entry.flagKey, value, reason: .localOverride, variables: entry.variables, version: entry.flagVersion)
+        }
+        let others = rest.sorted { $0.key.string < $1.key.string }
+        return known + others.map { Evaluations.Entry($0.string, $1, reason: .localOverride) }
+    }
+}
+
+extension Evaluations.Entry {
+    /// A value that the server has not given.
+    fileprivate init(
+        _ flagKey: String, _ value: HoldfastValue, reason: VariationReason, variables: [String: HoldfastValue]? = nil,
+        version: Int? = nil
+    ) {
+        self.flagKey = flagKey
+        self.value = value
+        self.variables = (variables ?? [:]).merging(["value": value]) { $1 }
+        self.reason = reason.rawValue
+        enabled = value.bool ?? true
+        // Of any type.
+        type = "json"
+        flagVersion = version
+    }
+}
+
 extension EvaluationDetails {
-    fileprivate init(_ entry: Evaluations.Entry, of content: Evaluations.Content) {
+    init(_ entry: Evaluations.Entry, of content: Evaluations.Content) {
         flagKey = entry.flagKey
         flagVersion = entry.flagVersion ?? Int(content.revision) ?? 0
         userID = content.userID

@@ -10,6 +10,7 @@ public import Observation
 ///     }
 /// }
 /// ```
+@available(iOS 17, macOS 14, tvOS 17, watchOS 10, visionOS 1, *)
 @MainActor @Observable public final class FlagModel {
     @ObservationIgnored private let client: HoldfastClient?
     @ObservationIgnored private let registration = OwnedTokens()

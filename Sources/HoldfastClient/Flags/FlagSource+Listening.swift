@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// The server's stream of changes (`GET /v1/changes`).
 extension FlagSource {

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Keeps the current user's evaluations up to date by polling, and by fetching when the server announces a change.
 final class FlagSource: Sendable {
@@ -17,11 +16,11 @@ final class FlagSource: Sendable {
     }
 
     let core: ClientCore
-    let state = Mutex(State())
+    let state = Locked(State())
     /// Has its own lock, because every evaluation reads it.
-    private let current = Mutex<Evaluations?>(nil)
+    private let current = Locked<Evaluations?>(nil)
     /// Serializes what changes the user, the evaluations or their cache, so that the three are of one user.
-    private let changing = Mutex(())
+    private let changing = Locked(())
     private let scheduleChanged = Signal()
     private let listeners = Listeners<Set<String>>()
     private let appListeners = Listeners<Set<String>>()
@@ -30,12 +29,16 @@ final class FlagSource: Sendable {
     private let userListeners = Listeners<Void>()
     let counts = EvaluationCounts()
 
-    private static let cacheName = "evaluations.cache"
+    private let cache: EvaluationCache
+    /// What ``overrides`` has read or written.
+    let chosen = Locked<[String: HoldfastValue]?>(nil)
+
     /// The server's limit.
     private static let countsOfReport = 1_000
 
     init(core: ClientCore) {
         self.core = core
+        cache = EvaluationCache(disk: core.cache, limit: core.configuration.cachedUsers)
     }
 
     var user: HoldfastUser? { state.withLock { $0.user } }
@@ -118,7 +121,8 @@ final class FlagSource: Sendable {
             let isSame = former?.id.hasSameBytes(as: user.id) == true
             // Another thread may have changed the user since the login began.
             let isLogin = anonymousID.map { former?.id.hasSameBytes(as: $0) == true } ?? false
-            let known = isSame ? nil : cached(user.id) ?? (isLogin ? kept(for: user.id) : nil)
+            let content = isSame ? nil : cached(user.id) ?? (isLogin ? kept(for: user.id) : nil)
+            let known = isSame ? nil : snapshot(content, of: user.id)
             let changed = state.withLock { state -> Set<String>? in
                 state.user = user
                 state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
@@ -153,22 +157,33 @@ final class FlagSource: Sendable {
         }
     }
 
-    private func cached(_ userID: String) -> Evaluations? {
-        guard var content = core.cache.read(Self.cacheName, as: Evaluations.Content.self),
-            content.userID.hasSameBytes(as: userID)
-        else { return nil }
+    private func cached(_ userID: String) -> Evaluations.Content? {
+        guard var content = cache.content(of: userID) else { return nil }
         // The server must send all again, although nothing has changed there.
         if content.format != Evaluations.Content.currentFormat { content.entityTag = nil }
-        return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
+        return content
     }
 
     /// Keeps the present flags for another user, also on disk for a restart without the server.
-    private func kept(for userID: String) -> Evaluations? {
-        guard var content = evaluations?.content else { return nil }
+    private func kept(for userID: String) -> Evaluations.Content? {
+        guard let evaluations, evaluations.isFetched else { return nil }
+        var content = evaluations.content
         content.userID = userID
         content.entityTag = nil
-        core.cache.write(Self.cacheName, content)
-        return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
+        cache.keep(content)
+        return content
+    }
+
+    /// Shows the current user's evaluations anew after something that they depend on has changed.
+    func update(after change: () -> Void) {
+        let changed = changing.withLock { _ -> Set<String> in
+            change()
+            guard let user else { return [] }
+            let former = evaluations
+            let new = snapshot(former?.isFetched == true ? former?.content : nil, of: user.id, after: former)
+            return Evaluations.changes(from: show(new), to: new)
+        }
+        notify(changed)
     }
 
     // MARK: Fetching
@@ -255,18 +270,18 @@ final class FlagSource: Sendable {
         var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
         content.entityTag = response.fields["etag"]
         content.format = Evaluations.Content.currentFormat
-        let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures, counts: counts)
         // The user may have changed meanwhile; the fetch for the new user is already on its way.
         let changed = changing.withLock { _ -> Set<String>? in
+            let fetched = snapshot(content, of: user.id, after: known)
             let changed = state.withLock { state -> Set<String>? in
                 guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
                 return Evaluations.changes(from: show(fetched), to: fetched)
             }
-            if changed != nil, !core.isDestroyed { core.cache.write(Self.cacheName, content) }
+            if changed != nil, !core.isDestroyed { cache.keep(content) }
             return changed
         }
         guard let changed else { return [] }
-        if let known, known.content.revision != content.revision { revisionListeners.notify(()) }
+        if let known, known.isFetched, known.content.revision != content.revision { revisionListeners.notify(()) }
         return changed
     }
 

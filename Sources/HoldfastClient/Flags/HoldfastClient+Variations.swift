@@ -91,7 +91,7 @@ extension HoldfastClient {
     ) -> Value {
         let evaluations = flags.evaluations
         guard let evaluations, let flag = evaluations[flagKey] else {
-            flags.counts.countMissing(flagKey, isFetched: evaluations != nil)
+            flags.counts.countMissing(flagKey, isFetched: evaluations?.isFetched == true)
             return defaultValue
         }
         guard let value = value(flag) else {

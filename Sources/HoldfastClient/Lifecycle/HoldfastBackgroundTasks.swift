@@ -1,8 +1,8 @@
 import Foundation
-import Synchronization
 
 #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
     import BackgroundTasks
+    public import SwiftUI
 #endif
 
 /// Refreshes flags and sends events while the app is in the background, when the system finds the time for it.
@@ -15,6 +15,8 @@ import Synchronization
 /// }
 /// ```
 ///
+/// An app without an initializer of its own has the modifier `holdfastBackgroundTasks(client:)` of its scene instead.
+///
 /// It needs the capability "Background Modes" with "Background fetch", and ``identifier`` in the `Info.plist`, under
 /// "Permitted background task scheduler identifiers" (`BGTaskSchedulerPermittedIdentifiers`). The system decides when, at
 /// the soonest after ``HoldfastConfiguration/backgroundPollingInterval``. On macOS, where apps are not suspended, and on
@@ -24,7 +26,7 @@ public enum HoldfastBackgroundTasks {
     public static let identifier = "holdfast.refresh"
 
     #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
-        private static let refresh = Mutex<BackgroundRefresh?>(nil)
+        private static let refresh = Locked<BackgroundRefresh?>(nil)
 
         /// Registers the task with the system. Call it once, before the app has finished launching: in the initializer of a
         /// SwiftUI app, or in `application(_:didFinishLaunchingWithOptions:)`. The client may be started later.
@@ -40,11 +42,20 @@ public enum HoldfastBackgroundTasks {
                 guard refresh == nil else { return true }
                 let new = BackgroundRefresh(identifier, scheduler: SystemScheduler(), client: client)
                 guard new.register() else { return false }
-                Task { @MainActor in
-                    if let lifecycle = Lifecycle.ofSystem { new.follow(lifecycle.background) }
-                }
+                new.followSystem()
                 refresh = new
                 return true
+            }
+        }
+
+        /// Returns the refresh that SwiftUI runs, which registers the task itself.
+        fileprivate static func ofScene(_ client: @escaping @Sendable () -> HoldfastClient?) -> BackgroundRefresh {
+            refresh.withLock { refresh in
+                if let refresh { return refresh }
+                let new = BackgroundRefresh(identifier, scheduler: SystemScheduler(), client: client)
+                new.followSystem()
+                refresh = new
+                return new
             }
         }
     #endif
@@ -94,6 +105,13 @@ final class BackgroundRefresh: Sendable {
         observers.add(.observing(background, of: center) { [weak self] in self?.submit() })
     }
 
+    /// Follows the life cycle that the system tells of.
+    func followSystem() {
+        Task { @MainActor in
+            if let lifecycle = Lifecycle.ofSystem { follow(lifecycle.background) }
+        }
+    }
+
     private func submit() {
         guard let client = client() else { return }
         let interval = client.configuration.backgroundPollingInterval.inSeconds
@@ -106,17 +124,37 @@ final class BackgroundRefresh: Sendable {
     }
 
     private func run(_ task: any LaunchedTask) {
-        submit()
-        guard let client = client() else { return task.complete(success: false) }
         let work = Task {
-            let isRefreshed = (try? await client.refreshInBackground()) != nil
+            let isRefreshed = await refresh()
             task.complete(success: isRefreshed)
         }
         task.onExpiration { work.cancel() }
     }
+
+    /// Asks for the next launch, and refreshes the client.
+    ///
+    /// - Returns: whether it succeeded.
+    func refresh() async -> Bool {
+        submit()
+        guard let client = client() else { return false }
+        return (try? await client.refreshInBackground()) != nil
+    }
 }
 
 #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
+    extension Scene {
+        /// Refreshes flags and sends events in the background, as ``HoldfastBackgroundTasks/register(client:)`` does, which an
+        /// app with this modifier must not call. It needs the same capability and entry of the `Info.plist`.
+        ///
+        /// - Parameter client: returns the client to refresh when the system asks for it; by default the shared one.
+        public func holdfastBackgroundTasks(
+            client: @escaping @Sendable () -> HoldfastClient? = { HoldfastClient.sharedIfStarted }
+        ) -> some Scene {
+            let refresh = HoldfastBackgroundTasks.ofScene(client)
+            return backgroundTask(.appRefresh(HoldfastBackgroundTasks.identifier)) { _ = await refresh.refresh() }
+        }
+    }
+
     private struct SystemScheduler: BackgroundScheduler {
         func register(_ identifier: String, _ launch: @escaping @Sendable (any LaunchedTask) -> Void) -> Bool {
             BGTaskScheduler.shared.register(forTaskWithIdentifier: identifier, using: nil) { task in

@@ -1,5 +1,4 @@
 public import Foundation
-import Synchronization
 
 /// Stores user profiles for an experiment SDK. ``UserProfileService`` keeps them on a Holdfast server,
 /// ``DeviceUserProfileService`` in a file.
@@ -27,7 +26,7 @@ extension UserProfileService: UserProfileStore {}
 public final class DeviceUserProfileService: UserProfileStore {
     private let file: URL
     public let logger: HoldfastLogger?
-    private let profiles: Mutex<[Key: UserProfile]>
+    private let profiles: Locked<[Key: UserProfile]>
 
     /// - Parameters:
     ///   - preloaded: profiles that are used until a save changes them; stored profiles have precedence.
@@ -49,7 +48,7 @@ public final class DeviceUserProfileService: UserProfileStore {
                 throw .storage("\(file.path) cannot be read: \(error)")
             }
         }
-        self.profiles = Mutex(profiles)
+        self.profiles = Locked(profiles)
     }
 
     public func lookup(userID: String) -> UserProfile? {

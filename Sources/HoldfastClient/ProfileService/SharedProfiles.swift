@@ -1,13 +1,12 @@
 import Foundation
-import Synchronization
 
 /// The profiles that a client has cached, and what it has saved. All of its ``UserProfileService`` share them: what one has
 /// saved is what the others look up, and a save of one is not taken for what another has saved before.
 final class SharedProfiles: Sendable {
     private let core: ClientCore
-    private let state: Mutex<ProfileCache>
+    private let state: Locked<ProfileCache>
     /// Serializes saves; lookups do not take it.
-    private let saving = Mutex(())
+    private let saving = Locked(())
     private let wanted = Signal()
     private let changed = Signal()
     /// What is registered with the client.
@@ -26,7 +25,7 @@ final class SharedProfiles: Sendable {
         for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
             state.add(profile)
         }
-        self.state = Mutex(state)
+        self.state = Locked(state)
         registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
         registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
         registrations.add(

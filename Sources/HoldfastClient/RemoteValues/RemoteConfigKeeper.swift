@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Fetches and keeps the raw values of a ``RemoteConfigService``. ``HoldfastRemoteConfigKeeper`` reads flags,
 /// ``InMemoryRemoteConfigKeeper`` serves tests and previews; apps may add their own.
 public protocol RemoteConfigKeeper: Sendable {
@@ -35,11 +33,11 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
         var error: (any Error)?
     }
 
-    private let state: Mutex<State>
+    private let state: Locked<State>
     private let listeners = Listeners<Void>()
 
     public init(_ values: [String: HoldfastValue] = [:]) {
-        state = Mutex(State(values: Dictionary(values.map { (Key($0.key), $0.value) }) { _, last in last }))
+        state = Locked(State(values: Dictionary(values.map { (Key($0.key), $0.value) }) { _, last in last }))
     }
 
     public func fetch() async throws {

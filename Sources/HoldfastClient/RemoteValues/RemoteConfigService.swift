@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Typed access to remote values, with defaults in the app.
 ///
 /// ```swift
@@ -55,7 +53,7 @@ open class RemoteConfigService: @unchecked Sendable {
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
-        let last = Mutex<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
+        let last = Locked<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
         // One at a time, so that values arrive in order; not inside a lock, because the app's methods may change values.
         let next = Repetition { [weak self] in
             guard let self else { return continuation.finish() }

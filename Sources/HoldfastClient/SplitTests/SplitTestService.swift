@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Assigns one user to the groups of split tests and reports hits, with or without a server.
 ///
@@ -73,9 +72,9 @@ public final class SplitTestService: SplitTestServiceProtocol {
     private let analytics: (any SplitTestAnalytics)?
     private let timeLimit: Duration
     private let draw: @Sendable (_ count: Int) -> Int
-    private let state = Mutex(State())
+    private let state = Locked(State())
     /// Serializes all use of the storage, and hits.
-    private let storing = Mutex(())
+    private let storing = Locked(())
     private let listeners = Listeners<Set<String>>()
     /// What the service has registered with the client.
     private let registrations = OwnedTokens()

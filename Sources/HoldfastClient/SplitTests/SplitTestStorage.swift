@@ -1,5 +1,4 @@
 public import Foundation
-import Synchronization
 
 /// Keeps groups between two runs of the app, as ``UserDefaultsSplitTestStorage`` and ``FileSplitTestStorage`` do. A
 /// Keychain keeps groups even after the app was deleted; see <doc:SplitTests>.
@@ -39,7 +38,7 @@ public struct UserDefaultsSplitTestStorage: SplitTestStorage, @unchecked Sendabl
 /// an app; a server app should use a database.
 public final class FileSplitTestStorage: SplitTestStorage {
     private let file: URL
-    private let values = Mutex<[String: String]?>(nil)
+    private let values = Locked<[String: String]?>(nil)
 
     /// - Parameter file: created with its directory when the first value is stored.
     public init(file: URL) {
@@ -73,10 +72,10 @@ public final class FileSplitTestStorage: SplitTestStorage {
 
 /// Keeps groups until the process ends, for tests.
 public final class InMemorySplitTestStorage: SplitTestStorage {
-    private let values: Mutex<[String: String]>
+    private let values: Locked<[String: String]>
 
     public init(_ values: [String: String] = [:]) {
-        self.values = Mutex(values)
+        self.values = Locked(values)
     }
 
     public func string(forKey key: String) -> String? {

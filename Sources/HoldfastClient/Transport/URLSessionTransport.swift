@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking
@@ -59,7 +58,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         var isClosed = false
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     /// Makes a task unless the session is invalidated: making one from an invalidated session ends the process. The task
     /// is known before it can be cancelled, so that its end is not missed.
@@ -130,7 +129,7 @@ private final class Exchange: Sendable {
 
     let task: URLSessionDataTask
     private let maximumBytes: Int?
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     init(task: URLSessionDataTask, maximumBytes: Int?) {
         self.task = task

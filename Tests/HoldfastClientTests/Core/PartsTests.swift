@@ -216,7 +216,10 @@ import Testing
         Wrong("flushInterval") { $0.flushInterval = .zero }, Wrong("batchSize") { $0.batchSize = 0 },
         Wrong("queueSize") { $0.queueSize = 0 }, Wrong("queueBytes") { $0.queueBytes = 1 },
         Wrong("token") { $0.token = "a b" }, Wrong("endpoint") { $0.endpoint = URL(fileURLWithPath: "/tmp") },
-        Wrong("cachedProfiles") { $0.cachedProfiles = -1 },
+        Wrong("cachedProfiles") { $0.cachedProfiles = -1 }, Wrong("cachedUsers") { $0.cachedUsers = 0 },
+        Wrong("directory") {
+            $0.directory = URL(fileURLWithPath: "/private/var/mobile/Containers/Shared/AppGroup/1/Library")
+        },
     ])
     func `A value that cannot be used is refused by its name`(_ wrong: Wrong) throws {
         let error = try #require(throws: HoldfastError.self) { _ = try Client { wrong.change(&$0) } }

@@ -55,6 +55,24 @@ struct FlagsExample {
         #expect(try await server.exposures().count == 1)
     }
 
+    @Test func `An app brings values, and a tester chooses others`() async throws {
+        let server = StubServer { _ throws(HoldfastError) in throw .unreachable("down") }
+        let folder = try TemporaryDirectory()
+        var configuration = HoldfastConfiguration(endpoint: Client.endpoint, directory: folder.url)
+        configuration.bootstrap = ["checkout": "control", "page_size": 20]
+        let client = try HoldfastClient(configuration: configuration, transport: server, clock: ManualClock())
+        try client.start(user: HoldfastUser(id: "ada"))
+        #expect(client.intVariation(flagKey: "page_size", defaultValue: 10) == 20)
+
+        client.setOverride("new", flagKey: "checkout")
+        for state in client.flagStates {
+            print(
+                state.details.flagKey, state.details.variationValue ?? .null, state.isOverridden, state.details.reason)
+        }
+        client.removeOverrides()
+        client.destroy()
+    }
+
     @Test func `A second user of the same app starts after the first`() async throws {
         let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
         let folder = try TemporaryDirectory()

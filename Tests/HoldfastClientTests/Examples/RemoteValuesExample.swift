@@ -1,4 +1,6 @@
+import Foundation
 import HoldfastClient
+import HoldfastMacros
 import Synchronization
 import Testing
 
@@ -76,7 +78,8 @@ enum AppKey: String, CaseIterable, RemoteKey {
 
 final class AppConfigService: RemoteConfigService, @unchecked Sendable {
     private let log: @Sendable (String) -> Void
-    private let debugValues = Mutex<[String: any RemoteValue]>([:])
+    private let lock = NSLock()
+    private var debugValues: [String: any RemoteValue] = [:]
 
     init(keeper: any RemoteConfigKeeper, log: @escaping @Sendable (String) -> Void) {
         self.log = log
@@ -96,11 +99,11 @@ final class AppConfigService: RemoteConfigService, @unchecked Sendable {
     }
 
     override func debugValue(for key: any RemoteKey) -> (any RemoteValue)? {
-        debugValues.withLock { $0[key.name] }
+        lock.withLock { debugValues[key.name] }
     }
 
     func setDebugValue(_ value: (any RemoteValue)?, for key: AppKey) {
-        debugValues.withLock { $0[key.name] = value }
+        lock.withLock { debugValues[key.name] = value }
         valuesDidChange()
     }
 }

@@ -6,7 +6,7 @@ import Testing
 /// declares as their documentation does: the library's own code, and examples in the articles.
 @Suite(.timeLimit(.minutes(5))) struct StandInTests {
     private static let standIns = [
-        "UIKit", "BackgroundTasks", "SwiftUI", "Combine", "Security", "FirebaseRemoteConfig", "Optimizely",
+        "os", "UIKit", "BackgroundTasks", "SwiftUI", "Combine", "Security", "FirebaseRemoteConfig", "Optimizely",
     ]
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
         .standardizedFileURL

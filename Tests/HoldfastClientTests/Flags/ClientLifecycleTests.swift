@@ -44,6 +44,8 @@ import Testing
         #expect(throws: HoldfastError.alreadyStarted) {
             try HoldfastClient.start(configuration: configuration, user: Self.ada)
         }
+        try AttributeService.shared.update(attributes: ["age": 40])
+        #expect(AttributeService.shared.attributes() == ["age": 40])
         let flushed = await withCheckedContinuation { continuation in
             HoldfastClient.shared.flush { continuation.resume(returning: $0) }
         }

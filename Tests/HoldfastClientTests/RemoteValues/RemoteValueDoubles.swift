@@ -1,4 +1,5 @@
 import HoldfastClient
+import HoldfastMacros
 import Synchronization
 
 // The examples of the four kinds, by macro and by hand.

@@ -1,4 +1,5 @@
 import Foundation
+import HoldfastMacros
 import Testing
 
 @testable import HoldfastClient

@@ -41,6 +41,24 @@ struct ContentView: View {
     }
 }
 
+struct SmallApp: App {
+    var body: some Scene {
+        WindowGroup { Home() }
+            .holdfastBackgroundTasks()
+    }
+}
+
+func share(flagsOf client: HoldfastClient, in file: URL) {
+    client.addUpdateListener { [weak client] _ in
+        guard let client else { return }
+        try? JSONEncoder().encode(client.flagValues).write(to: file, options: .atomic)
+    }
+}
+
+func sharedFlags(in file: URL) -> [String: HoldfastValue] {
+    (try? JSONDecoder().decode([String: HoldfastValue].self, from: Data(contentsOf: file))) ?? [:]
+}
+
 enum UIKitApp {
     final class AppDelegate: UIResponder, UIApplicationDelegate {
         func application(

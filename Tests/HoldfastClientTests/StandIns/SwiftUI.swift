@@ -26,12 +26,26 @@ public struct Either<First: View, Second: View>: View {
 
 extension Never: Scene {}
 
+public struct BackgroundTask<Request, Response>: Sendable {}
+
+extension BackgroundTask {
+    public static func appRefresh(_ identifier: String) -> BackgroundTask<Void, Void> { BackgroundTask<Void, Void>() }
+}
+
+extension Scene {
+    nonisolated public func backgroundTask<Request: Sendable, Response: Sendable>(
+        _ task: BackgroundTask<Request, Response>, action: @escaping @Sendable (Request) async -> Response
+    ) -> some Scene { WindowGroup<Never>() }
+}
+
 @resultBuilder public enum SceneBuilder {
     public static func buildBlock<Content: Scene>(_ content: Content) -> Content { content }
 }
 
 public struct WindowGroup<Content: View>: Scene {
     public init(@ViewBuilder content: () -> Content) {}
+
+    nonisolated init() {}
 
     public var body: Never { fatalError() }
 }

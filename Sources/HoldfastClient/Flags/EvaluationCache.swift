@@ -1,0 +1,50 @@
+/// The evaluations of the users who were the last to use a device, on disk, the most recent user first.
+final class EvaluationCache: Sendable {
+    private let disk: DiskCache
+    private let limit: Int
+    /// Read from disk when it is first needed.
+    private let users = Locked<[Evaluations.Content]?>(nil)
+
+    private static let name = "evaluations.cache"
+
+    /// - Parameter limit: the maximum number of users.
+    init(disk: DiskCache, limit: Int) {
+        self.disk = disk
+        self.limit = limit
+    }
+
+    func content(of userID: String) -> Evaluations.Content? {
+        users.withLock { users in all(&users).first { $0.userID.hasSameBytes(as: userID) } }
+    }
+
+    /// Keeps evaluations in place of former ones of the same user.
+    func keep(_ content: Evaluations.Content) {
+        users.withLock { users in
+            let others = all(&users).filter { !$0.userID.hasSameBytes(as: content.userID) }
+            let new = [content] + others.prefix(limit - 1)
+            users = new
+            disk.write(Self.name, new)
+        }
+    }
+
+    private func all(_ users: inout [Evaluations.Content]?) -> [Evaluations.Content] {
+        if let users { return users }
+        let stored = disk.read(Self.name, as: Stored.self)?.users ?? []
+        users = stored
+        return stored
+    }
+
+    private struct Stored: Decodable {
+        var users: [Evaluations.Content]
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            do {
+                users = try container.decode([Evaluations.Content].self)
+            } catch {
+                // Of a release that kept the evaluations of one user.
+                users = [try container.decode(Evaluations.Content.self)]
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+extension FlagSource {
+    private static let overridesName = "overrides.cache"
+
+    /// The values that a tester has chosen on this device, by flag.
+    var overrides: [String: HoldfastValue] {
+        chosen.withLock { chosen in
+            if let chosen { return chosen }
+            let stored = core.cache.read(Self.overridesName, as: [String: HoldfastValue].self) ?? [:]
+            chosen = stored
+            return stored
+        }
+    }
+
+    /// Replaces the overrides, also on disk, and notifies listeners of the flags that change.
+    func setOverrides(_ change: (inout [String: HoldfastValue]) -> Void) {
+        update {
+            var overrides = overrides
+            change(&overrides)
+            core.cache.write(Self.overridesName, overrides)
+            chosen.withLock { $0 = overrides }
+        }
+    }
+
+    /// Returns what a user is shown: the content with the overrides; without a content the values that the app brings.
+    func snapshot(
+        _ content: Evaluations.Content?, of userID: String, after former: Evaluations? = nil
+    ) -> Evaluations? {
+        let (overrides, bootstrap) = (overrides, core.configuration.bootstrap)
+        guard content != nil || !overrides.isEmpty || !bootstrap.isEmpty else { return nil }
+        return Evaluations(
+            content ?? Evaluations.Content(bootstrap, userID: userID), isFetched: content != nil, after: former,
+            overrides: overrides, reports: core.configuration.reportsExposures, counts: counts)
+    }
+}
+
+extension HoldfastClient {
+    /// Gives a flag a value on this device, for testers and debug menus, whatever the server says. It is kept until it is
+    /// removed, also over restarts and changes of the user. Evaluations of the flag report no exposure and are not
+    /// counted. ``EvaluationDetails/reason`` is ``VariationReason/localOverride``.
+    ///
+    /// - Parameter value: `nil` removes the override.
+    public func setOverride(_ value: HoldfastValue?, flagKey: String) {
+        flags.setOverrides { $0[flagKey] = value }
+    }
+
+    /// Removes the overrides of all flags on this device.
+    public func removeOverrides() {
+        flags.setOverrides { $0 = [:] }
+    }
+
+    /// All flags of the current user with their values and their overrides, by key, for a debug menu. Reports no exposure.
+    public var flagStates: [FlagState] {
+        guard let evaluations = flags.evaluations else { return [] }
+        let fetched = Dictionary(
+            evaluations.content.evaluations.map { (Key($0.flagKey), EvaluationDetails($0, of: evaluations.content)) }
+        ) { _, last in last }
+        return evaluations.all.map { details in
+            FlagState(
+                details: details, valueWithoutOverride: fetched[Key(details.flagKey)]?.variationValue,
+                isOverridden: details.reason == .localOverride)
+        }.sorted { $0.details.flagKey < $1.details.flagKey }
+    }
+
+    /// The values of all flags of the current user that have one, by flag. An app can give them to its widgets, and to a
+    /// later run as ``HoldfastConfiguration/bootstrap``. Reports no exposure.
+    public var flagValues: [String: HoldfastValue] {
+        (flags.evaluations?.all ?? []).reduce(into: [:]) { $0[$1.flagKey] = $1.variationValue }
+    }
+}
+
+/// A flag as a debug menu shows it; see ``HoldfastClient/flagStates``.
+public struct FlagState: Sendable, Hashable {
+    /// What evaluations return.
+    public let details: EvaluationDetails
+    /// The value without the override; `nil` if there is none.
+    public let valueWithoutOverride: HoldfastValue?
+    /// Whether ``HoldfastClient/setOverride(_:flagKey:)`` has given the value.
+    public let isOverridden: Bool
+}
