@@ -80,6 +80,13 @@ function kinds.expose()
         '{"userId":"seen-%d-%d-%d","userAttributes":{"country":"us","age":32}}', started, number, count))
 end
 
+-- A goal that counts, if `decide` has exposed the users.
+function kinds.goal()
+    count = count + 1
+    return post("/v1/events", format(
+        '{"id":"%d-%d-%d","user_id":"%s","goal":"purchase","value":9.5}', started, number, count, user()))
+end
+
 -- Every user once, in an order that visits the database's pages at random; then again.
 function kinds.scan()
     count = count + 1

@@ -43,6 +43,13 @@ row_ofrep() {
 holdfast_expose() { load "$holdfast_url" expose; }
 row_expose() { side_by_side "POST /v1/decide, first exposure : redis SET" 0.3 redis_load holdfast_expose; }
 
+holdfast_goal() { load "$holdfast_url" goal; }
+row_goal() {
+    # Exposes the users, so that their goals count.
+    seconds=20 load "$holdfast_url" decide >/dev/null
+    side_by_side "POST /v1/events, a goal : redis SET" 0.3 redis_load holdfast_goal
+}
+
 holdfast_assign() { load "$holdfast_url" assign; }
 row_assign() { side_by_side "POST /v1/assign, new user : redis SET" 0.7 redis_load holdfast_assign; }
 
