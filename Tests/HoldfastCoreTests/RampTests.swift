@@ -295,6 +295,30 @@ import Testing
         }
     }
 
+    @Test func `A conclusion ends the step at once, and reopening begins it again`() async throws {
+        try await create()
+        let (start, end) = (clock.now, clock.now + 1_800_000)
+        clock.advance(by: .seconds(1_800))
+        try await process.edit { definitions throws(CoreError) in
+            try definitions.conclude("e", winner: "a", reason: "", at: end, by: Author(name: "test"))
+        }
+        #expect(try process.shown()["status"] == "concluded")
+        try expect("waiting", step: 1, traffic: 1)
+        #expect(try process.state()["since"] == .string(end.rfc3339) && process.state()["due_at"] == nil)
+        clock.advance(by: .seconds(86_400))
+        try await process.tick()
+        try expect("waiting", step: 1, traffic: 1)
+        // Only the beginning of the step.
+        #expect(try await process.entries().count == 1)
+        let monitor = ExperimentMonitor(process.catalog, store: store)
+        await monitor.look()
+        #expect(monitor.findings.map(\.warnings) == [[]])
+        try await process.edit { definitions throws(CoreError) in try definitions.reopen("e") }
+        try await process.tick()
+        try expect("active", step: 1, traffic: 1)
+        #expect(try process.state()["since"] != .string(start.rfc3339))
+    }
+
     @Test func `Later steps are changed without beginning anew, and the same ramp changes nothing`() async throws {
         try await create()
         clock.advance(by: .seconds(3_600))

@@ -148,6 +148,10 @@ extension ProjectDefinitions {
             winner: variation?.id, formerStatus: former?.formerStatus ?? experiment.status,
             frozenAt: former == nil ? time : former?.frozenAt, reason: reason, at: time, by: author.name)
         experiment.status = ExperimentStatus.concluded.rawValue
+        // The step begins again if the experiment is reopened.
+        if experiment.details.ramp?.state.status == .active {
+            experiment.details.ramp?.end(.waiting, at: time, nil, nil)
+        }
         experiments.set(experiment)
         if let id = experiment.groupID { try allocateGroup(id) }
     }
