@@ -238,6 +238,50 @@ import Testing
         #expect(chart.status == 200 && chart.text.contains("wild"))
     }
 
+    @Test func `A conclusion that comes with a datafile keeps the results, too`() throws {
+        try put(#"{"id":"7","variations":["control","new"]}"#)
+        func record(_ user: String) throws {
+            let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"new"}"#
+            #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        }
+        func users(_ query: String = "") throws -> [Int64?] {
+            let results = try server.request("GET", "/v1/experiments/checkout/results?goal=buy\(query)")
+            return results["variations"].array?.map { $0["users"].integer } ?? []
+        }
+        func upload(_ datafile: String) throws -> JSONValue {
+            let response = try server.request("PUT", "/v1/datafile", datafile)
+            #expect(response.status == 200, "\(response.text)")
+            return try server.request("GET", "/v1/experiments/checkout")["conclusion"]["frozen_at"]
+        }
+        try record("ann")
+        let first = try post("conclude", #"{"winner":"new"}"#)["conclusion"]["frozen_at"]
+        let known = try server.request(
+            "GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"])
+        let timeless = known.text.replacing(/,"frozenAt":[0-9]+/, with: "")
+        #expect(timeless != known.text)
+        try post("reopen")
+        try record("bob")
+        let second = try upload(timeless)
+        #expect(second.string != nil && second != first)
+        for user in ["ann", "bob"] { #expect(try server.request("DELETE", "/v1/profiles/\(user)").status == 200) }
+        #expect(try users() == [0, 2] && users("&live=true") == [0, 0])
+        // The same conclusion again is no other one.
+        #expect(try upload(timeless) == second)
+        #expect(try users() == [0, 2])
+        // What was kept at a time stays.
+        #expect(try upload(known.text) == first)
+        #expect(try users() == [0, 1])
+        // One of another database, of which nobody is known here, shows those who come.
+        try post("reopen")
+        let foreign = known.text.replacing(/"frozenAt":[0-9]+/, with: #""frozenAt":1750000000000"#)
+        #expect(try upload(foreign) == "2025-06-15T15:06:40.000Z")
+        #expect(try users("&frozen_at=2025-06-15T15:06:40Z") == [])
+        try post("reopen")
+        try record("cy")
+        #expect(try upload(foreign) == "2025-06-15T15:06:40.000Z")
+        #expect(try users("&frozen_at=2025-06-15T15:06:40Z") == [0, 1])
+    }
+
     @Test func `Without a winner nobody has a variation, and an override waits`() throws {
         try put(#"{"variations":["control","new"]}"#)
         _ = try variations("ada")

@@ -9,9 +9,11 @@ struct DatafileEndpoints {
     let catalog: ProjectCatalog
     let store: any StoreSession
     let projects: ProjectView
+    let clock: StoreClock
 
     /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The project is that of the
-    /// header, else of the datafile's own SDK key, else the default.
+    /// header, else of the datafile's own SDK key, else the default. If it concludes experiments, their results are kept in
+    /// the same transaction.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let content = request.withBody { Array($0) }
@@ -23,14 +25,16 @@ struct DatafileEndpoints {
         let former = snapshot.projects[sdkKey]
         try preconditions.check(former?.entityTag)
         if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
-        let author = call.author(request)
+        let (author, now) = (call.author(request), clock.now())
         let stored = try await catalog.inBackground { session in
-            try await session.write(
+            let upload = try await UploadedDatafile(content, datafile, replacing: former, at: now, session)
+            let isUnconditional = preconditions.isEmpty && upload.freezes.isEmpty
+            return try await session.write(
                 .putDatafile(
-                    content, sdkKey: sdkKey, revision: datafile.revision,
+                    upload.content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
-                    replacing: preconditions.isEmpty ? nil : former?.version ?? 0, makesProject: false,
-                    note: AuditNote(.datafilePut, of: sdkKey), by: author))
+                    replacing: isUnconditional ? nil : former?.version ?? 0, freezing: upload.freezes,
+                    makesProject: false, note: AuditNote(.datafilePut, of: sdkKey), by: author))
         }
         guard let stored else {
             throw CoreError(

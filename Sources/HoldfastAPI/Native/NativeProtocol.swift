@@ -28,7 +28,8 @@ struct NativeProtocol: WireProtocol {
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)
-        let datafile = DatafileEndpoints(catalog: services.projects, store: session, projects: projects)
+        let datafile = DatafileEndpoints(
+            catalog: services.projects, store: session, projects: projects, clock: services.store.clock)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
         let metric = DefinitionEndpoints<MetricDefinition>(catalog: services.projects, projects: projects)
