@@ -94,6 +94,69 @@ import Testing
         #expect(own["baseline"]["standard_deviation"].double ?? 0 > 0)
     }
 
+    /// Defines an experiment that measures metrics, and the metrics.
+    private func measure(_ metrics: String, in key: String) throws {
+        for (metric, body) in [
+            ("orders", #"{"kind":"conversion","goal":"buy","minimum_effect":0.1}"#),
+            ("spent", #"{"kind":"total","goal":"buy","minimum_effect":0.2}"#),
+            ("buyers", #"{"kind":"conversion","goal":"buy"}"#),
+            ("unknown", #"{"kind":"conversion","goal":"other","minimum_effect":0.1}"#),
+        ] {
+            try server.request("PUT", "/v1/metrics/\(metric)", body)
+        }
+        let body = #"{"variations":["control","new"],"metrics":\#(metrics)}"#
+        #expect(try server.request("PUT", "/v1/experiments/\(key)", body).status == 201)
+        try enroll(400, in: key)
+    }
+
+    @Test func `Without a metric the plan is about all primary metrics and guardrails`() throws {
+        let guardrails = #""guardrails":[{"metric":"buyers","margin":0.3}],"secondary":["unknown"]"#
+        try measure(#"{"primary":["orders","spent"],\#(guardrails)}"#, in: "shop")
+        let whole = try plan("{}", of: "shop")
+        #expect(whole.status == 200, "\(whole.text)")
+        let parts = whole["metrics"].array ?? []
+        #expect(parts.map { $0["metric"] } == ["orders", "spent", "buyers"])
+        #expect(parts.map { $0["role"] } == ["primary", "primary", "guardrail"])
+        #expect(parts.map { $0["comparisons"] } == [2, 2, 2] && parts.last?["margin"] == 0.3)
+        // The first at the top, and each as if it had been asked for.
+        for (index, part) in parts.enumerated() {
+            let alone = try plan(#"{"metric":"\#(part["metric"].string ?? "")"}"#, of: "shop").json
+            #expect(alone.object?["all"] == nil && alone.object?["metrics"] == nil)
+            for member in alone.object ?? JSONObject() where member.key != "experiment_key" {
+                #expect(part[member.key] == member.value, "\(member.key)")
+                if index == 0 { #expect(whole[member.key] == member.value, "\(member.key)") }
+            }
+        }
+        // Each of three is missed with a third of the probability that is allowed for all.
+        #expect(abs((whole["all"]["power_per_metric"].double ?? 0) - (1 - 0.2 / 3)) < 1e-12)
+        for looks in ["one_look", "any_time"] {
+            let stricter = try parts.map { part in
+                // A guardrail beside a metric leaves half of what the power leaves.
+                let body = #"{"metric":"\#(part["metric"].string ?? "")","power":\#(1 - 2 * 0.2 / 3)}"#
+                return try plan(body, of: "shop")[looks]
+            }
+            for member in ["users", "days"] {
+                let most = try #require(stricter.compactMap { $0[member].double }.max())
+                let all = try #require(whole["all"][looks][member].double)
+                #expect(abs(all - most) <= 1e-9 * most + 2, "\(looks), \(member): \(all), \(most)")
+            }
+        }
+        let given = try plan(#"{"minimum_effect":0.1}"#, of: "shop")
+        #expect(given["metric"] == "orders" && given.json.object?["metrics"] == nil)
+    }
+
+    @Test func `A metric of the plan that lacks something says what, and then there are no numbers for all`() throws {
+        try measure(#"{"primary":["orders","unknown"]}"#, in: "shop")
+        let whole = try plan("{}", of: "shop")
+        #expect(whole.status == 200 && whole["metric"] == "orders" && whole["all"].isNull, "\(whole.text)")
+        let missing = whole["metrics"].array?.last
+        #expect(missing?["metric"] == "unknown")
+        #expect(missing?["missing"].string?.contains("`baseline` is required") == true)
+        try measure(#"{"primary":["unknown","orders"]}"#, in: "other")
+        let refused = try plan("{}", of: "other")
+        #expect(refused.status == 422 && refused["pointer"] == "/baseline", "\(refused.text)")
+    }
+
     @Test func `The plan is fixed when the experiment starts, and later changes show`() throws {
         func put(_ body: String, _ query: String = "", key: String = "checkout") throws -> TestResponse {
             try server.request("PUT", "/v1/experiments/\(key)\(query)", body)

@@ -4,7 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/plan`: how many users and days an experiment needs. Changes nothing.
+/// `POST /v1/experiments/{key}/plan`: how many users and days an experiment needs, for one metric or for all that decide
+/// it. Changes nothing.
 struct PlanEndpoint {
     let services: Services
     let store: any StoreSession
@@ -16,9 +17,9 @@ struct PlanEndpoint {
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request)
         let asked = try request.withBody { bytes throws(CoreError) in try PlanRequest(JSONInput.parse(bytes)) }
-        let (rule, metric) = try await services.compute {
+        let (rule, metrics) = try await services.compute {
             let rule = PlanEstimate.Rule(of: experiment, in: project)
-            return (rule, try asked.metric(rule, in: project))
+            return (rule, try asked.metrics(rule, of: experiment, in: project))
         }
         let others: [Experiment]
         if let key = asked.source {
@@ -29,15 +30,19 @@ struct PlanEndpoint {
         } else {
             others = try await services.compute { project.others(ofFlagsWith: experiment) }
         }
-        let own = try await observation(of: experiment, metric)
-        var observations: [PlanEstimate.Observation] = []
-        for other in others.prefix(Self.otherExperiments) {
-            observations.append(try await observation(of: other, metric))
+        var subjects: [PlanOverview.Subject] = []
+        for (role, metric) in metrics {
+            let own = try await observation(of: experiment, metric)
+            var observations: [PlanEstimate.Observation] = []
+            for other in others.prefix(Self.otherExperiments) {
+                observations.append(try await observation(of: other, metric))
+            }
+            subjects.append(PlanOverview.Subject(role, metric, own: own, others: observations))
         }
         let now = services.store.clock.now()
         return .json(
-            try await services.compute { [observations] in
-                try PlanEstimate(asked, rule, metric, own: own, others: observations, at: now).json
+            try await services.compute { [subjects] in
+                try PlanOverview(asked, rule, subjects, at: now)?.json ?? .null
             })
     }
 

@@ -58,7 +58,7 @@ public struct PlanEstimate: Sendable {
     private let metric: MetricDefinition
     private let isGoal: Bool
     private let margin: Double?
-    private let rule: Rule
+    let rule: Rule
     private let effect: Double?
     private let comparisons: Int
     private let alpha: Double
@@ -70,6 +70,7 @@ public struct PlanEstimate: Sendable {
     private let shares: [Double]
     private let baselineIndex: Int
     private let days: Double?
+    private let scene: Scene
     public let one: Needs
     public let always: Needs
 
@@ -128,14 +129,15 @@ public struct PlanEstimate: Sendable {
         let counts = Dictionary(
             own.tally.variations.map { ($0.variationID, $0.counted) }, uniquingKeysWith: { first, _ in first })
         enrolled = experiment.variations.map { Double(counts[$0.id] ?? 0) }
-        let scene = Scene(
+        scene = Scene(
             shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
             usersPerDay: traffic?.usersPerDay, effect: effect, days: days, isDecrease: effect.map { $0 < 0 } ?? false)
-        let aim = margin == nil ? Power.Aim.difference : .nonInferiority
-        let needs = [Power.Looks.one, .any(tuning: ResultsQuery.tuning)].map { [baseline, alpha, power] looks in
-            scene.needs(Power(of: baseline.value, alpha: alpha, target: power, looks: looks, aim: aim))
-        }
-        (one, always) = (needs[0], needs[1])
+        (one, always) = scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+    }
+
+    /// What is needed to find the effect with another power.
+    func needs(power: Double) -> (one: Needs, always: Needs) {
+        scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
 
     // MARK: Observations
@@ -200,8 +202,20 @@ private struct Scene {
 
     private static let mostUsers = 1e12
 
+    func needs(
+        _ baseline: Power.Baseline, alpha: Double, power target: Double, isGuardrail: Bool
+    ) -> (one: PlanEstimate.Needs, always: PlanEstimate.Needs) {
+        func power(_ looks: Power.Looks) -> Power {
+            Power(
+                of: baseline, alpha: alpha, target: target, looks: looks,
+                aim: isGuardrail ? .nonInferiority : .difference
+            )
+        }
+        return (needs(power(.one)), needs(power(.any(tuning: ResultsQuery.tuning))))
+    }
+
     /// What the comparison with the greatest needs needs.
-    func needs(_ power: Power) -> PlanEstimate.Needs {
+    private func needs(_ power: Power) -> PlanEstimate.Needs {
         var needs = PlanEstimate.Needs()
         if let effect {
             needs.users = greatest { index in
@@ -240,7 +254,7 @@ private struct Scene {
 }
 
 extension PlanEstimate {
-    /// The response of `POST /v1/experiments/{key}/plan`.
+    /// The numbers of one metric, as the response of `POST /v1/experiments/{key}/plan` has them.
     public var json: JSONValue {
         var object = JSONObject()
         object["experiment_key"] = JSONValue(experiment.key)
@@ -280,7 +294,7 @@ extension PlanEstimate {
         ]
     }
 
-    private func json(_ needs: Needs) -> JSONValue {
+    func json(_ needs: Needs) -> JSONValue {
         let users = needs.users.map { total in shares.map { (total * $0).rounded(.up) } }
         let variations = zip(experiment.variations, users ?? []).map { variation, users -> JSONValue in
             ["variation_key": JSONValue(variation.key), "users": .shortest(users)]

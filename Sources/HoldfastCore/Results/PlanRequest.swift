@@ -7,7 +7,7 @@ import Storage
 public struct PlanRequest: Sendable {
     /// `nil` for a metric.
     private var goal: Identifier?
-    /// The key of a metric; `nil` for a goal, or for the experiment's first primary metric.
+    /// The key of a metric; `nil` for a goal, or for what the experiment measures.
     private var metric: Identifier?
     /// Of a goal: whether users reach it, or the sum of its values per user.
     private var kind = MetricDefinition.Kind.conversion
@@ -75,10 +75,23 @@ public struct PlanRequest: Sendable {
 
     var isAboutGoal: Bool { goal != nil }
 
-    /// Returns the metric that the request is about.
+    /// Returns the metrics that the request is about: the one that it names; or else all that decide the experiment, with
+    /// their roles, unless it says something that only one can have.
     ///
     /// - Throws: 422 if there is none, or the baseline is none that it can have.
-    public func metric(_ rule: PlanEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
+    public func metrics(
+        _ rule: PlanEstimate.Rule, of experiment: Experiment, in project: Project
+    ) throws(CoreError) -> [(role: PlanVerdict.Role?, metric: MetricDefinition)] {
+        let first = try metric(rule, in: project)
+        guard goal == nil, metric == nil, minimumEffect == nil, margin == nil, baseline == nil else {
+            return [(nil, first)]
+        }
+        return (project.plan(of: experiment)?.metrics ?? []).filter { $0.role != .secondary }
+            .map { (role: $0.role, metric: $0.metric) }
+    }
+
+    /// Returns the metric that the request names, or else the first primary one.
+    private func metric(_ rule: PlanEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
         let found: MetricDefinition
         if let goal {
             found = MetricDefinition(key: goal, kind == .total ? .total(goal: goal, cap: nil) : .conversion(goal: goal))

@@ -1,0 +1,103 @@
+import Bucketing
+public import JSON
+public import Storage
+
+/// How many users and days an experiment needs until all that decides it is found: its primary metrics and guardrails.
+public struct PlanOverview: Sendable {
+    /// A metric, with what was observed of it.
+    public struct Subject: Sendable {
+        /// `nil` if the request is about this metric alone.
+        let role: PlanVerdict.Role?
+        let metric: MetricDefinition
+        let own: PlanEstimate.Observation
+        let others: [PlanEstimate.Observation]
+
+        public init(
+            _ role: PlanVerdict.Role?, _ metric: MetricDefinition, own: PlanEstimate.Observation,
+            others: [PlanEstimate.Observation]
+        ) {
+            self.role = role
+            self.metric = metric
+            self.own = own
+            self.others = others
+        }
+    }
+
+    fileprivate struct Part {
+        let role: PlanVerdict.Role
+        let metric: Identifier
+        /// The failure says what is neither given nor observed.
+        let estimate: Result<PlanEstimate, CoreError>
+    }
+
+    private let first: PlanEstimate
+    private let parts: [Part]
+
+    /// - Parameter subjects: at least one, the most important first.
+    /// - Throws: 422 if something that the first one needs is neither given nor observed.
+    public init?(
+        _ request: PlanRequest, _ rule: PlanEstimate.Rule, _ subjects: [Subject], at now: Timestamp
+    ) throws(CoreError) {
+        let estimates = subjects.map { subject in
+            Result { () throws(CoreError) in
+                try PlanEstimate(request, rule, subject.metric, own: subject.own, others: subject.others, at: now)
+            }
+        }
+        guard let first = try estimates.first?.get() else { return nil }
+        self.first = first
+        parts = zip(subjects, estimates).compactMap { subject, estimate in
+            subject.role.map { Part(role: $0, metric: subject.metric.key, estimate: estimate) }
+        }
+    }
+
+    /// The response of `POST /v1/experiments/{key}/plan`: the numbers of the first metric, and, unless the request is about
+    /// one alone, those of all together and of each.
+    public var json: JSONValue {
+        guard !parts.isEmpty, var object = first.json.object else { return first.json }
+        object["all"] = together
+        object["metrics"] = .array(parts.map(\.json))
+        return .object(object)
+    }
+
+    /// Until all are found in one experiment, with the power asked for; null if a metric has no numbers.
+    ///
+    /// What the power leaves is divided by their number: so the probability of missing any of them is no greater.
+    private var together: JSONValue {
+        let estimates = parts.compactMap { try? $0.estimate.get() }
+        guard estimates.count == parts.count else { return .null }
+        let power = 1 - (1 - first.rule.power) / Double(parts.count)
+        let needs = estimates.map { $0.needs(power: power) }
+        return [
+            "power_per_metric": .number(power), "one_look": first.json(.greatest(of: needs.map(\.one))),
+            "any_time": first.json(.greatest(of: needs.map(\.always))),
+        ]
+    }
+}
+
+extension PlanOverview.Part {
+    fileprivate var json: JSONValue {
+        var object = JSONObject()
+        object["role"] = .string(role.name)
+        switch estimate {
+        case .success(let estimate):
+            for member in estimate.json.object ?? JSONObject() where member.key != "experiment_key" {
+                object[member.key] = member.value
+            }
+        case .failure(let error):
+            object["metric"] = JSONValue(metric)
+            object["missing"] = .string(error.detail)
+        }
+        return .object(object)
+    }
+}
+
+extension PlanEstimate.Needs {
+    /// What all of them need.
+    fileprivate static func greatest(of needs: [Self]) -> Self {
+        func greatest(_ numbers: [Double?]) -> Double? {
+            let known = numbers.compactMap { $0 }
+            return known.count == numbers.count ? known.max() : nil
+        }
+        return Self(users: greatest(needs.map(\.users)), days: greatest(needs.map(\.days)), detectableEffect: nil)
+    }
+}
