@@ -59,4 +59,34 @@ import Testing
         #expect(entries.first?["after"]["experiment"]["ramp"]["state"]["users"] == 200)
         server.stop()
     }
+
+    @Test func `The process that commits what crosses a guardrail's bound pauses the experiment by itself`() throws {
+        let directory = try TemporaryDirectory()
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let metric = #"{"kind":"conversion","goal":"checkout"}"#
+        #expect(try server.request("PUT", "/v1/metrics/checkouts", metric).status == 201)
+        let body = #"""
+            {"id":"7","variations":[{"key":"a","id":"71"},{"key":"b","id":"72"}],
+            "metrics":{"guardrails":[{"metric":"checkouts","margin":0.1}]},
+            "ramp":{"steps":[{"traffic":1,"for":"1d"},{"traffic":100}]}}
+            """#
+        #expect(try server.request("PUT", "/v1/experiments/e", body).status == 201)
+        func send(_ path: String, _ users: [Int], _ members: (Int) -> String) throws {
+            let elements = users.map { #"{"user_id":"u\#($0)",\#(members($0))}"# }
+            let sent = try server.request("POST", "/v1/\(path)", "[\(elements.joined(separator: ","))]")
+            #expect(sent.status == 200 && !sent.text.contains("refused"), "\(sent.text)")
+        }
+        try send("exposures", Array(0..<800)) { #""experiment":"e","variation_id":"\#($0 % 2 == 0 ? 71 : 72)""# }
+        // As many users of both do it.
+        try send("events", Array(0..<200)) { _ in #""goal":"checkout""# }
+        #expect(try server.request("GET", "/v1/experiments/e")["status"] == "running")
+        try send("events", (200..<760).filter { $0 % 2 == 0 }) { _ in #""goal":"checkout""# }
+        let deadline = ContinuousClock.now + .seconds(60)
+        var shown = try server.request("GET", "/v1/experiments/e")
+        while shown["status"] != "paused", .now < deadline { shown = try server.request("GET", "/v1/experiments/e") }
+        #expect(shown["ramp"]["state"]["status"] == "stopped", "\(shown.text)")
+        #expect(shown["ramp"]["state"]["reason"].string?.contains("the guardrail 'checkouts' is worse") == true)
+        #expect(shown["ramp"]["state"]["users"] == 800)
+        server.stop()
+    }
 }

@@ -61,10 +61,11 @@ extension ExperimentResults {
     fileprivate func alarm(of guardrail: ExperimentMetrics.Guardrail, alpha: Double) -> String? {
         // With few users the approximation does not hold.
         guard !warnings.contains(where: { ["few_users", "no_exposures"].contains($0.code) }) else { return nil }
-        let isLessBetter = measured?.definition.direction == .decrease
+        let isDecrease = measured?.definition.direction == .decrease
         let worse = variations.filter { variation in
-            guard let interval = variation.metric?.comparison?.sequence?.interval(alpha: alpha) else { return false }
-            return isLessBetter ? interval.lowerBound > guardrail.margin : interval.upperBound < -guardrail.margin
+            variation.metric?.comparison?.sequence.map {
+                guardrail.isBeyondMargin($0, isDecrease: isDecrease, alpha: alpha)
+            } ?? false
         }
         guard !worse.isEmpty else { return nil }
         let names = worse.map { variation in
@@ -73,6 +74,18 @@ extension ExperimentResults {
         }
         return "the guardrail '\(guardrail.metric)' is worse than its margin of \(guardrail.margin * 100)% allows in "
             + names.joined(separator: ", ")
+    }
+}
+
+extension ExperimentMetrics.Guardrail {
+    /// Whether a variation is certainly worse than the margin allows.
+    ///
+    /// - Parameters:
+    ///   - isDecrease: whether less is better.
+    ///   - alpha: the probability of ever saying so of a variation that is as good as the margin allows.
+    func isBeyondMargin(_ sequence: ResultsComparison.Sequence, isDecrease: Bool, alpha: Double) -> Bool {
+        guard let interval = sequence.interval(alpha: alpha) else { return false }
+        return isDecrease ? interval.lowerBound > margin : interval.upperBound < -margin
     }
 }
 

@@ -1,0 +1,79 @@
+import Bucketing
+import Foundation
+import Statistics
+import TestSupport
+import Testing
+
+@testable import HoldfastCore
+
+/// How often guardrails stop ramps that have no mistake, on simulated users.
+@Suite struct GuardrailTests {
+    /// With `HOLDFAST_TEST_LONG_SIMULATIONS=1` there are more ramps, with more users.
+    private static let isLong = ProcessInfo.processInfo.environment["HOLDFAST_TEST_LONG_SIMULATIONS"] == "1"
+    private static let ramps = isLong ? 10_000 : 500
+    private static let commits = isLong ? 300 : 100
+    private static let guardrail = ExperimentMetrics.Guardrail(metric: "checkouts", margin: 0.25)
+
+    /// Half of the baseline's users reach the goal.
+    enum Variation: CaseIterable {
+        case equalToBaseline
+        /// 3 of 8 users reach the goal: as few as the margin allows.
+        case atMargin
+
+        /// Returns a bit for each of 64 users: whether the user reaches the goal.
+        func draw(_ random: inout SeededGenerator) -> UInt64 {
+            switch self {
+            case .equalToBaseline: random.next()
+            case .atMargin: random.next() & (random.next() | random.next())
+            }
+        }
+    }
+
+    private struct Arm {
+        var users = 0
+        var converted = 0
+
+        mutating func enroll(_ count: Int, _ draw: UInt64) {
+            users += count
+            converted += (draw >> UInt64(64 - count)).nonzeroBitCount
+        }
+
+        var sample: Sample { Sample(successes: Double(converted), of: Double(users)) }
+        /// Whether the server looks at it, see the warning `few_users`.
+        var isReady: Bool { users >= 100 && converted >= 10 && users - converted >= 10 }
+    }
+
+    @Test(arguments: Variation.allCases)
+    func `Few ramps without a mistake are stopped by a guardrail, with a look at every commit`(
+        kind: Variation
+    ) {
+        var random = SeededGenerator(seed: 35)
+        let stopped = (0..<Self.ramps).count { _ in Self.isStopped(kind, &random) }
+        if Self.isLong { print("guardrails stopped \(stopped) of \(Self.ramps) ramps, \(kind)") }
+        #expect(Double(stopped) <= Double(Self.ramps) * UserWatch.guardrailAlpha)
+    }
+
+    /// A ramp with two variations beside the baseline.
+    private static func isStopped(_ kind: Variation, _ random: inout SeededGenerator) -> Bool {
+        let level = ConfidenceSequence(alpha: UserWatch.guardrailAlpha, tuning: ResultsQuery.tuning)
+        var (baseline, variations) = (Arm(), [Arm(), Arm()])
+        for _ in 0..<commits {
+            baseline.enroll(Int.random(in: 1...64, using: &random), random.next())
+            for index in variations.indices {
+                variations[index].enroll(Int.random(in: 1...64, using: &random), kind.draw(&random))
+            }
+            guard baseline.isReady, variations.allSatisfy(\.isReady) else { continue }
+            let isAlarm = variations.contains { variation in
+                let comparison = Comparison(variation.sample, against: baseline.sample)
+                let count = Double(variation.users + baseline.users)
+                let sequence = comparison.lift.flatMap { ResultsComparison.Sequence($0, count: count, level) }
+                return sequence.map {
+                    guardrail.isBeyondMargin(
+                        $0, isDecrease: false, alpha: UserWatch.guardrailAlpha / Double(variations.count))
+                } ?? false
+            }
+            if isAlarm { return true }
+        }
+        return false
+    }
+}
