@@ -186,10 +186,13 @@ extension DatafileReader {
         )
     }
 
-    /// Reads `audienceConditions` if present, else `audienceIds`, which is required in any case.
+    /// Reads `audienceConditions` if present, else `audienceIds`. Both are checked, as far as they are there; the Python SDK
+    /// alone requires the latter in any case.
     mutating func audienceConditions(of node: Node) -> JSONValue {
-        let ids = ids("audienceIds", of: node).map { JSONValue.string($0.string) }
-        if let conditions = node.value.object?["audienceConditions"], !conditions.isNull { return conditions }
-        return .array(ids)
+        if let conditions = node.value.object?["audienceConditions"], !conditions.isNull {
+            _ = optionalIDs("audienceIds", of: node)
+            return conditions
+        }
+        return .array(ids("audienceIds", of: node).map { .string($0.string) })
     }
 }

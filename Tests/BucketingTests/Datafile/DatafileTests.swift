@@ -82,6 +82,30 @@ import Testing
         #expect(error.description == "no group has the id '5', which the experiment 'e' names, at /groups")
     }
 
+    @Test func `An experiment with audience conditions needs no list of audiences, one without them does`() throws {
+        var root = try #require(try Vectors.datafile("datafile-hard-16.json").source.object)
+        let complete = DecisionService(datafile: try Datafile(.object(root)))
+        let experiments = (root["experiments"]?.array ?? []).compactMap(\.object)
+        root["experiments"] = .array(
+            experiments.map { experiment in
+                var experiment = experiment
+                experiment["audienceIds"] = nil
+                return .object(experiment)
+            })
+        let without = DecisionService(datafile: try Datafile(.object(root)))
+        for line in try Vectors.lines("hard-16.jsonl") {
+            let user = User(id: Identifier(try line.string("userId")), attributes: try line.object("userAttributes"))
+            let keys = without.decideAll(for: user).value.map { $0.variation?.key }
+            #expect(keys == complete.decideAll(for: user).value.map { $0.variation?.key })
+        }
+
+        var bare = experiments[0]
+        (bare["audienceIds"], bare["audienceConditions"]) = (nil, nil)
+        root["experiments"] = [.object(bare)]
+        let error = try #require(throws: DatafileError.self) { try Datafile(.object(root)) }
+        #expect(error.description.contains("`audienceIds` is required, at /experiments/0"))
+    }
+
     /// Any datafile is either compiled and can be decided on, or rejected with reasons.
     @Test func `Mutated datafiles never trap`() throws {
         let source = try Vectors.datafile("datafile-hard-0.json").source.encoded()

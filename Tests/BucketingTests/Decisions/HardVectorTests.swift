@@ -5,7 +5,7 @@ import Testing
 /// Decisions equal those of the reference SDK in edge cases: values of wrong types, odd versions, several experiments
 /// with one key, forced decisions, overrides, stale profiles, all options.
 @Suite struct HardVectorTests {
-    @Test(arguments: 0..<16)
+    @Test(arguments: 0..<17)
     func `Decisions equal those of the reference SDK`(file: Int) throws {
         let service = DecisionService(datafile: try Vectors.datafile("datafile-hard-\(file).json"))
         for (index, line) in try Vectors.lines("hard-\(file).jsonl").enumerated() {
