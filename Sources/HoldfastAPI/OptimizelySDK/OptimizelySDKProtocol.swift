@@ -27,9 +27,9 @@ struct SDKDatafileEndpoint {
     let projects: ProjectView
     let clock: StoreClock
 
-    /// How long a datafile must have been active before its response has a `Last-Modified`, in milliseconds. The field
-    /// has a precision of seconds: if two datafiles were activated within one second, a client would never see the
-    /// second. The time is longer than a server may take to notice what another has activated.
+    /// How long a datafile must have been active before its response has the time of its activation, in milliseconds. The
+    /// time has a precision of seconds: if two datafiles were activated within one second, a client would never see the
+    /// second. It is longer than a server may take to notice what another has activated.
     private static let settlingTime: Timestamp = 2_000
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
@@ -39,16 +39,19 @@ struct SDKDatafileEndpoint {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
         let project = try projects.project(named: sdkKey)
+        // Clients send back exactly the date that they got.
+        let early = Self.date(of: project.contentHash)
+        let settled =
+            project.storedAt + Self.settlingTime <= clock.now()
+            ? HTTPDate.text(secondsSince1970: project.storedAt / 1_000) : nil
         // Caches ask each time, so that a change is seen within the interval of the client.
-        var fields: [(name: StaticString, value: String)] = [("Cache-Control", "no-cache")]
-        var isKnown = false
-        if project.storedAt + Self.settlingTime <= clock.now() {
-            let modified = HTTPDate.text(secondsSince1970: project.storedAt / 1_000)
-            fields.append(("Last-Modified", modified))
-            // Exactly this date, because clocks may be set back. `If-None-Match` goes first (RFC 9110 §13.1.3); the
-            // server compares it.
-            isKnown = request.field("if-none-match") == nil && request.field("if-modified-since") == modified
-        }
+        let fields: [(name: StaticString, value: String)] = [
+            ("Cache-Control", "no-cache"), ("Last-Modified", settled ?? early),
+        ]
+        // Exactly these dates, because clocks may be set back. `If-None-Match` goes first (RFC 9110 §13.1.3); the server
+        // compares it.
+        let date = request.field("if-none-match") == nil ? request.field("if-modified-since") : nil
+        let isKnown = date != nil && (date == settled || date == early)
         var response =
             isKnown
             ? Response(.notModified, entityTag: project.entityTag)
@@ -56,5 +59,11 @@ struct SDKDatafileEndpoint {
                 .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.published))
         response.fields = fields
         return response
+    }
+
+    /// A date before 1988 that stands for a content, for clients that fetch it before it has settled: it lets them ask
+    /// whether they have it, and is no datafile's time of activation.
+    private static func date(of contentHash: UInt64) -> String {
+        HTTPDate.text(secondsSince1970: Int64(contentHash >> 35))
     }
 }
