@@ -32,6 +32,7 @@ public final class HoldfastApplication: Application {
                 OFREPProtocol(loopServices),
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
+                GrowthBookProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)

@@ -13,13 +13,14 @@ public struct StickyDocumentKey: Sendable, Hashable {
     }
 }
 
-/// The variations that GrowthBook SDKs have assigned to one value of an attribute.
+/// The variations that GrowthBook SDKs have assigned to one value of an attribute, or the opaque objects in which Statsig's
+/// SDKs keep theirs.
 ///
 /// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
 /// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
 public struct StickyDocument: Sendable, Equatable {
     public var key: StickyDocumentKey
-    /// Keys of variations by `<experiment>__<bucketVersion>`.
+    /// Keys of variations by `<experiment>__<bucketVersion>`; of Statsig, JSON texts by configuration.
     public var assignments: [Identifier: Identifier]
 
     public init(key: StickyDocumentKey, assignments: [Identifier: Identifier] = [:]) {
@@ -57,14 +58,18 @@ public struct StickyDocument: Sendable, Equatable {
 public struct StickyDocumentChange: Sendable {
     public var key: StickyDocumentKey
     public var assignments: [Identifier: Identifier]
+    /// The keys of assignments that are removed.
+    public var removed: Set<Identifier>
     /// Which of two variations of one key wins.
     public var onConflict: ProfileChange.ConflictRule
 
     public init(
-        key: StickyDocumentKey, assignments: [Identifier: Identifier], onConflict: ProfileChange.ConflictRule = .replace
+        key: StickyDocumentKey, assignments: [Identifier: Identifier], removing removed: Set<Identifier> = [],
+        onConflict: ProfileChange.ConflictRule = .replace
     ) {
         self.key = key
         self.assignments = assignments
+        self.removed = removed
         self.onConflict = onConflict
     }
 }

@@ -51,7 +51,8 @@ extension AttributeChange {
 
 extension StickyDocumentChange {
     package var waitingBytes: Int {
-        assignments.reduce(WaitingBytes.ofChange) { $0 + WaitingBytes.of($1.key, $1.value) }
+        let added = assignments.reduce(WaitingBytes.ofChange) { $0 + WaitingBytes.of($1.key, $1.value) }
+        return removed.reduce(added) { $0 + WaitingBytes.of($1) }
     }
 }
 

@@ -33,6 +33,18 @@ import Testing
         server.stop()
     }
 
+    @Test(arguments: [("POST", "/v1/send-odp-event"), ("GET", "/v1/notifications/event-stream")])
+    func `What this server does not have is not implemented, as the Agent would say it`(
+        method: String, target: String
+    ) throws {
+        try putDatafile()
+        let body = method == "POST" ? #"{"action":"any"}"# : nil
+        let response = try server.request(method, target, body, fields: AgentSamples.fields)
+        #expect(response.status == 501)
+        #expect(response.json.object?.members.map(\.key) == ["error"])
+        server.stop()
+    }
+
     @Test func `What was forced for a user is gone when the erasure is answered`() throws {
         try putDatafile()
         for user in (0..<10).map({ "eva\($0)" }) {

@@ -59,13 +59,14 @@ import Testing
         #expect(
             allowed == [
                 "DELETE /v1/profiles/{user_id}/attributes", "GET /datafiles/{sdk_key}.json", "GET /ofrep/v1/changes",
-                "GET /v1/assign", "GET /v1/changes", "PATCH /v1/profiles/{user_id}/attributes",
-                "POST /get_evaluation", "POST /get_evaluations", "POST /ofrep/v1/evaluate/flags",
+                "GET /sub/{client_key}", "GET /v1/assign", "GET /v1/changes", "PATCH /v1/profiles/{user_id}/attributes",
+                "POST /api/eval/{client_key}", "POST /get_evaluation", "POST /get_evaluations",
+                "POST /ofrep/v1/evaluate/flags",
                 "POST /ofrep/v1/evaluate/flags/{key}", "POST /register_events", "POST /sdk/v1/events",
                 "POST /segment/v1/batch",
                 "POST /v1/activate", "POST /v1/assign", "POST /v1/batch", "POST /v1/decide", "POST /v1/evaluations",
                 "POST /v1/evaluations/counts", "POST /v1/events", "POST /v1/exposures", "POST /v1/logins",
-                "POST /v1/profiles/attributes", "POST /v1/track",
+                "POST /v1/profiles/attributes", "POST /v1/send-odp-event", "POST /v1/track",
             ])
     }
 

@@ -158,8 +158,10 @@ import Testing
 
     /// Runs a script with the addresses of two servers and the secrets of tokens of three scopes.
     ///
-    /// - Parameter sharing: whether the servers have one database.
-    private func runScript(_ name: String, sharing: Bool) throws {
+    /// - Parameters:
+    ///   - sharing: whether the servers have one database.
+    ///   - manual: the name of a script of the manual that it imports.
+    private func runScript(_ name: String, sharing: Bool, manual: String? = nil) throws {
         let tokens = Self.secrets.map { "\($0.split(separator: "-")[0]) \($0.prefix(5)) \($0)\n" }.joined()
         let options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
         let servers = try ["one.db", sharing ? "one.db" : "two.db"].map {
@@ -167,7 +169,13 @@ import Testing
         }
         let script = "\(PythonPackages.scripts)/\(name)"
         let addresses = servers.map { "http://127.0.0.1:\($0.port)" }
-        let child = try ChildProcess(PythonPackages.interpreter, [script] + addresses + Self.secrets)
+        if let manual {
+            let text = try #require(ExampleSection.all.lazy.compactMap { $0.scripts[manual] }.first)
+            _ = try directory.write(text, to: manual)
+        }
+        let child = try ChildProcess(
+            PythonPackages.interpreter, [script] + addresses + Self.secrets,
+            environment: ["PYTHONPATH": directory.path, "PYTHONDONTWRITEBYTECODE": "1"])
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
         for server in servers { server.stop() }
@@ -186,6 +194,17 @@ import Testing
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The libraries of Segment and RudderStack send views and goals`() throws {
         try runScript("segment_libraries.py", sharing: false)
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `GrowthBook's SDK evaluates remotely, tracks what it uses, and its users keep their variations`() throws {
+        try runScript("growthbook_remote.py", sharing: true)
+    }
+
+    /// The manual's class between Statsig and two servers on one database.
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `Statsig's users keep their groups, until they are erased`() throws {
+        try runScript("statsig_sticky.py", sharing: true, manual: "statsig_storage.py")
     }
 
     // MARK: Schemathesis

@@ -46,6 +46,17 @@ extension StoreContract {
             }
             #expect(try await store.merge(["e__1": "c"], into: ann) == ["e__0": "a", "e__1": "c"])
         },
+        StoreContract("Assignments are removed from a sticky document, and the last one with the document") {
+            context async throws in
+            let store = context.store
+            try await store.merge(["a": "1", "b": "2"], into: ann)
+            #expect(try await store.merge(["c": "3"], into: ann, removing: ["a", "x"]) == ["b": "2", "c": "3"])
+            #expect(try await store.merge([:], into: ann, removing: ["b", "c"]) == [:])
+            #expect(try context.reader.stickyDocuments([ann]) == [nil])
+            #expect(try await store.merge([:], into: bob, removing: ["a"]) == [:])
+            #expect(try context.reader.stickyDocuments([bob]) == [nil])
+            #expect(try await store.merge(["a": "4"], into: ann, removing: ["a"]) == ["a": "4"])
+        },
         StoreContract("Sticky documents that are merged at once lose nothing") { context async throws in
             let store = context.store
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -97,9 +108,9 @@ extension Store {
     @discardableResult
     fileprivate func merge(
         _ assignments: [Identifier: Identifier], into key: StickyDocumentKey,
-        _ rule: ProfileChange.ConflictRule = .replace
+        _ rule: ProfileChange.ConflictRule = .replace, removing removed: Set<Identifier> = []
     ) async throws -> [Identifier: Identifier] {
-        let change = StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)
+        let change = StickyDocumentChange(key: key, assignments: assignments, removing: removed, onConflict: rule)
         return try await write(.stickyDocument(change)).assignments
     }
 }

@@ -9,7 +9,7 @@ public struct AllowedOrigins: Sendable {
     private let origins: Set<String>?
 
     private static let exposed: Field = (
-        "Access-Control-Expose-Headers", "Allow, ETag, Retry-After, X-Refused-Events, X-Request-Id"
+        "Access-Control-Expose-Headers", "Allow, ETag, Retry-After, X-Refused-Events, X-Request-Id, X-SSE-Support"
     )
     private static let fieldsForAll: [Field] = [("Access-Control-Allow-Origin", "*"), exposed]
     private static let fieldsForOthers: [Field] = [("Vary", "Origin")]

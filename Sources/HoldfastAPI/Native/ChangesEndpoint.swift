@@ -36,6 +36,8 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         /// As OFREP does: an event id that the client sends when it reconnects, and a version that it sends when it
         /// evaluates again.
         case refetchEvaluation
+        /// As GrowthBook's proxy does: an event without data, after which an SDK evaluates again.
+        case featuresUpdated
     }
 
     private struct State {
@@ -107,6 +109,7 @@ extension ChangeStream.Format {
             switch self {
             case .datafile: "event: datafile\ndata: "
             case .refetchEvaluation: "id: \(project.version)\nevent: message\ndata: "
+            case .featuresUpdated: "id: \(project.version)\nevent: features-updated\ndata: "
             }
         var writer = JSONWriter(appendingTo: text + Array(head.utf8))
         writer.beginObject()
@@ -118,6 +121,7 @@ extension ChangeStream.Format {
             writer.member("type", "refetchEvaluation")
             writer.member("etag", "\(project.version)")
             writer.member("lastModified", project.storedAt / 1_000)
+        case .featuresUpdated: break
         }
         writer.endObject()
         writer.endLine()

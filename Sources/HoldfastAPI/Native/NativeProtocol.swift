@@ -20,6 +20,7 @@ struct NativeProtocol: WireProtocol {
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)
         let userAttributes = UserAttributeEndpoints(services: services, store: session, projects: projects)
         let sticky = StickyDocumentEndpoints(store: session)
+        let stickyValues = StickyValueEndpoints(store: session)
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(
@@ -89,6 +90,9 @@ struct NativeProtocol: WireProtocol {
                 .patch, "/v1/sticky/{attribute}/{value}", scope: .token(.write), readsQuery: true, sticky.patch),
             APIRoute(.delete, "/v1/sticky/{attribute}/{value}", scope: .token(.admin), sticky.delete),
             APIRoute(.post, "/v1/sticky/lookup", scope: .token(.read), sticky.postLookup),
+            APIRoute(.get, "/v1/sticky-values/{key}", scope: .token(.read), stickyValues.get),
+            APIRoute(.patch, "/v1/sticky-values/{key}", scope: .token(.write), stickyValues.patch),
+            APIRoute(.delete, "/v1/sticky-values/{key}", scope: .token(.admin), stickyValues.delete),
 
             APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list),
             APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),

@@ -34,8 +34,17 @@ struct AgentProtocol: WireProtocol {
             AgentOperation(.post, "/v1/save", scope: .write, profile.save),
             AgentOperation(.get, "/v1/config", scope: .read, config.get),
             AgentOperation(.get, "/v1/datafile", scope: .read, datafile.get),
+            AgentOperation(.post, "/v1/send-odp-event", scope: .client) { _ in throw noDataPlatform },
+            AgentOperation(.get, "/v1/notifications/event-stream", scope: .read) { _ in throw noNotifications },
         ]
     }
+
+    private static let noDataPlatform = AgentError(
+        .notImplemented, "Optimizely's data platform (ODP) is not part of this server: send events to it directly")
+    private static let noNotifications = AgentError(
+        .notImplemented,
+        "this server sends no notifications of decisions: read exposures at GET /v1/exposures, and follow changes of the "
+            + "datafile at GET /v1/changes")
 
     func response(to error: any Error) -> Response {
         AgentError(error).response.httpResponse

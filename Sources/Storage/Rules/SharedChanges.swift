@@ -162,7 +162,7 @@ extension SharedChange<Bool> {
 // MARK: Sticky documents and the audit log
 
 extension SharedChange<StickyDocument> {
-    /// Merges assignments into a sticky document. The result is the document after the change, which may fail with
+    /// Merges assignments into a sticky document, and removes others. The result is the document after the change, which may fail with
     /// ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
     public static func stickyDocument(_ change: StickyDocumentChange) -> Self {
         Self(
@@ -173,7 +173,10 @@ extension SharedChange<StickyDocument> {
             if let content = records.stickyDocument { stored = try StickyDocument(key: change.key, content: content) }
             let document = try StickyDocumentRules.merge(
                 change, into: stored, limit: context.profiles.assignmentLimit)
-            if document != stored ?? StickyDocument(key: change.key) { records.write(.putStickyDocument(document)) }
+            if document != stored ?? StickyDocument(key: change.key) {
+                records.write(
+                    document.assignments.isEmpty ? .deleteStickyDocument(change.key) : .putStickyDocument(document))
+            }
             return document
         }
     }

@@ -1,7 +1,7 @@
 import Bucketing
 import JSON
 
-/// The rules of the documents in which GrowthBook SDKs keep variations. They have nothing to do with the decisions of
+/// The rules of the documents in which SDKs of GrowthBook and Statsig keep variations. They have nothing to do with the decisions of
 /// `StickyDecisionService`. Pure: no I/O.
 public enum StickyDocumentRules {
     /// Merges a change into a document.
@@ -9,12 +9,13 @@ public enum StickyDocumentRules {
     /// - Parameters:
     ///   - stored: `nil` if there is none.
     ///   - limit: the maximum number of assignments. A document that exceeds it already may stay as large as it is.
-    /// - Returns: the document to store; an empty one is not stored.
+    /// - Returns: the document after the change; an empty one is not stored.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     public static func merge(
         _ change: StickyDocumentChange, into stored: StickyDocument?, limit: Int
     ) throws(StorageError) -> StickyDocument {
         var document = stored ?? StickyDocument(key: change.key)
+        for name in change.removed { document.assignments[name] = nil }
         document.assignments.merge(change.assignments) { stored, new in
             change.onConflict == .keep ? stored : new
         }

@@ -1,0 +1,182 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /api/eval/{client_key}`: the values of all flags for one user. New assignments are stored, as by `/v1/decide`, so
+/// sticky bucketing is the server's. Exposures are not recorded: the response has them for the SDK's tracking callback,
+/// which it calls when a value is used.
+struct GrowthBookEvaluation {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let input = try request.withBody { bytes throws(CoreError) in
+            try GrowthBookRequest(JSONInput.parse(bytes))
+        }
+        let project = try request.growthBookProject(projects, call)
+        let forced = input.forcedFeatures
+        let subject = DecisionQuery.Subject.chosenFlags { $0.flags.map(\.key).filter { forced[$0] == nil } }
+        let query = DecisionQuery(for: input.user, subject, options: .disableDecisionEvent)
+        var response = Response.json(Self.encode(try await decisions.decide(query, in: project), input))
+        // Tells the JavaScript SDK that there is a stream of changes.
+        response.fields = [("X-SSE-Support", "enabled")]
+        return response
+    }
+
+    private static func encode(_ decisions: Decisions, _ input: GrowthBookRequest) -> [UInt8] {
+        let project = decisions.project
+        var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
+        writer.beginObject()
+        writer.member("status", 200)
+        writer.key("features")
+        writer.beginObject()
+        for decision in decisions.flags {
+            let evaluation = FlagEvaluation(decision, project.datafile)
+            // Without a value the SDK returns the default of its caller.
+            guard let value = evaluation.value, !value.isNull else { continue }
+            append(evaluation.flagKey, value, to: &writer) { writer in
+                append(evaluation, value, of: input.user.id, in: project.datafile, to: &writer)
+            }
+        }
+        for flag in project.datafile.flags {
+            if let value = input.forcedFeatures[flag.key] { append(flag.key, value, to: &writer) { _ in } }
+        }
+        writer.endObject()
+        writer.member("experiments", [])
+        writer.member("dateUpdated", project.storedAt.rfc3339)
+        writer.endObject()
+        return writer.finish()
+    }
+
+    /// Writes a feature whose only rule forces the value.
+    ///
+    /// - Parameter appendMembers: writes further members of the rule.
+    private static func append(
+        _ flagKey: Identifier, _ value: JSONValue, to writer: inout JSONWriter,
+        _ appendMembers: (inout JSONWriter) -> Void
+    ) {
+        writer.key(text: flagKey.string)
+        writer.beginObject()
+        writer.key("defaultValue")
+        writer.value(value)
+        writer.key("rules")
+        writer.beginArray()
+        writer.beginObject()
+        writer.key("force")
+        writer.value(value)
+        appendMembers(&writer)
+        writer.endObject()
+        writer.endArray()
+        writer.endObject()
+    }
+
+    /// Writes the experiment that has given the value, if one has, for the SDK's tracking callback.
+    private static func append(
+        _ evaluation: FlagEvaluation, _ value: JSONValue, of userID: Identifier, in datafile: Datafile,
+        to writer: inout JSONWriter
+    ) {
+        guard let experiment = evaluation.experimentID.flatMap({ datafile.experiment(id: $0) }),
+            let index = experiment.variations.lastIndex(where: { $0.id == evaluation.variationID })
+        else { return }
+        writer.key("tracks")
+        writer.beginArray()
+        writer.beginObject()
+        append(experiment, index, value, to: &writer)
+        append(evaluation, index, value, of: userID, to: &writer)
+        writer.endObject()
+        writer.endArray()
+    }
+
+    /// Writes the experiment, without the values of other variations.
+    private static func append(_ experiment: Experiment, _ index: Int, _ value: JSONValue, to writer: inout JSONWriter)
+    {
+        writer.key("experiment")
+        writer.beginObject()
+        writer.member("key", experiment.key.string)
+        writer.key("variations")
+        writer.beginArray()
+        for position in experiment.variations.indices {
+            writer.value(position == index ? value : .object(JSONObject()))
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+
+    private static func append(
+        _ evaluation: FlagEvaluation, _ index: Int, _ value: JSONValue, of userID: Identifier,
+        to writer: inout JSONWriter
+    ) {
+        writer.key("result")
+        writer.beginObject()
+        writer.member("featureId", evaluation.flagKey.string)
+        writer.member("inExperiment", true)
+        writer.member("hashUsed", evaluation.source == .bucketed || evaluation.source == .stored)
+        writer.member("stickyBucketUsed", evaluation.source == .stored)
+        writer.member("hashAttribute", "id")
+        writer.member("hashValue", userID.string)
+        writer.member("variationId", index)
+        if let key = evaluation.variationKey { writer.member("key", key.string) }
+        writer.key("value")
+        writer.value(value)
+        writer.endObject()
+    }
+}
+
+/// `{"attributes":{"id",…},"forcedFeatures"?:[[key,value],…]}`. Other members have no effect, as forced variations and the URL.
+private struct GrowthBookRequest: Sendable {
+    let user: User
+    /// Values by flag that the SDK wants instead of a decision.
+    let forcedFeatures: [Identifier: JSONValue]
+
+    private static let forcedFeatureLimit = 1_000
+
+    init(_ body: JSONValue) throws(CoreError) {
+        guard let object = body.object else {
+            throw CoreError(.invalid, "a request must be an object; got \(body.kind)", at: [])
+        }
+        user = try Self.user(object)
+        forcedFeatures = try Self.forcedFeatures(object)
+    }
+
+    private static func user(_ object: JSONObject) throws(CoreError) -> User {
+        let place: JSONPointer = ["attributes"]
+        guard var attributes = object["attributes"]?.object else {
+            throw CoreError(
+                .invalid, "`attributes` must be an object; got \(object["attributes"]?.kind ?? "nothing")", at: place)
+        }
+        let id = place.appending("id")
+        guard let value = attributes["id"], let text = value.string ?? value.integer.map(String.init) else {
+            throw CoreError(
+                .invalid,
+                "the attribute `id` must be the user's id, a string or a whole number; got "
+                    + "\(attributes["id"]?.kind ?? "nothing")", at: id)
+        }
+        let userID = try ProfileInput.checkUserID(text, at: id)
+        attributes["id"] = nil
+        try ProfileInput.check(attributes: attributes, at: place)
+        return User(id: userID, attributes: attributes)
+    }
+
+    private static func forcedFeatures(_ object: JSONObject) throws(CoreError) -> [Identifier: JSONValue] {
+        guard let value = object["forcedFeatures"], !value.isNull else { return [:] }
+        let place: JSONPointer = ["forcedFeatures"]
+        guard let list = value.array, list.count <= forcedFeatureLimit else {
+            throw CoreError(
+                .invalid,
+                "`forcedFeatures` must be an array of at most \(forcedFeatureLimit) pairs; got "
+                    + (value.array.map { "\($0.count)" } ?? value.kind), at: place)
+        }
+        var forced: [Identifier: JSONValue] = [:]
+        for (index, element) in list.enumerated() {
+            guard let pair = element.array, pair.count == 2, let key = pair[0].string else {
+                throw CoreError(
+                    .invalid, "a forced feature must be an array of its key and its value; got \(element.kind)",
+                    at: place.appending(index))
+            }
+            forced[Identifier(key)] = pair[1]
+        }
+        return forced
+    }
+}

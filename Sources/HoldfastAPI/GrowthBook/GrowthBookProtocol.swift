@@ -1,0 +1,74 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// The remote evaluation of GrowthBook's SDKs, as their proxy serves it: they send a user's attributes, and receive values
+/// instead of rules.
+///
+/// SDKs send nothing but the client key. It is the secret of a token, as with Bucketeer; for a request that has its secret in
+/// a header field, and for a server without tokens, it is the SDK key of the project.
+///
+/// - SeeAlso: `packages/lib/eval` and `featuresController.ts` of growthbook/growthbook-proxy.
+struct GrowthBookProtocol: WireProtocol {
+    let routes: [APIRoute]
+    let pathPrefixes = ["/api/eval/", "/sub/"]
+
+    init(_ loop: LoopServices) {
+        let evaluation = GrowthBookEvaluation(decisions: loop.decisions, projects: loop.projects)
+        let changes = GrowthBookChanges(feed: loop.services.changes, projects: loop.projects)
+        routes = [
+            APIRoute(.post, "/api/eval/{client_key}", scope: .token(.client), evaluation.post),
+            APIRoute(.get, "/sub/{client_key}", scope: .token(.client), changes.get),
+        ]
+    }
+
+    func credential(of request: borrowing Request) -> Substring? {
+        request.secretOfFields ?? request.path.split(separator: "/").last
+    }
+
+    func response(to error: any Error) -> Response {
+        let problem = Problem(error)
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("status", problem.status.code)
+        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
+        writer.member("error", problem.detail + place)
+        writer.endObject()
+        writer.endLine()
+        var response = Response(problem.status, contentType: MediaType.json, body: .bytes(writer.finish()))
+        response.fields = problem.fields
+        return response
+    }
+}
+
+/// `GET /sub/{client_key}`: server-sent events `features-updated`, after which an SDK evaluates again.
+struct GrowthBookChanges {
+    let feed: ChangeFeed
+    let projects: ProjectView
+
+    /// Sends nothing before the datafile changes, or differs from that of the client's last event.
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+        let project = try request.growthBookProject(projects, call)
+        let known = request.field("last-event-id").flatMap { Int64($0) } ?? project.version
+        return Response(
+            changes: try feed.open(sdkKey: project.sdkKey, knownVersion: known) {
+                ChangeStream($0, .featuresUpdated, call.admission)
+            })
+    }
+}
+
+extension Request {
+    fileprivate var secretOfFields: Substring? {
+        tokenSecret(authorization: field("authorization"), apiKey: field("x-api-key"))
+    }
+
+    /// Returns the project of the header field, or that of a client key that is no secret, or else the default one.
+    func growthBookProject(_ projects: ProjectView, _ call: Call) throws(CoreError) -> Project {
+        guard let key = parameter(0) else {
+            throw CoreError(.invalid, "the client key in the path must be UTF-8")
+        }
+        let isSecret = call.admission.token != nil && secretOfFields == nil
+        return try projects.project(named: sdkKey ?? (isSecret ? nil : key))
+    }
+}
