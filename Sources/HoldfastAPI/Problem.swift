@@ -47,6 +47,11 @@ struct Problem: Error {
         }
     }
 
+    /// The detail and the place, for formats that have one text.
+    var sentence: String {
+        detail + (pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? "")
+    }
+
     private static func errors(_ faults: [JSONFault]) -> JSONValue {
         .array(
             faults.prefix(namedFaults).map { fault in

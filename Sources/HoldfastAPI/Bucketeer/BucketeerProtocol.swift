@@ -62,11 +62,10 @@ struct BucketeerError: DefinitionError {
             return
         }
         let problem = Problem(error)
-        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
         // The SDKs distinguish a missing key (401) from an unknown one (403). RFC 6750 §3.1 names the latter in the
         // challenge.
         let isUnknownKey = problem.fields.contains { $0.value.contains("invalid_token") }
-        self.init(isUnknownKey ? .forbidden : Self.status(problem.status), problem.detail + place)
+        self.init(isUnknownKey ? .forbidden : Self.status(problem.status), problem.sentence)
         fields = isUnknownKey ? [] : problem.fields
     }
 

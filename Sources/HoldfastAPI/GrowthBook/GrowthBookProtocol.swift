@@ -32,8 +32,7 @@ struct GrowthBookProtocol: WireProtocol {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("status", problem.status.code)
-        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
-        writer.member("error", problem.detail + place)
+        writer.member("error", problem.sentence)
         writer.endObject()
         writer.endLine()
         var response = Response(problem.status, contentType: MediaType.json, body: .bytes(writer.finish()))

@@ -44,12 +44,11 @@ struct SegmentProtocol: WireProtocol {
     /// `{"success","code","message"}`: Segment's libraries look at the status, RudderStack's also at the last two.
     func response(to error: any Error) -> Response {
         let problem = Problem(error)
-        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("success", false)
         writer.member("code", problem.status.code)
-        writer.member("message", problem.detail + place)
+        writer.member("message", problem.sentence)
         writer.endObject()
         var response = Response.json(writer.finish(), problem.status)
         response.fields = problem.fields
