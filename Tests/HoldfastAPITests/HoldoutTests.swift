@@ -101,6 +101,57 @@ import Testing
         #expect(try server.request("GET", "/v1/holdouts/all/results.svg?goal=order").status == 200)
     }
 
+    @Test func `Its metrics are compared like those of an experiment, also what was before they were named`() throws {
+        try define("first")
+        for (key, body) in [
+            ("spending", #"{"kind":"total","goal":"order","cap":20}"#), ("orders", #"{"kind":"count","goal":"order"}"#),
+            ("returns", #"{"kind":"conversion","goal":"return","direction":"decrease"}"#),
+        ] {
+            #expect(try server.request("PUT", "/v1/metrics/\(key)", body).status == 201)
+        }
+        try put(#"{"share":50,"metrics":{"primary":["orders"]}}"#)
+        let users = (0..<20).map { "user\($0)" }
+        let held = Set(try users.filter { try decide("first", $0) == "off" })
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try counts().reduce(0, { $0 + ($1.integer ?? 0) }) < 20, .now < deadline {}
+        for (index, user) in users.enumerated() {
+            let event = #"{"user_id":"\#(user)","goal":"order","value":\#(index)}"#
+            #expect(try server.request("POST", "/v1/events", "[\(event),\(event)]").status == 200)
+        }
+        func sums(_ metric: String) throws -> [Double] {
+            var found = try server.request("GET", "/v1/holdouts/all/results?metric=\(metric)")
+            while found["metric"]["filling"] == true, .now < deadline {
+                found = try server.request("GET", "/v1/holdouts/all/results?metric=\(metric)")
+            }
+            #expect(found.status == 200 && found["baseline"] == "off", "\(found.text)")
+            return (found["variations"].array ?? []).map { variation in
+                let sum = (variation["estimate"]["mean"].double ?? 0) * (variation["users"].double ?? 0)
+                return (sum * 1_000).rounded() / 1_000
+            }
+        }
+        let rest = users.count - held.count
+        #expect(try sums("orders") == [Double(2 * held.count), Double(2 * rest)])
+        let metrics = #"{"primary":["spending"],"guardrails":[{"metric":"returns","margin":0.1}]}"#
+        let changed = try put(#"{"metrics":\#(metrics)}"#)
+        #expect(changed["metrics"]["primary"] == ["spending"], "\(changed.text)")
+        #expect(try put(changed.text).json == changed.json)
+        let capped = users.enumerated().map { (isHeld: held.contains($1), sum: min(2 * $0, 20)) }
+        let expected = [true, false].map { isHeld in
+            Double(capped.filter { $0.isHeld == isHeld }.reduce(0) { $0 + $1.sum })
+        }
+        #expect(try sums("spending") == expected)
+        let whole = try server.request("GET", "/v1/holdouts/all/results")
+        #expect(whole["metrics"].array?.map { $0["key"] } == ["spending", "returns"], "\(whole.text)")
+        #expect(whole["verdict"]["decision"] == "continue" && whole["plan"].isNull)
+        // What it no longer measures, and what is measured.
+        #expect(try server.request("GET", "/v1/holdouts/all/results?metric=orders").status == 422)
+        let refused = try server.request("DELETE", "/v1/metrics/spending")
+        #expect(refused.status == 409 && refused.text.contains("'all'"), "\(refused.text)")
+        #expect(try put(#"{"metrics":null}"#).json.object?["metrics"] == nil)
+        #expect(try server.request("DELETE", "/v1/metrics/spending").status == 204)
+        #expect(try server.request("GET", "/v1/holdouts/all/results").status == 400)
+    }
+
     @Test func `A holdout that would move users who take part is refused with their number`() throws {
         try define("first")
         let before = try Self.users.map { try decide("first", $0) }
@@ -119,6 +170,8 @@ import Testing
         (#"{"share":5,"status":"archived"}"#, 422, "/status"), (#"{"share":5,"flags":[]}"#, 422, "/flags"),
         (#"{"share":5,"flags":[1]}"#, 422, "/flags/0"), (#"{"share":5,"flags":["first","first"]}"#, 422, "/flags/1"),
         (#"{"share":5,"flags":["frist"]}"#, 422, "/flags/0"), (#"{"share":5,"shares":5}"#, 422, "/shares"),
+        (#"{"share":5,"metrics":{"primary":["none"]}}"#, 422, "/metrics/primary/0"),
+        (#"{"share":5,"metrics":{"breakdowns":["country"]}}"#, 422, "/metrics/breakdowns"),
         (#"{"share":5,"key":"other"}"#, 422, "/key"), (#"{"share":5,"audience":{"segment":"none"}}"#, 422, "/audience"),
     ])
     func `What is not a holdout is refused`(body: String, status: Int, pointer: String) throws {

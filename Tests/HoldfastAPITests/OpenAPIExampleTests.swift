@@ -23,7 +23,7 @@ import Testing
                 "PUT", "/v1/experiments/onboarding",
                 #"{"variations":["a","b"],"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":100}]}}"#
             ),
-            ("PUT", "/v1/holdouts/everything", #"{"share":0}"#),
+            ("PUT", "/v1/holdouts/everything", #"{"share":0,"metrics":{"primary":["revenue"]}}"#),
             ("PUT", "/v1/flags/banner", #"{"type":"boolean","rules":[{"experiment":{}}]}"#),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
             ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),

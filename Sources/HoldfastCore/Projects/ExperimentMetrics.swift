@@ -115,8 +115,10 @@ public struct ExperimentMetrics: Sendable, Equatable {
 }
 
 extension Project {
-    /// What an experiment measures.
+    /// What an experiment measures, or a holdout, whose users are compared in the same way.
     public func metrics(of experiment: Experiment) -> ExperimentMetrics {
-        definitions.experiments[experiment.key]?.details.metrics ?? ExperimentMetrics()
+        let definitions = definitions
+        if let holdout = definitions.holdouts[experiment.key], holdout.id == experiment.id { return holdout.metrics }
+        return definitions.experiments[experiment.key]?.details.metrics ?? ExperimentMetrics()
     }
 }

@@ -18,6 +18,8 @@ struct HoldoutDefinition: KeyedDefinition {
     /// The flags that it applies to; `nil` for all.
     var flags: [Identifier]?
     var description = ""
+    /// What its users are compared by, besides any goal.
+    var metrics = ExperimentMetrics()
     /// As the datafile has it.
     var source = JSONObject()
 
@@ -44,6 +46,7 @@ struct HoldoutDefinition: KeyedDefinition {
             of: source, given: members["audience"], audiences[Identifier("holdfast\(id)")])
         flags = members["flags"] == nil ? nil : members.identifiers("flags")
         description = members["description"]?.string ?? ""
+        metrics = ExperimentMetrics(stored: members["metrics"])
         self.source = source
     }
 
@@ -73,6 +76,7 @@ struct HoldoutDefinition: KeyedDefinition {
         members["flags"] = flags.map { JSONValue($0) }
         if !description.isEmpty { members["description"] = .string(description) }
         if let audience, ConditionDialect.datafileForm(of: audience) != audience { members["audience"] = audience }
+        if !metrics.isEmpty { members["metrics"] = metrics.json }
         object[Annotations.member] = .object(members)
         return object
     }
@@ -82,13 +86,18 @@ extension Holdout {
     /// The response of `GET /v1/holdouts/{key}`.
     public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
         guard let holdout = definitions.holdouts[key] else { return .null }
-        return [
-            "id": JSONValue(id), "key": JSONValue(key),
-            "status": .string(ExperimentStatus.name(of: status)), "share": .shortest(holdout.share),
-            "flags": holdout.flags.map { JSONValue($0) } ?? .null, "audience": holdout.audience ?? audienceConditions,
-            "description": .string(holdout.description), "sdk_key": .string(sdkKey),
-            "revision": .string(datafile.revision),
-        ]
+        var object = JSONObject()
+        object["id"] = JSONValue(id)
+        object["key"] = JSONValue(key)
+        object["status"] = .string(ExperimentStatus.name(of: status))
+        object["share"] = .shortest(holdout.share)
+        object["flags"] = holdout.flags.map { JSONValue($0) } ?? .null
+        object["audience"] = holdout.audience ?? audienceConditions
+        object["description"] = .string(holdout.description)
+        object["metrics"] = holdout.metrics.isEmpty ? nil : Optional(holdout.metrics.json)
+        object["sdk_key"] = .string(sdkKey)
+        object["revision"] = .string(datafile.revision)
+        return .object(object)
     }
 }
 
@@ -101,6 +110,7 @@ public struct HoldoutChange: Sendable {
     private var flags: [Identifier]??
     private var audience: JSONValue?
     private var description: String?
+    private var metrics: ExperimentMetrics?
 
     private static let flagLimit = 100
 
@@ -111,7 +121,7 @@ public struct HoldoutChange: Sendable {
             throw CoreError(.invalid, "a holdout must be an object; got \(value.kind)", at: [])
         }
         var faults = FaultCollector()
-        let known = ["key", "share", "status", "flags", "audience", "description"]
+        let known = ["key", "share", "status", "flags", "audience", "description", "metrics"]
         let object =
             faults.object(value, "a holdout", knowing: known, ignoring: ["id", "sdk_key", "revision"], at: [])
             ?? JSONObject()
@@ -151,6 +161,12 @@ public struct HoldoutChange: Sendable {
             }
         }
         description = faults.text(object, "description", atMost: 4_096)
+        if let value = object["metrics"] {
+            metrics = value.isNull ? ExperimentMetrics() : ExperimentMetrics(value, at: ["metrics"], &faults)
+            if metrics?.breakdowns.isEmpty == false {
+                faults.add("`breakdowns` must be left out, because holdouts have none", at: ["metrics", "breakdowns"])
+            }
+        }
         try faults.check()
     }
 
@@ -172,7 +188,7 @@ public struct HoldoutChange: Sendable {
     ///
     /// - Returns: whether it is new.
     /// - Throws: 409 if an experiment, a flag or a holdout that a datafile brought has the key; 422 if a new holdout has
-    ///   no share, or a flag is not defined.
+    ///   no share, or a flag or a metric is not defined.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let key = Identifier(key)
         let former = definitions.holdouts[key]
@@ -193,12 +209,14 @@ public struct HoldoutChange: Sendable {
                 "no flag has the key '\(flag)'" + Spelling.hint(for: flag, among: definitions.flags.map(\.key)),
                 at: JSONPointer().appending("flags").appending(index))
         }
+        try metrics?.check(definitions.metrics)
         var holdout = former ?? HoldoutDefinition(key: key)
         holdout.share = share ?? holdout.share
         if let status { holdout.isPaused = status == .paused }
         if let flags { holdout.flags = flags }
         holdout.audience = audience ?? holdout.audience
         holdout.description = description ?? holdout.description
+        holdout.metrics = metrics ?? holdout.metrics
         definitions.holdouts.set(holdout)
         return former == nil
     }

@@ -59,12 +59,13 @@ public struct MetricChange: Sendable {
 }
 
 extension ProjectDefinitions {
-    /// - Throws: 409 if experiments measure it.
+    /// - Throws: 409 if experiments or holdouts measure it.
     public mutating func removeMetric(_ key: Identifier) throws(CoreError) {
-        let users = experiments(measuring: key)
+        let users =
+            experiments(measuring: key) + holdouts.filter { $0.metrics.all.contains(key) }.map(\.key)
         guard users.isEmpty else {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
-            throw CoreError(.conflict, "the metric '\(key)' is measured by experiments; change it first in \(list)")
+            throw CoreError(.conflict, "the metric '\(key)' is measured; remove it first from the `metrics` of \(list)")
         }
         metrics.remove(key)
     }

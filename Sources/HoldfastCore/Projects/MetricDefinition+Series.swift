@@ -30,20 +30,27 @@ extension MetricDefinition.Term {
 }
 
 extension Datafile {
-    /// What is computed of users' events for the metrics of each experiment.
+    /// What is computed of users' events for the metrics of each experiment, and of each holdout, by its id.
     public var series: [Identifier: [SeriesDefinition]] {
-        guard let details = source.object?[Annotations.member]?.object?["experiments"]?.object else { return [:] }
+        guard let root = source.object else { return [:] }
+        let details = root[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
+        var measured = details.map { member -> (id: Identifier, named: JSONValue?) in
+            (Identifier(member.key), member.value.object?["metrics"])
+        }
+        for holdout in HoldoutDefinition.lists.flatMap({ root.objects($0) }) {
+            measured.append((holdout.identifier("id") ?? "", holdout[Annotations.member]?.object?["metrics"]))
+        }
         var series: [Identifier: [SeriesDefinition]] = [:]
         var known: [Identifier: MetricDefinition]?
-        for member in details {
-            let keys = ExperimentMetrics(stored: member.value.object?["metrics"]).all
+        for (id, named) in measured {
+            let keys = ExperimentMetrics(stored: named).all
             guard !keys.isEmpty else { continue }
             if known == nil { known = Dictionary(metrics.map { ($0.key, $0) }, uniquingKeysWith: { $1 }) }
             var found: [SeriesDefinition] = []
             for definition in keys.compactMap({ known?[$0]?.series }) where !found.contains(definition) {
                 found.append(definition)
             }
-            if !found.isEmpty { series[Identifier(member.key)] = found }
+            if !found.isEmpty { series[id] = found }
         }
         return series
     }

@@ -57,27 +57,24 @@ public struct PlanResults: Sendable {
 }
 
 extension Project {
-    /// What is planned of an experiment, in the order of importance.
+    /// What is planned of an experiment, in the order of importance; of a holdout, what it measures.
     ///
     /// - Returns: `nil` if it measures no metrics.
     public func plan(
         of experiment: Experiment
     ) -> (metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], alpha: Double, description: JSONValue)? {
         let definitions = definitions
-        // A holdout, whose users are compared in the same way, may have the key.
-        guard let definition = definitions.experiments[experiment.key], definition.id == experiment.id else {
-            return nil
-        }
-        let measured = definition.details.metrics
+        let measured = metrics(of: experiment)
         let named: [(PlanVerdict.Role, Identifier)] =
             measured.primary.map { (.primary, $0) }
             + measured.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) }
             + measured.secondary.map { (.secondary, $0) }
         let metrics = named.compactMap { role, key in definitions.metrics[key].map { (role: role, metric: $0) } }
         guard !metrics.isEmpty else { return nil }
+        let definition = definitions.experiments[experiment.key].flatMap { $0.id == experiment.id ? $0 : nil }
         return (
-            metrics, definition.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
-            definitions.planDescription(of: definition) ?? .null
+            metrics, definition?.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
+            definition.flatMap { definitions.planDescription(of: $0) } ?? .null
         )
     }
 }
