@@ -66,6 +66,8 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
         .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
+        .target(name: "CHTTPClient", linkerSettings: [.linkedLibrary("dl", .when(platforms: [.linux]))]),
         .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The server, from what depends on nothing to what depends on all.
@@ -128,7 +130,7 @@ let package = Package(
             name: "holdfast",
             dependencies: [
                 "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
-                "CEmbedded",
+                "CEmbedded", "CHTTPClient", "CYAML",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(
                     name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["Server"])),

@@ -36,7 +36,8 @@ public struct JSONPointer: Sendable, Hashable {
         string = "/\(index)\(string)"
     }
 
-    private init(string: String) {
+    /// - Parameter string: the pointer as RFC 6901 writes it.
+    public init(string: String) {
         self.string = string
     }
 

@@ -133,11 +133,12 @@ package struct SharedRecords {
     package var newestSeries: Int64 = 0
     /// Events that were received before this time have been deleted; 0 if none were.
     package var eventsSince: Timestamp = 0
-    package var attribute: AttributeDefinition?
+    /// Those that were asked for.
+    package var attributes: [Identifier: AttributeDefinition] = [:]
     /// 0 if there was no attribute.
     package var newestAttribute: Int64 = 0
-    /// The conditions.
-    package var segment: JSONValue?
+    /// The conditions of those that were asked for.
+    package var segments: [Identifier: JSONValue] = [:]
     /// The assignments as they are stored.
     package var stickyDocument: String?
     /// The writes of the rule that was applied, in order.

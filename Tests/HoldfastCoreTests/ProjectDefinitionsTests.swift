@@ -73,7 +73,7 @@ import Testing
         for (number, body) in bodies.enumerated() {
             try ExperimentChange(body, key: "e\(number)").apply(to: &definitions)
         }
-        try definitions.conclude("e4", winner: "b", reason: "r", at: 0, by: Author(name: "ada"))
+        try definitions.conclude("e4", as: ConclusionInput(winner: "b", reason: "r"), at: 0, by: Author(name: "ada"))
         let flag: JSONValue = [
             "type": "string", "enabled": false, "tags": ["t"], "description": "d",
             "variations": [["key": "a", "value": "A"], ["key": "b", "value": "B"]],

@@ -300,7 +300,7 @@ import Testing
         let (start, end) = (clock.now, clock.now + 1_800_000)
         clock.advance(by: .seconds(1_800))
         try await process.edit { definitions throws(CoreError) in
-            try definitions.conclude("e", winner: "a", reason: "", at: end, by: Author(name: "test"))
+            try definitions.conclude("e", as: ConclusionInput(winner: "a"), at: end, by: Author(name: "test"))
         }
         #expect(try process.shown()["status"] == "concluded")
         try expect("waiting", step: 1, traffic: 1)
@@ -393,7 +393,7 @@ import Testing
 
         let now = clock.now
         try await process.edit { definitions throws(CoreError) in
-            try definitions.conclude("f", winner: "a", reason: "", at: now, by: Author(name: "test"))
+            try definitions.conclude("f", as: ConclusionInput(winner: "a"), at: now, by: Author(name: "test"))
         }
         #expect(try await warnings("f") == [])
         try await process.expose(0..<1, to: "b", of: "f")

@@ -25,9 +25,9 @@ extension InMemoryTables {
             records.latestPeriods = periods.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
         case .series: (records.series, records.newestSeries) = (series, newestSeries)
         case .attribute(let name):
-            records.attribute = definitions.first { $0.name == name }
+            records.attributes[name] = definitions.first { $0.name == name }
             records.newestAttribute = Int64(lastAttribute)
-        case .segment(let name): records.segment = segments[name]?.conditions
+        case .segment(let name): records.segments[name] = segments[name]?.conditions
         case .tallies(let experimentID): records.tallies[experimentID] = tallies(of: experimentID)
         case .stickyDocument(let key, _):
             records.stickyDocument = stickyDocuments[key].map { String(decoding: $0.content.encoded(), as: UTF8.self) }

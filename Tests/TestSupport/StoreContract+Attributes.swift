@@ -49,6 +49,30 @@ extension StoreContract {
             #expect(try store.attributeSchema().attribute("s")?.allowedValues == ["Two", "One"])
             #expect(try store.projectChanges() == changes + 2)
         },
+        withAttributes("Attributes and segments are stored with a datafile, or nothing is") { context async throws in
+            let store = context.store
+            var schema = SchemaChange()
+            for name: Identifier in ["c", "d"] {
+                schema.attributes.append(AttributeDefinition(name: name, number: 0, type: .string))
+            }
+            schema.segments = [Segment(name: "s", conditions: ["name": "c", "value": "x"])]
+            let first = try #require(try await store.activate("1", schema: schema))
+            let stored = try store.attributeSchema()
+            #expect(stored.segments["s"]?.conditions == schema.segments[0].conditions)
+            #expect(["c", "d"].map { stored.attribute($0)?.number } == [3, 4])
+            schema.attributes = [AttributeDefinition(name: "e", number: 0, type: .string)]
+            schema.segments = [Segment(name: "t", conditions: ["name": "e", "value": "x"])]
+            let conflicting = AttributeDefinition(name: "a", number: 0, type: .string)
+            schema.attributes.append(conflicting)
+            #expect(try await store.activate("2", schema: schema) == nil)
+            #expect(try await !store.write(.putSchema(schema, by: .processUser)))
+            #expect(try store.attributeSchema().attribute("e") == nil && store.attributeSchema().segments["t"] == nil)
+            schema.attributes.removeLast()
+            #expect(try await store.write(.putSchema(schema, by: .processUser)))
+            #expect(try store.attributeSchema().attribute("e")?.number == 5)
+            let second = try #require(try await store.activate("2", replacing: first.version))
+            #expect(second.version > first.version)
+        },
         withAttributes("A reader sees each change of attributes once it is acknowledged") { context async throws in
             #expect(try context.reader.attributes(of: "user") == nil)
             for round in 0..<20 {

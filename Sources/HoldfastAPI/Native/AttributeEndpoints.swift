@@ -10,12 +10,9 @@ struct AttributeEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    /// Attributes that may be defined.
-    private static let limit = 500
-
     /// All at once by default, as clients that know no pages expect.
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        let page = try ListPage(request, limit: Self.limit)
+        let page = try ListPage(request, limit: AttributeSchema.attributeLimit)
         return JSONList("attributes", page.select(projects.schema.attributes) { $0.name }) { $0.json }.response()
     }
 
@@ -33,9 +30,7 @@ struct AttributeEndpoints {
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let definition = try AttributeDefinition(value, name: name)
         let schema = projects.schema
-        guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
-            throw CoreError(.conflict, "at most \(Self.limit) attributes may be defined")
-        }
+        try schema.checkRoom(forAttribute: name)
         let author = call.author(request)
         switch try await store.write(.putAttribute(definition, by: author)) {
         case .created(let stored):
@@ -45,7 +40,7 @@ struct AttributeEndpoints {
             try await catalog.refresh()
             return .json(stored.json)
         case .unchanged(let stored): return .json(stored.json)
-        case .otherType(let stored): throw Self.conflict(with: stored)
+        case .otherType(let stored): throw CoreError(otherTypeOf: stored)
         }
     }
 
@@ -65,28 +60,6 @@ struct AttributeEndpoints {
         try await catalog.refresh()
         return Response(.noContent)
     }
-
-    private static func conflict(with stored: AttributeDefinition) -> CoreError {
-        let multiple = stored.isMultiple ? " of several values" : ""
-        return CoreError(
-            .conflict,
-            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), because its values have this type; delete the attribute to change it",
-            at: ["type"])
-    }
-}
-
-extension AttributeDefinition {
-    /// The response of `GET /v1/attributes/{name}`.
-    var json: JSONValue {
-        var object = JSONObject()
-        object["name"] = .string(name.string)
-        object["type"] = .string(type.rawValue)
-        if type == .selection {
-            object["values"] = .array(allowedValues.map { .string($0.string) })
-            object["multiple"] = .bool(isMultiple)
-        }
-        return .object(object)
-    }
 }
 
 extension AttributeSchema {
@@ -94,15 +67,5 @@ extension AttributeSchema {
     func names(_ numbers: some Collection<UInt32>) -> JSONValue {
         let numbers = Set(numbers)
         return .array(attributes.filter { numbers.contains($0.number) }.map { .string($0.name.string) })
-    }
-}
-
-extension Segment {
-    /// The response of `GET /v1/segments/{name}`.
-    var json: JSONObject {
-        var object = JSONObject()
-        object["name"] = .string(name.string)
-        object["conditions"] = conditions
-        return object
     }
 }

@@ -10,28 +10,15 @@ struct ConclusionEndpoints {
     let projects: ProjectView
     let clock: StoreClock
 
-    private static let longestReason = 4_096
-
     /// The body is `{"winner":KEY or null,"reason":TEXT?}`.
     func conclude(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
-        let body = try request.withBody { bytes throws(CoreError) in
-            try JSONInput.parse(bytes).object("a conclusion", knowing: ["winner", "reason"])
-        }
-        guard body["winner"] != nil else {
-            throw CoreError(
-                .unprocessable, "`winner` is required: the key of a variation, or null for none", at: ["winner"])
-        }
-        let winner = try body.optionalText("winner").map { Identifier($0) }
-        let reason = try body.optionalText("reason") ?? ""
-        guard reason.utf8.count <= Self.longestReason else {
-            throw CoreError(
-                .unprocessable, "`reason` must have at most \(Self.longestReason) bytes; got \(reason.utf8.count)",
-                at: ["reason"])
+        let conclusion = try request.withBody { bytes throws(CoreError) in
+            try ConclusionInput(JSONInput.parse(bytes))
         }
         let (now, author) = (clock.now(), call.author(request))
         return try await edit(request, call, .experimentConclude, key) { definitions throws(CoreError) in
-            try definitions.conclude(Identifier(key), winner: winner, reason: reason, at: now, by: author)
+            try definitions.conclude(Identifier(key), as: conclusion, at: now, by: author)
         }
     }
 
@@ -57,7 +44,7 @@ struct ConclusionEndpoints {
         ) { definitions, project throws(CoreError) in
             try preconditions.check(Endpoints.entityTag(of: key, project))
             guard let project, Experiment.find(Identifier(key), in: project.datafile) != nil else {
-                throw Endpoints.unknown(key, in: project?.datafile)
+                throw Experiment.unknown(key, in: project?.datafile)
             }
             try definitions.expectNoDeliveryRule(Identifier(key))
             try change(&definitions)

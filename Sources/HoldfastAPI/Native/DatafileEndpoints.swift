@@ -34,7 +34,7 @@ struct DatafileEndpoints {
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
                     replacing: isUnconditional ? nil : former?.version ?? 0, freezing: upload.freezes,
-                    makesProject: false, note: AuditNote(.datafilePut, of: sdkKey), by: author))
+                    makesProject: false, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
         }
         guard let stored else {
             throw CoreError(

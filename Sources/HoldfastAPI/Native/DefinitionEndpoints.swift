@@ -4,55 +4,6 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// What admins define in a project over the API: an experiment, a flag or a metric.
-protocol DefinedElement: Sendable {
-    associatedtype Change: ElementChange
-
-    /// The name in responses and errors, such as `flag`.
-    static var noun: String { get }
-    /// The member of a response that has a list.
-    static var list: StaticString { get }
-    static var putAction: AuditAction { get }
-    static var deleteAction: AuditAction { get }
-
-    static func find(_ key: Identifier, in datafile: Datafile) -> Self?
-    var key: Identifier { get }
-    /// The members of its description that a copy takes over; empty if it cannot be copied.
-    static var copiedMembers: [String] { get }
-
-    /// What a search looks through besides the key.
-    func searchedTexts(_ definitions: ProjectDefinitions) -> [String]
-
-    /// Returns the elements of a list.
-    static func all(in datafile: Datafile) -> [Self]
-
-    /// Removes the element from the project, or archives it.
-    ///
-    /// - Throws: 404 if there is none.
-    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError)
-
-    /// The element as `GET` presents it.
-    ///
-    /// - Parameters:
-    ///   - datafile: the one that has the element.
-    ///   - definitions: what the datafile defines.
-    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue
-}
-
-/// The body of a `PUT`: what an admin defines of an element.
-protocol ElementChange: Sendable {
-    init(_ value: JSONValue, key: String) throws(CoreError)
-
-    /// - Throws: 422 with every segment that is not defined.
-    func checkSegments(_ schema: AttributeSchema) throws(CoreError)
-
-    /// The conditions that no user can meet whose attributes are as they are defined.
-    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault]
-
-    /// - Returns: whether the element is new.
-    func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
-}
-
 /// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and raises its revision, so that all
 /// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
 /// element of all makes its project.
@@ -100,7 +51,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             definitions, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
-                throw Self.unknown(key, in: project?.datafile)
+                throw Element.unknown(key, in: project?.datafile)
             }
             try Element.remove(Identifier(key), from: &definitions)
         }
@@ -144,19 +95,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
                 try input.source.map { source throws(CoreError) in
                     try copy(of: source, as: input.key, given, project)
                 } ?? given
-            let shown = project.flatMap { project in
-                Element.find(Identifier(input.key), in: project.datafile)
-                    .map { DefinitionChanges(of: describe($0, project)) }
-            }
-            if let shown { try shown.checkProject(of: body) }
-            let changes = shown?.members(of: body) ?? body
-            let change = try Element.Change(changes, key: input.key)
-            try change.checkSegments(schema)
+            let change = try Element.change(body, key: input.key, in: project, schema)
             try input.preconditions.check(entityTag(of: input.key, project))
-            // A body of what `GET` shows asks for nothing, not even of an archived experiment.
-            if changes.object?.isEmpty == true, body.object?.isEmpty == false {
-                return PutOutcome(status: .ok, change: nil)
-            }
+            guard let change else { return PutOutcome(status: .ok, change: nil) }
             let isNew = try change.apply(to: &definitions)
             return PutOutcome(status: isNew ? .created : .ok, change: change)
         }
@@ -169,7 +110,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         of source: String, as key: String, _ body: JSONValue, _ project: Project?
     ) throws(CoreError) -> JSONValue {
         guard let project, let element = Element.find(Identifier(source), in: project.datafile) else {
-            throw unknown(source, in: project?.datafile)
+            throw Element.unknown(source, in: project?.datafile)
         }
         guard Element.find(Identifier(key), in: project.datafile) == nil else {
             throw CoreError(.conflict, "a copy must have a new key; '\(key)' exists")
@@ -206,7 +147,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = []
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
-            throw unknown(key, in: project.datafile)
+            throw Element.unknown(key, in: project.datafile)
         }
         var description = describe(element, project)
         if !warnings.isEmpty, var object = description.object {
@@ -216,14 +157,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return .json(description, status, entityTag: project.entityTag)
     }
 
-    static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
-        let known = datafile.map { Element.all(in: $0).lazy.map(\.key) }
-        let hint = known.map { Spelling.hint(for: Identifier(key), among: $0) } ?? ""
-        return .undefined("no \(Element.noun) has the key '\(key)'\(hint)")
-    }
-
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {
-        element.description(in: project.datafile, project.definitions, sdkKey: project.sdkKey)
+        element.description(in: project)
     }
 }
 
@@ -234,81 +169,5 @@ extension JSONFault {
             "code": "condition_never_met", "message": .string("no user with attributes as they are defined: \(reason)"),
             "pointer": .string(pointer.string),
         ]
-    }
-}
-
-extension ExperimentChange: ElementChange {}
-extension FlagChange: ElementChange {}
-
-extension MetricChange: ElementChange {
-    func checkSegments(_ schema: AttributeSchema) {}
-    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] { [] }
-}
-
-extension Experiment: DefinedElement {
-    typealias Change = ExperimentChange
-
-    static var noun: String { "experiment" }
-    static var list: StaticString { "experiments" }
-    static var copiedMembers: [String] {
-        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan"]
-    }
-    static var putAction: AuditAction { .experimentPut }
-    static var deleteAction: AuditAction { .experimentArchive }
-
-    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }
-    static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }
-    static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
-
-    /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
-    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
-        guard try definitions.archive(key) else {
-            throw DefinitionEndpoints<Experiment>.unknown(key.string, in: nil)
-        }
-    }
-}
-
-extension Flag: DefinedElement {
-    typealias Change = FlagChange
-
-    static var noun: String { "flag" }
-    static var list: StaticString { "flags" }
-    static var copiedMembers: [String] { [] }
-    static var putAction: AuditAction { .flagPut }
-    static var deleteAction: AuditAction { .flagDelete }
-
-    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
-    static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }
-    static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
-
-    /// Removes the flag and archives its experiments, so that their results stay readable.
-    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
-        try definitions.removeFlag(key)
-    }
-}
-
-extension MetricDefinition: DefinedElement {
-    typealias Change = MetricChange
-
-    static var noun: String { "metric" }
-    static var list: StaticString { "metrics" }
-    static var copiedMembers: [String] { [] }
-    static var putAction: AuditAction { .metricPut }
-    static var deleteAction: AuditAction { .metricDelete }
-
-    func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [description] + goals.map(\.string) }
-    static func find(_ key: Identifier, in datafile: Datafile) -> MetricDefinition? { datafile.metric(key: key) }
-    static func all(in datafile: Datafile) -> [MetricDefinition] { datafile.metrics }
-
-    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
-        try definitions.removeMetric(key)
-    }
-
-    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
-        var object = json
-        object["experiments"] = .array(definitions.experiments(measuring: key).map { .string($0.string) })
-        object["sdk_key"] = .string(sdkKey)
-        object["revision"] = .string(datafile.revision)
-        return .object(object)
     }
 }

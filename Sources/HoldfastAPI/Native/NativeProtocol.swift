@@ -35,6 +35,8 @@ struct NativeProtocol: WireProtocol {
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
         let metric = DefinitionEndpoints<MetricDefinition>(catalog: services.projects, projects: projects)
         let holdout = DefinitionEndpoints<Holdout>(catalog: services.projects, projects: projects)
+        let definitions = DefinitionSetEndpoints(
+            catalog: services.projects, projects: projects, clock: services.store.clock)
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
@@ -187,6 +189,14 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/holdouts/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 holdoutResults.getChart),
+
+            APIRoute(.get, "/v1/definitions", scope: .token(.read), respondsLater: true, definitions.get),
+            APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
+            APIRoute(
+                .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true, definitions.put),
+            APIRoute(
+                .post, "/v1/definitions/preview", scope: .token(.admin), isConditional: true, readsQuery: true,
+                definitions.preview),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

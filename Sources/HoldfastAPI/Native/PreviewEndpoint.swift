@@ -12,7 +12,7 @@ struct PreviewEndpoint {
     func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (input, draft, warnings) = try await draft(of: Experiment.self, request, call)
         guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
-        else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
+        else { throw Experiment.unknown(input.key, in: draft.datafile) }
         let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile)
         let description = preview.edited.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey)
         return .json(preview.json(counts, warnings, after: description))
@@ -21,7 +21,7 @@ struct PreviewEndpoint {
     func postFlag(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (input, draft, warnings) = try await draft(of: Flag.self, request, call)
         guard let flag = draft.datafile.flag(key: Identifier(input.key)) else {
-            throw DefinitionEndpoints<Flag>.unknown(input.key, in: draft.datafile)
+            throw Flag.unknown(input.key, in: draft.datafile)
         }
         let moves = try await PreviewCounter(catalog).countMoves(from: draft.project, to: draft.datafile)
         return .json([

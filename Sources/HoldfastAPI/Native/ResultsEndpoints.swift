@@ -173,7 +173,7 @@ struct ResultsEndpoints {
         let project = try projects.project(named: request.sdkKey)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         guard let comparison = Holdout.find(Identifier(key), in: project.datafile)?.comparison else {
-            throw DefinitionEndpoints<Holdout>.unknown(key, in: project.datafile)
+            throw Holdout.unknown(key, in: project.datafile)
         }
         return (project, comparison)
     }

@@ -12,13 +12,8 @@ struct SegmentEndpoints {
     let projects: ProjectView
     private var catalog: ProjectCatalog { services.projects }
 
-    /// The members that only `?size=true` shows.
-    private static let counts = ["size", "examined"]
-    /// Segments that may be defined.
-    private static let limit = 1_000
-
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        let page = try ListPage(request, limit: Self.limit)
+        let page = try ListPage(request, limit: AttributeSchema.segmentLimit)
         return JSONList("segments", page.select(projects.schema.segments.values) { $0.name }) { .object($0.json) }
             .response()
     }
@@ -48,16 +43,14 @@ struct SegmentEndpoints {
         let segment = try await catalog.inBackground { _ in
             let body = try JSONInput.parse(content)
             if let stored, let changes = DefinitionChanges(of: .object(stored.json)).members(of: body).object,
-                changes.allSatisfy({ Self.counts.contains($0.key) }), body.object?["conditions"] != nil
+                changes.allSatisfy({ Segment.counts.contains($0.key) }), body.object?["conditions"] != nil
             {
                 return Segment?.none
             }
-            return try Self.segment(name, body, snapshot.schema)
+            return try Segment(body, name: name, schema: snapshot.schema)
         }
         guard let segment else { return .json(.object(stored?.json ?? JSONObject())) }
-        guard snapshot.schema.segments.count < Self.limit || stored != nil else {
-            throw CoreError(.conflict, "at most \(Self.limit) segments may be defined")
-        }
+        try snapshot.schema.checkRoom(forSegment: name)
         for project in snapshot.projects.values {
             try await PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves)
         }
@@ -66,22 +59,6 @@ struct SegmentEndpoints {
         }
         try await catalog.refresh()
         return .json(.object(segment.json), isNew ? .created : .ok)
-    }
-
-    /// `{"conditions":[…]}`
-    private static func segment(
-        _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
-    ) throws(CoreError) -> Segment {
-        let object = try body.object("a segment", knowing: ["name", "conditions"], ignoring: counts)
-        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
-        }
-        guard let conditions = object["conditions"] else {
-            throw CoreError(.invalid, "`conditions` is required", at: ["conditions"])
-        }
-        let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
-        if let error = CoreError(faults: faults, "nothing was stored") { throw error }
-        return Segment(name: name, conditions: conditions)
     }
 
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {

@@ -60,15 +60,15 @@ struct DefinitionMoves: Sendable {
 
     /// Compares the definitions of a project, without looking at users.
     ///
-    /// - Parameter segment: a segment whose conditions change.
-    init(from project: Project, to edited: Datafile, changing segment: Segment? = nil) {
+    /// - Parameter segments: those whose conditions change.
+    init(from project: Project, to edited: Datafile, changing segments: [Segment] = []) {
         let former = project.datafile
         self.former = former
         self.edited = edited
         forcedVariations = project.forcedVariations
         schema = project.schema
-        editedSchema = segment.map(schema.with) ?? schema
-        let changing = Set(segment.map { former.keys(usingSegment: $0.name) } ?? [])
+        editedSchema = segments.isEmpty ? schema : schema.with(segments: segments)
+        let changing = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
         let names = HoldoutDefinition.lists
         let changesHoldouts = names.contains { former.source.object?[$0] != edited.source.object?[$0] }
         var inFlags: Set<Identifier> = []
@@ -224,9 +224,18 @@ extension Flag {
 }
 
 extension AttributeSchema {
-    /// Returns the schema with a segment, in the place of the one with its name if there is one.
-    fileprivate func with(_ segment: Segment) -> AttributeSchema {
-        AttributeSchema(
-            attributes: attributes, segments: segments.values.filter { $0.name != segment.name } + [segment])
+    /// Returns the schema with attributes and segments, each in the place of the one with its name if there is one.
+    func with(attributes new: [AttributeDefinition] = [], segments edited: [Segment] = []) -> AttributeSchema {
+        let names = Set(new.map(\.name))
+        // The store numbers them; until then each needs a number of its own.
+        var number = attributes.map(\.number).max() ?? 0
+        let numbered = new.map { definition in
+            if let former = attribute(definition.name) { return definition.numbered(former.number) }
+            number += 1
+            return definition.numbered(number)
+        }
+        return AttributeSchema(
+            attributes: attributes.filter { !names.contains($0.name) } + numbered,
+            segments: Array(segments.values) + edited)
     }
 }

@@ -1,5 +1,5 @@
 public import Bucketing
-import JSON
+public import JSON
 public import Storage
 
 /// What people say about an experiment, and when it changes by itself. Decisions do not depend on it, and SDKs do not get
@@ -41,6 +41,38 @@ struct ExperimentDetails: Sendable, Equatable {
 
     /// What a search looks through.
     var searchedTexts: [String] { Array(texts.values) + tags.map(\.string) }
+}
+
+/// What an admin says of the end of an experiment: `{"winner":KEY or null,"reason":TEXT?}`.
+public struct ConclusionInput: Sendable, Equatable {
+    /// The key of the variation that everybody gets; `nil` for none.
+    public var winner: Identifier?
+    public var reason = ""
+
+    private static let longestReason = 4_096
+
+    public init(winner: Identifier?, reason: String = "") {
+        self.winner = winner
+        self.reason = reason
+    }
+
+    /// - Throws: 400 or 422 if a member is wrong.
+    public init(_ value: JSONValue, at place: JSONPointer = []) throws(CoreError) {
+        let object = try value.object(
+            "a conclusion", knowing: ["winner", "reason"], ignoring: ["concluded_at", "author", "frozen_at"], at: place)
+        guard object["winner"] != nil else {
+            throw CoreError(
+                .unprocessable, "`winner` is required: the key of a variation, or null for none",
+                at: place.appending("winner"))
+        }
+        winner = try object.optionalText("winner", in: place).map { Identifier($0) }
+        reason = try object.optionalText("reason", in: place) ?? ""
+        guard reason.utf8.count <= Self.longestReason else {
+            throw CoreError(
+                .unprocessable, "`reason` must have at most \(Self.longestReason) bytes; got \(reason.utf8.count)",
+                at: place.appending("reason"))
+        }
+    }
 }
 
 /// How an experiment ended.
@@ -116,11 +148,10 @@ extension ProjectDefinitions {
     /// Concludes an experiment, or changes how it was concluded: nobody takes part any more, and everybody in its
     /// audience gets the winner. Assignments stay.
     ///
-    /// - Parameter winner: the key of a variation; `nil` for none.
     /// - Throws: 409 if the experiment has not run, or a flag that a datafile brought has it; 422 if it has no such
     ///   variation.
     public mutating func conclude(
-        _ key: Identifier, winner: Identifier?, reason: String, at time: Timestamp, by author: Author
+        _ key: Identifier, as input: ConclusionInput, at time: Timestamp, by author: Author
     ) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
         let status = ExperimentStatus(name: experiment.status)
@@ -136,8 +167,8 @@ extension ProjectDefinitions {
                 "an experiment of a flag that a datafile brought must be concluded there; the flag '\(flag.key)' has '\(key)'"
             )
         }
-        let variation = winner.flatMap { winner in experiment.variations.last { $0.key == winner } }
-        if let winner, variation == nil {
+        let variation = input.winner.flatMap { winner in experiment.variations.last { $0.key == winner } }
+        if let winner = input.winner, variation == nil {
             throw CoreError(
                 .unprocessable,
                 "`winner` must be a variation of the experiment; got '\(winner)'"
@@ -146,7 +177,7 @@ extension ProjectDefinitions {
         let former = experiment.conclusion
         experiment.conclusion = Conclusion(
             winner: variation?.id, formerStatus: former?.formerStatus ?? experiment.status,
-            frozenAt: former == nil ? time : former?.frozenAt, reason: reason, at: time, by: author.name)
+            frozenAt: former == nil ? time : former?.frozenAt, reason: input.reason, at: time, by: author.name)
         experiment.status = ExperimentStatus.concluded.rawValue
         // The step begins again if the experiment is reopened.
         if experiment.details.ramp?.state.status == .active {

@@ -62,6 +62,10 @@ extension ProjectDefinitions {
 
     /// Divides the traffic of a named group anew. Removes a group without experiments.
     mutating func allocateGroup(_ id: Identifier) throws(CoreError) {
+        if unallocatedGroups != nil {
+            unallocatedGroups?.insert(id)
+            return
+        }
         guard var group = groups[id], let name = group.name else { return }
         let members = experiments.filter { $0.groupID == id }.map { experiment in
             (key: experiment.key, weight: TrafficAllocation.Weight(entityID: experiment.id, weight: experiment.share))

@@ -61,13 +61,17 @@ public struct MetricChange: Sendable {
 extension ProjectDefinitions {
     /// - Throws: 409 if experiments or holdouts measure it.
     public mutating func removeMetric(_ key: Identifier) throws(CoreError) {
-        let users =
-            experiments(measuring: key) + holdouts.filter { $0.metrics.all.contains(key) }.map(\.key)
+        let users = self.users(ofMetric: key)
         guard users.isEmpty else {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
             throw CoreError(.conflict, "the metric '\(key)' is measured; remove it first from the `metrics` of \(list)")
         }
         metrics.remove(key)
+    }
+
+    /// Returns the keys of the experiments and holdouts that measure a metric.
+    func users(ofMetric key: Identifier) -> [Identifier] {
+        experiments(measuring: key) + holdouts.filter { $0.metrics.all.contains(key) }.map(\.key)
     }
 
     /// Returns the key of a concluded experiment that measures a metric; `nil` if there is none.

@@ -19,6 +19,12 @@ public struct MoveCounts: Sendable {
         for move in movesOfUser { moves[move, default: 0] += 1 }
     }
 
+    mutating func add(_ other: MoveCounts) {
+        users += other.users
+        otherExperiment += other.otherExperiment
+        moves.merge(other.moves, uniquingKeysWith: +)
+    }
+
     /// The moves with their counts, the most frequent first.
     private var list: [(key: DefinitionMoves.Move, value: Int)] {
         moves.sorted { ($1.value, $0.key.experiment, $0.key.name) < ($0.value, $1.key.experiment, $1.key.name) }

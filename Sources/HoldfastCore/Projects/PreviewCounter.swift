@@ -45,17 +45,20 @@ public struct PreviewCounter: Sendable {
 
     /// Counts the users who take part and whom a change of a project would move.
     ///
-    /// - Parameters: as of ``count(_:from:to:)``.
+    /// - Parameters: as of ``count(_:from:to:)``; and the segments whose conditions change, which may move users of other
+    ///   projects, too.
     /// - Throws: 503 if too many counts are in progress.
-    public func countMoves(from project: Project?, to edited: Datafile) async throws -> MoveCounts {
-        guard let moves = project.map({ DefinitionMoves(from: $0, to: edited) }), !moves.isEmpty else {
-            return MoveCounts()
-        }
-        return try await count(moves)
+    public func countMoves(
+        from project: Project?, to edited: Datafile, changing segments: [Segment] = []
+    ) async throws -> MoveCounts {
+        guard let project else { return MoveCounts() }
+        return try await count(catalog.moves(from: project, to: edited, changing: segments))
     }
 
-    private func count(_ moves: DefinitionMoves) async throws -> MoveCounts {
-        try await count(Count(preview: nil, moves: moves)).moves
+    private func count(_ all: [DefinitionMoves]) async throws -> MoveCounts {
+        var counts = MoveCounts()
+        for moves in all { counts.add(try await count(Count(preview: nil, moves: moves)).moves) }
+        return counts
     }
 
     /// Refuses a change that can move users who take part, unless it is allowed to.
@@ -67,14 +70,14 @@ public struct PreviewCounter: Sendable {
     public func check(
         _ project: Project, to edited: Datafile, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy
     ) async throws {
-        let moves = DefinitionMoves(from: project, to: edited, changing: segment)
-        if policy == .refuse, !moves.isEmpty { try await refuse(moves) }
+        let moves = DefinitionMoves(from: project, to: edited, changing: segment.map { [$0] } ?? [])
+        if policy == .refuse, !moves.isEmpty { try await refuse([moves]) }
     }
 
     /// Refuses a change that would move users.
     ///
     /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
-    func refuse(_ moves: DefinitionMoves) async throws {
+    func refuse(_ moves: [DefinitionMoves]) async throws {
         let counts = try await count(moves)
         if !counts.isEmpty { throw counts.refusal }
     }
@@ -141,5 +144,17 @@ public struct PreviewCounter: Sendable {
                 count.count(user.userID, user.profile, nil, in: &counts)
             }
         }
+    }
+}
+
+extension ProjectCatalog {
+    /// Returns what a change can do to users: of its project, and of the others that use segments which change.
+    func moves(from project: Project, to edited: Datafile, changing segments: [Segment]) -> [DefinitionMoves] {
+        var moves = [DefinitionMoves(from: project, to: edited, changing: segments)]
+        if !segments.isEmpty {
+            moves += snapshot().projects.values.filter { $0.sdkKey != project.sdkKey }
+                .map { DefinitionMoves(from: $0, to: $0.datafile, changing: segments) }
+        }
+        return moves.filter { !$0.isEmpty }
     }
 }

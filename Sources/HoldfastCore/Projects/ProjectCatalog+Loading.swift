@@ -72,7 +72,7 @@ extension ProjectCatalog {
                         allocations: AllocationRules.allocations(in: summary.datafile),
                         series: summary.datafile.series, replacing: nil,
                         makesProject: true,
-                        note: AuditNote(.datafilePut, of: sdkKey), by: .processUser), done)
+                        notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
             }
             try updateAndWait()
         } catch {

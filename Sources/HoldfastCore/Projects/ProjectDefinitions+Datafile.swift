@@ -121,7 +121,7 @@ extension ProjectDefinitions {
 
     /// The flags that say something about their experiments: what they serve, what their rules are, and that they are
     /// off.
-    private var flagsByExperiment: [Identifier: [FlagDefinition]] {
+    var flagsByExperiment: [Identifier: [FlagDefinition]] {
         var owners: [Identifier: [FlagDefinition]] = [:]
         for flag in flags {
             for experiment in experiments(of: flag) { owners[experiment.id, default: []].append(flag) }

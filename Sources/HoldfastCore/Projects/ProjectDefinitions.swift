@@ -19,6 +19,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// Those of each flag, and audiences, as the datafile has them.
     var rollouts: [JSONValue]
     var audiences: [JSONValue]
+    /// The groups to divide anew once several experiments have been changed; `nil` if each change does it.
+    var unallocatedGroups: Set<Identifier>?
     /// The variations of served experiments that share an id, when the datafile was generated.
     var sharedVariations: [Identifier: SharedVariation] = [:]
     /// The datafile as it was read or last generated.

@@ -29,6 +29,13 @@ public struct ProjectEditor: Sendable {
             self.subject = subject
             self.describe = describe
         }
+
+        fileprivate func entry<Outcome>(_ draft: Draft<Outcome>) -> AuditNote {
+            AuditNote(
+                action, of: subject,
+                before: draft.project.map { describe($0.datafile, $0.definitions) } ?? .null,
+                after: describe(draft.datafile, draft.definitions))
+        }
     }
 
     /// Whether a change may move users who take part.
@@ -54,9 +61,14 @@ public struct ProjectEditor: Sendable {
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>
     ) async throws -> (Project, Outcome) {
+        try await edit(
+            Edit(sdkKey: sdkKey, author: author, moves: moves, change: change, notes: { [note.entry($0)] }))
+    }
+
+    /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes and segments in the same transaction.
+    public func edit<Outcome: Sendable>(_ edit: Edit<Outcome>) async throws -> (Project, Outcome) {
         await catalog.beginEdit()
         defer { catalog.endEdit() }
-        let edit = Edit(sdkKey: sdkKey, note: note, author: author, moves: moves, change: change)
         // The version of the project from which the change moves nobody.
         var counted: Int64?
         var retries = Self.retries
@@ -84,18 +96,35 @@ public struct ProjectEditor: Sendable {
         }
     }
 
-    private struct Edit<Outcome: Sendable>: Sendable {
+    /// An edit of a project.
+    public struct Edit<Outcome: Sendable>: Sendable {
         let sdkKey: String
-        let note: Note
         let author: Author
         let moves: MovePolicy
         let change: Change<Outcome>
+        /// Returns the attributes and segments that the edit defines.
+        let schema: @Sendable (Outcome) -> SchemaChange
+        /// Returns the entries in the audit log, except for attributes and segments.
+        let notes: @Sendable (Draft<Outcome>) -> [AuditNote]
+
+        public init(
+            sdkKey: String, author: Author, moves: MovePolicy, change: @escaping Change<Outcome>,
+            schema: @escaping @Sendable (Outcome) -> SchemaChange = { _ in SchemaChange() },
+            notes: @escaping @Sendable (Draft<Outcome>) -> [AuditNote]
+        ) {
+            self.sdkKey = sdkKey
+            self.author = author
+            self.moves = moves
+            self.change = change
+            self.schema = schema
+            self.notes = notes
+        }
     }
 
     private enum Attempt<Outcome: Sendable>: Sendable {
         case stored(Project, Outcome)
         /// The change may move users, and must not before they are counted.
-        case moves(DefinitionMoves, version: Int64)
+        case moves([DefinitionMoves], version: Int64)
         /// Another process has stored a newer datafile.
         case outdated
     }
@@ -157,16 +186,20 @@ public struct ProjectEditor: Sendable {
     ) async throws -> Attempt<Outcome> {
         let draft = try Self.draft(edit.sdkKey, edit.change, of: try project(edit.sdkKey))
         let (project, edited) = (draft.project, draft.datafile)
+        let schema = edit.schema(draft.outcome)
         // Only a change of a stored datafile can make no difference.
-        guard draft.hasChanged else { return project.map { .stored($0, draft.outcome) } ?? .outdated }
+        guard draft.hasChanged || !schema.isEmpty else {
+            return project.map { .stored($0, draft.outcome) } ?? .outdated
+        }
         if let project, edit.moves == .refuse, countedVersion != project.version {
-            let moves = DefinitionMoves(from: project, to: edited)
+            let moves = catalog.moves(from: project, to: edited, changing: schema.segments)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
-        let note = AuditNote(
-            edit.note.action, of: edit.note.subject,
-            before: project.map { edit.note.describe($0.datafile, $0.definitions) } ?? .null,
-            after: edit.note.describe(edited, draft.definitions))
+        guard draft.hasChanged else {
+            guard try await session.write(.putSchema(schema, by: edit.author)) else { return .outdated }
+            try await catalog.refresh()
+            return project.map { .stored($0, draft.outcome) } ?? .outdated
+        }
         let content = draft.definitions.datafile.encoded()
         catalog.expect(content, edited, draft.definitions)
         let stored = try await session.write(
@@ -174,7 +207,7 @@ public struct ProjectEditor: Sendable {
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), series: edited.series,
                 replacing: project?.version ?? 0, freezing: draft.definitions.freezes(since: project?.definitions),
-                makesProject: false, note: note, by: edit.author))
+                makesProject: false, schema: schema, notes: edit.notes(draft), by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()

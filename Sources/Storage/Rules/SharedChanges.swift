@@ -9,25 +9,27 @@ extension SharedChange<StoredDatafile?> {
     /// - Parameters:
     ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
     ///   - series: what is computed of users' events for the experiments' metrics.
-    ///   - note: the versions and revisions before and after are added to it.
+    ///   - notes: the versions and revisions before and after are added to each.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
     ///   - freezing: the experiments that the datafile concludes. Their totals are kept as they are in the transaction, so
     ///     that no experiment is concluded without.
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
+    ///   - schema: attributes and segments to define with it. An attribute that has another type refuses the whole change.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
         series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, freezing: [ResultsFreeze] = [],
-        makesProject: Bool, note: AuditNote, by author: Author
+        makesProject: Bool, schema: SchemaChange = SchemaChange(), notes: [AuditNote], by author: Author
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey), .series,
-            and: freezing.map { .tallies(experimentID: $0.experimentID) },
+            and: freezing.map { .tallies(experimentID: $0.experimentID) } + schema.parts,
             bytes: WaitingBytes.ofChange + content.count
         ) { records, context in
             let former = records.activeDatafile
             if let replacing, former?.version ?? 0 != replacing { return nil }
+            guard records.define(schema, by: author) else { return nil }
             switch ProjectRules.activate(
                 sdkKey, makesProject: makesProject, among: records.projects, at: context.now)
             {
@@ -46,7 +48,7 @@ extension SharedChange<StoredDatafile?> {
                 records.write(.insertFrozenResults(tallies.rows(freeze)))
             }
             records.track(series, sdkKey: sdkKey)
-            records.record(note.activating(stored, replacing: former), by: author)
+            for note in notes { records.record(note.activating(stored, replacing: former), by: author) }
             return stored
         }
     }
@@ -97,20 +99,69 @@ extension SharedChange<ProjectRemovalResult> {
 extension SharedChange<AttributeDefinitionResult> {
     /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
     public static func putAttribute(_ definition: AttributeDefinition, by author: Author) -> Self {
-        Self(.attribute(definition.name)) { records, _ in
-            let former = records.attribute
-            var result = AttributeRules.define(definition, replacing: former)
-            switch result {
-            case .created(let wanted):
-                let created = wanted.numbered(UInt32(clamping: records.newestAttribute + 1))
-                records.write(.insertAttribute(created))
-                result = .created(created)
-            case .changed(let definition): records.write(.updateAttribute(definition))
-            case .unchanged, .otherType: break
-            }
-            if let note = AuditNote(result, replacing: former) { records.record(note, by: author) }
-            return result
+        Self(.attribute(definition.name)) { records, _ in records.define(definition, by: author) }
+    }
+}
+
+/// Attributes and segments to define with other definitions, in one transaction.
+public struct SchemaChange: Sendable {
+    public var attributes: [AttributeDefinition] = []
+    public var segments: [Segment] = []
+
+    public init() {}
+
+    public var isEmpty: Bool { attributes.isEmpty && segments.isEmpty }
+
+    fileprivate var parts: [SharedRecords.Part] {
+        attributes.map { .attribute($0.name) } + segments.map { .segment($0.name) }
+    }
+}
+
+extension SharedRecords {
+    /// Defines an attribute, unless it has another type.
+    fileprivate mutating func define(
+        _ definition: AttributeDefinition, by author: Author
+    ) -> AttributeDefinitionResult {
+        let former = attributes[definition.name]
+        var result = AttributeRules.define(definition, replacing: former)
+        switch result {
+        case .created(let wanted):
+            newestAttribute += 1
+            let created = wanted.numbered(UInt32(clamping: newestAttribute))
+            write(.insertAttribute(created))
+            result = .created(created)
+        case .changed(let definition): write(.updateAttribute(definition))
+        case .unchanged, .otherType: break
         }
+        if let note = AuditNote(result, replacing: former) { record(note, by: author) }
+        return result
+    }
+
+    /// Defines a segment.
+    ///
+    /// - Returns: whether it is new.
+    fileprivate mutating func define(_ segment: Segment, by author: Author) -> Bool {
+        let former = segments[segment.name]
+        guard former != segment.conditions else { return false }
+        write(.putSegment(segment))
+        record(AuditNote(segment, replacing: former), by: author)
+        return former == nil
+    }
+
+    /// Defines attributes and segments.
+    ///
+    /// - Returns: false if nothing was defined, because an attribute has another type.
+    fileprivate mutating func define(_ schema: SchemaChange, by author: Author) -> Bool {
+        let fits = schema.attributes.allSatisfy { definition in
+            if case .otherType = AttributeRules.define(definition, replacing: attributes[definition.name]) {
+                return false
+            }
+            return true
+        }
+        guard fits else { return false }
+        for attribute in schema.attributes { _ = define(attribute, by: author) }
+        for segment in schema.segments { _ = define(segment, by: author) }
+        return true
     }
 }
 
@@ -119,7 +170,7 @@ extension SharedChange<Bool> {
     /// background. The result is whether it existed.
     public static func removeAttribute(_ name: Identifier, by author: Author) -> Self {
         Self(.attribute(name)) { records, _ in
-            guard let former = records.attribute else { return false }
+            guard let former = records.attributes[name] else { return false }
             records.write(.deleteAttribute(former))
             records.record(AuditNote(removing: former), by: author)
             return true
@@ -128,19 +179,18 @@ extension SharedChange<Bool> {
 
     /// Defines a segment, or changes its conditions. The result is whether the segment is new.
     public static func putSegment(_ segment: Segment, by author: Author) -> Self {
-        Self(.segment(segment.name)) { records, _ in
-            let former = records.segment
-            guard former != segment.conditions else { return false }
-            records.write(.putSegment(segment))
-            records.record(AuditNote(segment, replacing: former), by: author)
-            return former == nil
-        }
+        Self(.segment(segment.name)) { records, _ in records.define(segment, by: author) }
+    }
+
+    /// Defines attributes and segments. The result is false if nothing was defined, because an attribute has another type.
+    public static func putSchema(_ schema: SchemaChange, by author: Author) -> Self {
+        Self(and: schema.parts) { records, _ in records.define(schema, by: author) }
     }
 
     /// Deletes a segment. The result is whether it existed.
     public static func removeSegment(_ name: Identifier, by author: Author) -> Self {
         Self(.segment(name)) { records, _ in
-            guard let former = records.segment else { return false }
+            guard let former = records.segments[name] else { return false }
             records.write(.deleteSegment(name))
             records.record(AuditNote(.segmentDelete, of: name.string, before: former), by: author)
             return true

@@ -47,10 +47,10 @@ extension SharedRecords {
             )
             return (false, [all, state])
         case .attribute(let name):
-            return (false, [(Query(find(name, in: .attributes)), { $1.attribute = AttributeDefinition($0) })])
+            return (false, [(Query(find(name, in: .attributes)), { $1.attributes[name] = AttributeDefinition($0) })])
         case .segment(let name):
             let query = Query(find(name, in: .segments))
-            return (false, [(query, { $1.segment = Segment.conditions(stored: $0.text(1)) })])
+            return (false, [(query, { $1.segments[name] = Segment.conditions(stored: $0.text(1)) })])
         case .tallies(let experimentID):
             let readings: [Reading] = TallySnapshot.reading(experimentID, .postgreSQL).map { step in
                 (Query(step.query), { step.take($0, &$1.tallies[experimentID, default: TallySnapshot()]) })
@@ -65,19 +65,16 @@ extension SharedRecords {
 
     /// The statements that perform the writes of a rule.
     func queries(_ settings: StoreSettings, at now: Timestamp) -> [Query] {
-        var queries = writes.flatMap { Self.queries($0, settings, at: now) }
+        let queries = writes.flatMap { Self.queries($0, settings, at: now) }
         guard writes.contains(where: \.changesProjects) else { return queries }
-        var change = ProjectStateRow.changed()
-        for write in writes {
+        let changes = writes.compactMap { write -> Query? in
             switch write {
-            case .insertDatafile(let datafile): change = ProjectStateRow.newestDatafile(.integer(datafile.version))
-            case .insertAttribute(let definition):
-                change = ProjectStateRow.newestAttribute(.integer(Int(definition.number)))
-            default: break
+            case .insertDatafile(let datafile): ProjectStateRow.newestDatafile(.integer(datafile.version))
+            case .insertAttribute(let definition): ProjectStateRow.newestAttribute(.integer(Int(definition.number)))
+            default: nil
             }
         }
-        queries += [change, ProjectStateRow.notify()]
-        return queries
+        return queries + (changes.isEmpty ? [ProjectStateRow.changed()] : changes) + [ProjectStateRow.notify()]
     }
 
     private static func queries(_ write: Write, _ settings: StoreSettings, at now: Timestamp) -> [Query] {

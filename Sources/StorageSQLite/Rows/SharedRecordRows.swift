@@ -49,11 +49,11 @@ extension WriteTransaction {
             records.newestAttribute = try connection.integer(
                 "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'attributes'")
             try connection.run(SharedRecords.find(name, in: .attributes)) {
-                records.attribute = AttributeDefinition($0)
+                records.attributes[name] = AttributeDefinition($0)
             }
         case .segment(let name):
             try connection.run(SharedRecords.find(name, in: .segments)) {
-                records.segment = Segment.conditions(stored: $0.text(1))
+                records.segments[name] = Segment.conditions(stored: $0.text(1))
             }
         case .tallies(let experimentID):
             var tallies = TallySnapshot()

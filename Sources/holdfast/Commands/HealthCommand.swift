@@ -24,7 +24,7 @@ struct HealthCommand: ParsableCommand {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var given: String?
         settings.apply(url, "url", to: &given)
-        let address = try given ?? Self.defaultURL(settings)
+        let address = try given ?? Self.defaultAddress(settings) + "/health"
         var period = Period(seconds: 3)
         try settings.apply(timeout, "timeout", to: &period)
         guard let target = URL(string: address), target.scheme == "http", let host = target.host else {
@@ -41,8 +41,8 @@ struct HealthCommand: ParsableCommand {
         print(response.body, terminator: response.body.last?.isNewline == true ? "" : "\n")
     }
 
-    /// The health resource of a server that gets its address from the same environment.
-    private static func defaultURL(_ settings: Settings) throws -> String {
+    /// A server that gets its address from the same environment.
+    static func defaultAddress(_ settings: Settings) throws -> String {
         var listen = ServeConfiguration().http.address
         settings.apply(nil, "listen", to: &listen)
         let address = try SocketAddress(resolving: listen)
@@ -58,7 +58,7 @@ struct HealthCommand: ParsableCommand {
             case "[::]:\(port)": "[::1]:\(port)"
             default: "\(address)"
             }
-        return "http://\(reachable)/health"
+        return "http://\(reachable)"
     }
 }
 

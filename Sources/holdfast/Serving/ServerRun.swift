@@ -76,7 +76,7 @@ struct ServerRun {
     /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
     /// container's health check shares the environment.
     private func warnOfUnknownVariables() {
-        for variable in settings.unknownVariables(besides: HealthCommand.settings) {
+        for variable in settings.unknownVariables(besides: HealthCommand.settings + ServerOptions.settings) {
             let hint = variable.nearest.map { "; did you mean \($0)?" } ?? ""
             logger.warning(
                 "a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")

@@ -8,6 +8,10 @@ struct Command {
     let errors: String
 
     init(_ arguments: String..., environment: [String: String] = [:], input: String = "/dev/null") throws {
+        try self.init(arguments, environment: environment, input: input)
+    }
+
+    init(_ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null") throws {
         let child = try ChildProcess(Executable.holdfast, arguments, environment: environment, input: input)
         end = child.wait()
         output = child.output.text

@@ -1,0 +1,6 @@
+#ifndef HOLDFAST_CYAML_H
+#define HOLDFAST_CYAML_H
+
+#include <yaml.h>
+
+#endif

@@ -1,0 +1,56 @@
+import HTTPServer
+import JSON
+
+/// The JSON Schema of definitions in files: the part of the OpenAPI document that describes `/v1/definitions`.
+public enum DefinitionSchema {
+    public static let text = schema.encoded()
+    private static let tag = text.withUnsafeBytes { EntityTag(hashing: $0) }
+
+    /// `GET /v1/definitions/schema.json`
+    static func get(_ request: borrowing Request, _ call: Call) -> Response {
+        Response(.ok, contentType: "application/schema+json", entityTag: tag, body: .bytes(text))
+    }
+
+    private static let root = "Definitions"
+    private static let prefix = "#/components/schemas/"
+
+    private static var schema: JSONValue {
+        let document = try? JSONParser().parse(OperationsEndpoints.openAPIText)
+        let schemas = document?.object?["components"]?.object?["schemas"]?.object ?? JSONObject()
+        var schema = JSONObject()
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+        schema["title"] = "Holdfast definitions"
+        var names: [String] = []
+        for member in local(schemas[root] ?? .null, &names).object ?? JSONObject() { schema[member.key] = member.value }
+        var definitions = JSONObject()
+        var index = 0
+        while index < names.count {
+            definitions[names[index]] = local(schemas[names[index]] ?? .null, &names)
+            index += 1
+        }
+        schema["$defs"] = .object(definitions)
+        return .object(schema)
+    }
+
+    /// Returns a schema that refers to others in the same file.
+    ///
+    /// - Parameter names: those to which it refers are added.
+    private static func local(_ value: JSONValue, _ names: inout [String]) -> JSONValue {
+        switch value {
+        case .array(let elements): return .array(elements.map { local($0, &names) })
+        case .object(let object):
+            var copy = JSONObject()
+            for member in object {
+                if member.key == "$ref", let reference = member.value.string, reference.hasPrefix(prefix) {
+                    let name = String(reference.dropFirst(prefix.count))
+                    if !names.contains(name) { names.append(name) }
+                    copy[member.key] = .string("#/$defs/" + name)
+                } else {
+                    copy[member.key] = local(member.value, &names)
+                }
+            }
+            return .object(copy)
+        default: return value
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/definitions`: everything that a project defines, as one document that programs keep in files.
+struct DefinitionSetEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+    let clock: StoreClock
+
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey), catalog)
+        let content = try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey).json.encoded() }
+        return .json(content, entityTag: Self.entityTag(content))
+    }
+
+    /// Applies a document as a whole, or nothing of it. `?prune=true` also removes what it lacks.
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try call.requireUpToDate()
+        let query = try request.query(knowing: ["moves", "prune"])
+        let (sdkKey, change) = try await change(request, query, call)
+        let edit = ProjectEditor.Edit(
+            sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
+            schema: \.schema,
+            notes: { draft in
+                let notes = draft.outcome.differences.compactMap(\.note)
+                return notes.isEmpty ? [AuditNote(.datafilePut, of: sdkKey)] : notes
+            })
+        let (project, outcome) = try await ProjectEditor(catalog).edit(edit)
+        var object = outcome.json
+        object["revision"] = .string(project.datafile.revision)
+        return .json(.object(object))
+    }
+
+    /// Tells what `PUT` would do, and who would move.
+    func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try call.requireUpToDate()
+        let (sdkKey, change) = try await change(request, try request.query(knowing: ["prune"]), call)
+        let draft = try await ProjectEditor(catalog).preview(sdkKey, change)
+        let counter = PreviewCounter(catalog)
+        let moves = try await counter.countMoves(
+            from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)
+        var object = draft.outcome.json
+        object["moves"] = moves.json
+        return .json(.object(object))
+    }
+
+    private func change(
+        _ request: borrowing Request, _ query: [String: String], _ call: Call
+    ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>) {
+        let prunes = try Request.flag("prune", query)
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+        let content = request.withBody { Array($0) }
+        let preconditions = Preconditions(request)
+        let (author, time, catalog) = (call.author(request), clock.now(), catalog)
+        let edit = try await catalog.inBackground { _ in
+            DefinitionSetEdit(try DefinitionSet(JSONInput.parse(content)), prunes: prunes, by: author, at: time)
+        }
+        return (
+            sdkKey,
+            { definitions, project throws(CoreError) in
+                if !preconditions.isEmpty {
+                    let content = catalog.definitionSet(of: sdkKey).json.encoded()
+                    try preconditions.check(Self.entityTag(content))
+                }
+                return try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
+            }
+        )
+    }
+
+    private static func entityTag(_ content: [UInt8]) -> EntityTag {
+        content.withUnsafeBytes { EntityTag(hashing: $0) }
+    }
+}
+
+extension ProjectCatalog {
+    fileprivate func definitionSet(of sdkKey: String) -> DefinitionSet {
+        let snapshot = snapshot()
+        return DefinitionSet(snapshot.projects[sdkKey]?.definitions, snapshot.schema)
+    }
+}
+
+extension DefinitionSetEdit.Outcome {
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        object["changes"] = .array(differences.map(\.json))
+        object["warnings"] = .array(warnings.map(\.warning))
+        return object
+    }
+}

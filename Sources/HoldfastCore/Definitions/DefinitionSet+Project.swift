@@ -1,0 +1,226 @@
+import Bucketing
+import JSON
+public import Storage
+
+extension DefinitionSet {
+    /// Describes what the API has defined. What an uploaded datafile brought is left out, if only another upload could
+    /// bring it again.
+    ///
+    /// - Parameter definitions: `nil` if there is no project yet.
+    public init(_ definitions: ProjectDefinitions?, _ schema: AttributeSchema) {
+        self[.attributes] = schema.attributes.map { Element(key: $0.name, object: $0.json.object ?? JSONObject()) }
+        self[.segments] = schema.segments.values.sorted { $0.name < $1.name }.map {
+            Element(key: $0.name, object: $0.json)
+        }
+        guard let definitions else { return }
+        func sorted(_ elements: [Element]) -> [Element] { elements.sorted { $0.key < $1.key } }
+        self[.metrics] = sorted(definitions.metrics.map { Element(key: $0.key, object: $0.definition) })
+        self[.groups] = sorted(definitions.groups.compactMap { definitions.element(of: $0) })
+        let owners = definitions.flagsByExperiment
+        self[.experiments] = sorted(
+            definitions.experiments.compactMap { experiment in
+                definitions.definition(of: experiment, owners[experiment.id] ?? []).map {
+                    Element(key: experiment.key, object: $0)
+                }
+            })
+        self[.flags] = sorted(
+            definitions.flags.compactMap { flag in
+                definitions.definition(of: flag).map { Element(key: flag.key, object: $0) }
+            })
+        // In their order, because of several holdouts the first one counts.
+        self[.holdouts] = definitions.holdouts.map { Element(key: $0.key, object: $0.definition) }
+    }
+}
+
+extension ProjectDefinitions {
+    fileprivate func element(of group: ExperimentGroup) -> DefinitionSet.Element? {
+        guard let name = group.name else { return nil }
+        var object = JSONObject()
+        object["name"] = .string(name)
+        object[DefinitionSet.allocation] = .array(
+            group.allocation.ranges.map { range in
+                let key = experiment(id: range.entityID)?.key
+                return [
+                    "experiment": key.map { JSONValue($0) } ?? .null, "end_of_range": .integer(Int64(range.end)),
+                ]
+            })
+        return DefinitionSet.Element(key: Identifier(name), object: object)
+    }
+
+    /// Returns an experiment in the form of files. Of a flag's rule the flag has the rest.
+    ///
+    /// - Parameter owners: the flags that have the experiment.
+    /// - Returns: `nil` if a datafile brought it, or if nothing is to be said of it.
+    fileprivate func definition(of experiment: ExperimentDefinition, _ owners: [FlagDefinition]) -> JSONObject? {
+        let group = group(of: experiment)
+        guard experiments[experiment.key]?.id == experiment.id, group == nil || group?.name != nil else { return nil }
+        let others = owners.filter { $0.content != .experiment }
+        guard others.allSatisfy({ $0.rules != nil }) else { return nil }
+        let isRule = !others.isEmpty
+        // Without a flag it is what is left of a rule; with the audiences of a datafile it belongs to that.
+        guard isRule || experiment.flagKey == nil && experiment.audience != nil else { return nil }
+        var object = JSONObject()
+        object["key"] = JSONValue(experiment.key)
+        if !isRule {
+            object["id"] = JSONValue(experiment.id)
+            object["status"] = experiment.definedStatus
+            object["variations"] = experiment.definedVariations
+            object["traffic"] = experiment.definedTraffic
+            object["enrollment"] = experiment.definedEnrollment
+            object["group"] = group?.name.map { .string($0) }
+            object["audience"] = experiment.audience.flatMap { $0.isNull ? nil : $0 }
+        } else if experiment.conclusion != nil {
+            object["status"] = experiment.definedStatus
+        }
+        experiment.writeDetails(to: &object)
+        object[DefinitionSet.allocation] = experiment.uncommonAllocation(isGrouped: group != nil)?.json
+        return isRule && object.count == 1 ? nil : object
+    }
+
+    /// Returns a flag in the form of files; `nil` if an experiment or a datafile defines everything of it.
+    fileprivate func definition(of flag: FlagDefinition) -> JSONObject? {
+        if case .datafile = flag.content { return nil }
+        var object = JSONObject()
+        object["key"] = JSONValue(flag.key)
+        if let rules = flag.rules {
+            object["type"] = .string(rules.type.rawValue)
+            object["enabled"] = .bool(flag.isEnabled)
+            object["variations"] = rules.variationsJSON
+            if !rules.rules.isEmpty { object["rules"] = .array(rules.rules.map { definition(of: $0) }) }
+            object["otherwise"] = JSONValue(rules.otherwise)
+        }
+        if !flag.description.isEmpty { object["description"] = .string(flag.description) }
+        if let tags = flag.tags, !tags.isEmpty { object["tags"] = JSONValue(tags) }
+        return object.count == 1 ? nil : object
+    }
+
+    private func definition(of rule: FlagDefinition.Rule) -> JSONValue {
+        var object = JSONObject()
+        object["key"] = JSONValue(rule.key)
+        object["audience"] = rule.audience.flatMap { $0.isNull ? nil : $0 }
+        if let delivery = rule.delivery {
+            object["variation"] = JSONValue(delivery.variation)
+            object["traffic"] = .shortest(delivery.traffic)
+        } else if let experiment = experiments[rule.key] {
+            let relative = experiment.split.weights
+            var weights = JSONObject()
+            for variation in experiment.variations {
+                weights[variation.key.string] = .shortest(relative[variation.id] ?? 0)
+            }
+            var member = JSONObject()
+            member["id"] = JSONValue(experiment.id)
+            member["weights"] = .object(weights)
+            member["traffic"] = experiment.definedTraffic
+            if experiment.conclusion == nil { member["status"] = experiment.definedStatus }
+            member["enrollment"] = experiment.definedEnrollment
+            member["group"] = group(of: experiment)?.name.map { .string($0) }
+            object["experiment"] = .object(member)
+        }
+        return .object(object)
+    }
+}
+
+// MARK: - What a file has of an experiment
+
+extension ExperimentDefinition {
+    /// `nil` if the schedule sets it.
+    fileprivate var definedStatus: JSONValue? {
+        if isDraft, let schedule = details.schedule, schedule.startAt != nil, schedule.startedAt == nil { return nil }
+        return .string(ExperimentStatus.name(of: status))
+    }
+
+    /// `nil` if the ramp sets it.
+    fileprivate var definedTraffic: JSONValue? { definedRamp == nil ? .shortest(enrolledTraffic) : nil }
+
+    /// `nil` if the schedule sets it.
+    fileprivate var definedEnrollment: JSONValue? {
+        details.schedule?.endAt == nil ? .string(enrollment.rawValue) : nil
+    }
+
+    /// A ramp that has ended is history.
+    private var definedRamp: Ramp? { details.ramp.flatMap { $0.isPending || $0.state.status == .held ? $0 : nil } }
+
+    fileprivate var definedVariations: JSONValue {
+        let weights = split.weights
+        return .array(
+            variations.map { variation in
+                var object = JSONObject()
+                object["key"] = JSONValue(variation.key)
+                if variation.id.string != DerivedID.of("\(id)/\(variation.key)") {
+                    object["id"] = JSONValue(variation.id)
+                }
+                object["weight"] = .shortest(weights[variation.id] ?? 0)
+                return .object(object)
+            })
+    }
+
+    fileprivate func writeDetails(to object: inout JSONObject) {
+        var details = details
+        details.ramp = definedRamp
+        details.plan.start = nil
+        details.write(to: &object)
+        if let schedule = object["schedule"]?.object {
+            object["schedule"] = .object(schedule.keeping(["start_at", "end_at"]))
+        }
+        if let ramp = object["ramp"]?.object { object["ramp"] = .object(ramp.keeping(["steps", "on_alarm", "keep"])) }
+        object["metrics"] = details.metrics.definition
+        if let conclusion {
+            let shown = conclusion.description(of: self).object ?? JSONObject()
+            object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
+        }
+    }
+
+    /// Returns the allocation, unless a new experiment with the same members would have the same.
+    fileprivate func uncommonAllocation(isGrouped: Bool) -> TrafficAllocation? {
+        let weights = split.weights
+        let shares = TrafficAllocation.weights(
+            of: variations.map(\.id), ratio: variations.map { weights[$0.id] ?? 0 },
+            traffic: isGrouped ? 100 : enrolledTraffic)
+        // One range after the other. Reallocating would take long with many experiments.
+        var fresh = TrafficAllocation.empty
+        for share in shares where share.weight > 0 {
+            fresh.ranges.append(.init(entityID: share.entityID, end: (fresh.ranges.last?.end ?? 0) + share.weight))
+        }
+        return fresh == allocation ? nil : allocation
+    }
+}
+
+extension JSONObject {
+    /// Returns the object with some of its members, without those that are null.
+    fileprivate func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
+        var object = JSONObject()
+        for member in self where names.contains(member.key) && (evenNull || !member.value.isNull) {
+            object[member.key] = member.value
+        }
+        return object
+    }
+}
+
+extension ExperimentMetrics {
+    /// The lists that are not empty; `nil` if all are.
+    fileprivate var definition: JSONValue? {
+        let lists = json.object ?? JSONObject()
+        let object = lists.keeping(lists.filter { $0.value != [] }.map(\.key))
+        return isEmpty ? JSONValue?.none : .object(object)
+    }
+}
+
+extension MetricDefinition {
+    fileprivate var definition: JSONObject {
+        json.keeping(json.filter { $0.value != "" }.map(\.key))
+    }
+}
+
+extension HoldoutDefinition {
+    fileprivate var definition: JSONObject {
+        var object = JSONObject()
+        object["key"] = JSONValue(key)
+        object["share"] = .shortest(share)
+        object["status"] = .string((isPaused ? ExperimentStatus.paused : .running).name)
+        object["flags"] = flags.map { JSONValue($0) }
+        object["audience"] = audience.flatMap { $0.isNull ? nil : $0 }
+        if !description.isEmpty { object["description"] = .string(description) }
+        object["metrics"] = metrics.definition
+        return object
+    }
+}

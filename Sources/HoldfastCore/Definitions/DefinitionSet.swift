@@ -1,0 +1,134 @@
+public import Bucketing
+public import JSON
+
+/// Definitions in the form of files: what `GET /v1/definitions` shows, and what `PUT` takes.
+///
+/// An element has the members that its own `PUT` takes, and its key. What only a server knows, such as revisions and the
+/// state of a ramp, is left out, so that the definitions of two servers can be compared.
+public struct DefinitionSet: Sendable, Equatable {
+    /// In the order in which they are applied: what is named comes before what names it.
+    public enum Kind: String, Sendable, CaseIterable {
+        case attributes, segments, metrics, groups, experiments, flags, holdouts
+
+        public var noun: String { String(rawValue.dropLast()) }
+
+        /// The member that identifies an element.
+        public var keyMember: String {
+            switch self {
+            case .attributes, .segments, .groups: "name"
+            case .metrics, .experiments, .flags, .holdouts: "key"
+            }
+        }
+    }
+
+    public struct Element: Sendable, Equatable {
+        public var key: Identifier
+        public var object: JSONObject
+        /// Where it is in the input.
+        public var place: JSONPointer = []
+
+        public static func == (left: Self, right: Self) -> Bool { left.key == right.key && left.object == right.object }
+    }
+
+    private var lists: [Kind: [Element]] = [:]
+    private static let longestList = 100_000
+
+    public init() {}
+
+    /// Reads lists of elements by the names of their kinds.
+    ///
+    /// - Throws: 400 if the value is not an object; 422 with every list that is none, and every element without a key of its
+    ///   own. What else the elements have is checked when they are applied.
+    public init(_ value: JSONValue) throws(CoreError) {
+        let object = try value.object("definitions", knowing: Kind.allCases.map(\.rawValue))
+        var faults = FaultCollector()
+        for kind in Kind.allCases {
+            var known: Set<Identifier> = []
+            for (value, place) in faults.list(object, kind.rawValue, 0...Self.longestList, at: []) ?? [] {
+                guard let object = value.object else {
+                    faults.add("a definition must be an object; got \(value.kind)", at: place)
+                    continue
+                }
+                let keyPlace = place.appending(kind.keyMember)
+                guard let text = faults.collect(try object.text(kind.keyMember, in: place)),
+                    let key = faults.collect(try ExperimentChange.checkKey(text, at: keyPlace))
+                else { continue }
+                if !known.insert(Identifier(key)).inserted {
+                    faults.add("the \(kind.rawValue) must differ; got '\(key)' twice", at: keyPlace)
+                }
+                self[kind].append(Element(key: Identifier(key), object: object, place: place))
+            }
+        }
+        try faults.check()
+    }
+
+    public subscript(kind: Kind) -> [Element] {
+        get { lists[kind] ?? [] }
+        set { lists[kind] = newValue.isEmpty ? nil : newValue }
+    }
+
+    /// Returns the elements of a kind by their keys.
+    func objects(_ kind: Kind) -> [Identifier: JSONObject] {
+        Dictionary(self[kind].map { ($0.key, $0.object) }, uniquingKeysWith: { $1 })
+    }
+
+    public var json: JSONValue {
+        var object = JSONObject()
+        for kind in Kind.allCases { object[kind.rawValue] = .array(self[kind].map { .object($0.object) }) }
+        return .object(object)
+    }
+}
+
+/// What differs between two states of an element.
+public struct DefinitionDifference: Sendable {
+    public let kind: DefinitionSet.Kind
+    public let key: Identifier
+    /// `nil` if it is new.
+    public let before: JSONObject?
+    /// `nil` if it is removed.
+    public let after: JSONObject?
+
+    /// The members that differ; `nil` stands for absent.
+    private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
+        let (before, after) = (before ?? JSONObject(), after ?? JSONObject())
+        let names = after.map(\.key) + before.map(\.key).filter { after[$0] == nil }
+        return names.filter { $0 != DefinitionSet.allocation && before[$0] != after[$0] }.map {
+            ($0, before[$0], after[$0])
+        }
+    }
+
+    public var json: JSONValue {
+        [
+            "kind": .string(kind.noun), "key": JSONValue(key),
+            "action": before == nil ? "create" : after == nil ? "remove" : "change",
+            "members": .array(
+                before == nil || after == nil
+                    ? []
+                    : members.map {
+                        ["member": .string($0.name), "before": $0.before ?? .null, "after": $0.after ?? .null]
+                    }),
+        ]
+    }
+}
+
+extension DefinitionSet {
+    /// Where an element has which bucket values go where. It follows from the rest, and from the history.
+    static let allocation = "traffic_allocation"
+
+    /// Returns the elements that differ from those of another set. Groups follow from their experiments.
+    func differences(from former: DefinitionSet) -> [DefinitionDifference] {
+        Kind.allCases.filter { $0 != .groups }.flatMap { kind in
+            let (before, after) = (former.objects(kind), objects(kind))
+            let keys = self[kind].map(\.key) + former[kind].map(\.key).filter { after[$0] == nil }
+            return keys.filter { Self.differ(before[$0], after[$0]) }.map {
+                DefinitionDifference(kind: kind, key: $0, before: before[$0], after: after[$0])
+            }
+        }
+    }
+
+    private static func differ(_ before: JSONObject?, _ after: JSONObject?) -> Bool {
+        guard var before, var after else { return (before == nil) != (after == nil) }
+        (before[allocation], after[allocation]) = (nil, nil)
+        return before != after
+    }
+}

@@ -1,0 +1,180 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// What admins define in a project over the API: an experiment, a flag, a metric or a holdout.
+public protocol DefinedElement: Sendable {
+    associatedtype Change: ElementChange
+
+    /// The name in responses and errors, such as `flag`.
+    static var noun: String { get }
+    /// The member of a response that has a list.
+    static var list: StaticString { get }
+    static var putAction: AuditAction { get }
+    static var deleteAction: AuditAction { get }
+    /// The members of its description that a copy takes over; empty if it cannot be copied.
+    static var copiedMembers: [String] { get }
+
+    static func find(_ key: Identifier, in datafile: Datafile) -> Self?
+    var key: Identifier { get }
+
+    /// What a search looks through besides the key.
+    func searchedTexts(_ definitions: ProjectDefinitions) -> [String]
+
+    /// Returns the elements of a list.
+    static func all(in datafile: Datafile) -> [Self]
+
+    /// Removes the element from the project, or archives it.
+    ///
+    /// - Throws: 404 if there is none.
+    static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError)
+
+    /// The element as `GET` presents it.
+    ///
+    /// - Parameters:
+    ///   - datafile: the one that has the element.
+    ///   - definitions: what the datafile defines.
+    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue
+}
+
+/// The body of a `PUT`: what an admin defines of an element.
+public protocol ElementChange: Sendable {
+    init(_ value: JSONValue, key: String) throws(CoreError)
+
+    /// - Throws: 422 with every segment that is not defined.
+    func checkSegments(_ schema: AttributeSchema) throws(CoreError)
+
+    /// The conditions that no user can meet whose attributes are as they are defined.
+    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault]
+
+    /// - Returns: whether the element is new.
+    func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
+}
+
+extension DefinedElement {
+    public static var copiedMembers: [String] { [] }
+
+    /// The element as `GET` presents it.
+    public func description(in project: Project) -> JSONValue {
+        description(in: project.datafile, project.definitions, sdkKey: project.sdkKey)
+    }
+
+    /// Returns the change that a body asks for: of the members that differ from what `GET` shows.
+    ///
+    /// - Returns: `nil` if the body has nothing else than what is shown. That asks for nothing, not even of an archived
+    ///   experiment.
+    /// - Throws: 400 or 422 if the body is wrong.
+    public static func change(
+        _ body: JSONValue, key: String, in project: Project?, _ schema: AttributeSchema
+    ) throws(CoreError) -> Change? {
+        let shown = project.flatMap { project in
+            find(Identifier(key), in: project.datafile).map { DefinitionChanges(of: $0.description(in: project)) }
+        }
+        if let shown { try shown.checkProject(of: body) }
+        let changes = shown?.members(of: body) ?? body
+        let change = try Change(changes, key: key)
+        try change.checkSegments(schema)
+        return changes.object?.isEmpty == true && body.object?.isEmpty == false ? nil : change
+    }
+
+    /// Describes a key that no element has.
+    public static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
+        let known = datafile.map { all(in: $0).lazy.map(\.key) }
+        let hint = known.map { Spelling.hint(for: Identifier(key), among: $0) } ?? ""
+        return .undefined("no \(noun) has the key '\(key)'\(hint)")
+    }
+}
+
+extension ExperimentChange: ElementChange {}
+extension FlagChange: ElementChange {}
+extension HoldoutChange: ElementChange {}
+
+extension MetricChange: ElementChange {
+    public func checkSegments(_ schema: AttributeSchema) {}
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] { [] }
+}
+
+extension Experiment: DefinedElement {
+    public typealias Change = ExperimentChange
+
+    public static var noun: String { "experiment" }
+    public static var list: StaticString { "experiments" }
+    public static var putAction: AuditAction { .experimentPut }
+    public static var deleteAction: AuditAction { .experimentArchive }
+    public static var copiedMembers: [String] {
+        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan"]
+    }
+
+    public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }
+    public static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }
+    public static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
+
+    /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
+    public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        guard try definitions.archive(key) else { throw unknown(key.string, in: nil) }
+    }
+}
+
+extension Flag: DefinedElement {
+    public typealias Change = FlagChange
+
+    public static var noun: String { "flag" }
+    public static var list: StaticString { "flags" }
+    public static var putAction: AuditAction { .flagPut }
+    public static var deleteAction: AuditAction { .flagDelete }
+
+    public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
+    public static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }
+    public static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
+
+    /// Removes the flag and archives its experiments, so that their results stay readable.
+    public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        try definitions.removeFlag(key)
+    }
+}
+
+extension Holdout: DefinedElement {
+    public typealias Change = HoldoutChange
+
+    public static var noun: String { "holdout" }
+    public static var list: StaticString { "holdouts" }
+    public static var putAction: AuditAction { .holdoutPut }
+    public static var deleteAction: AuditAction { .holdoutDelete }
+
+    public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [] }
+    public static func find(_ key: Identifier, in datafile: Datafile) -> Holdout? {
+        datafile.holdout(keyOrID: key).flatMap { $0.isOwn && $0.key == key ? $0 : nil }
+    }
+    public static func all(in datafile: Datafile) -> [Holdout] { datafile.holdouts.filter(\.isOwn) }
+
+    public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        guard definitions.removeHoldout(key) else { throw unknown(key.string, in: nil) }
+    }
+}
+
+extension MetricDefinition: DefinedElement {
+    public typealias Change = MetricChange
+
+    public static var noun: String { "metric" }
+    public static var list: StaticString { "metrics" }
+    public static var putAction: AuditAction { .metricPut }
+    public static var deleteAction: AuditAction { .metricDelete }
+
+    public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [description] + goals.map(\.string) }
+    public static func find(_ key: Identifier, in datafile: Datafile) -> MetricDefinition? {
+        datafile.metric(key: key)
+    }
+    public static func all(in datafile: Datafile) -> [MetricDefinition] { datafile.metrics }
+
+    public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
+        try definitions.removeMetric(key)
+    }
+
+    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+        var object = json
+        object["experiments"] = .array(definitions.experiments(measuring: key).map { .string($0.string) })
+        object["sdk_key"] = .string(sdkKey)
+        object["revision"] = .string(datafile.revision)
+        return .object(object)
+    }
+}

@@ -1,0 +1,154 @@
+import FoundationEssentials
+import HoldfastCore
+import JSON
+
+/// Definitions in files: YAML with any number of documents, or JSON. Each document has lists, as `GET /v1/definitions`.
+struct DefinitionFiles {
+    /// The definitions of all files together.
+    private(set) var object = JSONObject()
+    /// What is wrong with the files themselves, each with its place.
+    private(set) var problems: [String] = []
+    private var origins: [DefinitionSet.Kind: [Origin]] = [:]
+    private var known: [DefinitionSet.Kind: [String: Origin]] = [:]
+
+    /// Where an element comes from.
+    private struct Origin {
+        let file: String
+        let document: YAMLDocument
+        /// In the document.
+        let place: JSONPointer
+
+        func description(_ rest: JSONPointer = []) -> String {
+            var pointer = place.appending(rest).string
+            while document.lines[pointer] == nil, let slash = pointer.lastIndex(of: "/") {
+                pointer = String(pointer[..<slash])
+            }
+            return document.lines[pointer].map { "\(file):\($0)" } ?? file
+        }
+    }
+
+    /// Reads files, and directories with everything in them, in the order of their names.
+    ///
+    /// - Throws: ``Failure`` if a file cannot be read.
+    init(_ paths: [String]) throws {
+        for path in paths {
+            let files = try Self.files(at: path)
+            guard !files.isEmpty else { throw Failure("\(path) has no file *.yaml, *.yml or *.json") }
+            for file in files { try read(file) }
+        }
+    }
+
+    /// The definitions as the API takes them.
+    ///
+    /// - Throws: ``Failure`` with everything that is wrong with the files.
+    func set() throws -> DefinitionSet {
+        var all = problems
+        do throws(CoreError) {
+            let set = try DefinitionSet(.object(object))
+            if all.isEmpty { return set }
+        } catch {
+            all += describe(error.faults.isEmpty ? [JSONFault(pointer: [], reason: error.detail)] : error.faults)
+        }
+        throw DefinitionFaults(all)
+    }
+
+    /// Describes faults with their places in files.
+    func describe(_ faults: [JSONFault]) -> [String] {
+        faults.map { fault in
+            let parts = fault.pointer.string.split(separator: "/", maxSplits: 2).map(String.init)
+            guard parts.count >= 2, let kind = DefinitionSet.Kind(rawValue: parts[0]), let index = Int(parts[1]),
+                let origin = origins[kind].flatMap({ $0.indices.contains(index) ? $0[index] : nil })
+            else { return fault.description }
+            let rest = parts.count > 2 ? JSONPointer(string: "/" + parts[2]) : []
+            return "\(origin.description(rest)): \(origin.place.appending(rest)): \(fault.reason)"
+        }
+    }
+
+    // MARK: Reading
+
+    private static func files(at path: String) throws -> [String] {
+        guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no file \(path)") }
+        guard FileManager.default.directoryExists(atPath: path) else { return [path] }
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: path)
+        } catch {
+            throw Failure("the directory \(path) cannot be read: \(error)")
+        }
+        return try names.filter { !$0.hasPrefix(".") }.sorted().flatMap { name -> [String] in
+            let file = path.hasSuffix("/") ? path + name : "\(path)/\(name)"
+            if FileManager.default.directoryExists(atPath: file) { return try files(at: file) }
+            return [".yaml", ".yml", ".json"].contains { name.hasSuffix($0) } ? [file] : []
+        }
+    }
+
+    private mutating func read(_ file: String) throws {
+        let content: [UInt8]
+        do {
+            content = try OpenFile.content(of: file)
+        } catch {
+            throw Failure("\(file) cannot be read: \(error)")
+        }
+        do {
+            for document in try Self.documents(content, isJSON: file.hasSuffix(".json")) { add(document, of: file) }
+        } catch let error as YAMLError {
+            problems.append("\(file):\(error.line): \(error.reason)")
+        } catch let error as CoreError {
+            problems.append("\(file): \(error)")
+        }
+    }
+
+    private static func documents(_ content: [UInt8], isJSON: Bool) throws -> [YAMLDocument] {
+        guard isJSON else { return try YAMLReader.documents(content) }
+        // Nearly all JSON is YAML, which tells the lines.
+        let value = try JSONInput.parse(content)
+        return [YAMLDocument(value: value, lines: (try? YAMLReader.documents(content))?.first?.lines ?? [:])]
+    }
+
+    private mutating func add(_ document: YAMLDocument, of file: String) {
+        // An empty document, such as between two lines ---.
+        if document.value.isNull { return }
+        let names = DefinitionSet.Kind.allCases.map(\.rawValue)
+        let lists: JSONObject
+        do throws(CoreError) {
+            lists = try document.value.object("definitions", knowing: names)
+        } catch {
+            let origin = Origin(file: file, document: document, place: [])
+            return problems.append("\(origin.description(error.pointer ?? [])): \(error)")
+        }
+        for kind in DefinitionSet.Kind.allCases {
+            let place = JSONPointer().appending(kind.rawValue)
+            guard let list = lists[kind.rawValue], !list.isNull else { continue }
+            guard let elements = list.array else {
+                let origin = Origin(file: file, document: document, place: place)
+                problems.append("\(origin.description()): `\(kind.rawValue)` must be an array; got \(list.kind)")
+                continue
+            }
+            for (index, element) in elements.enumerated() {
+                add(element, kind, Origin(file: file, document: document, place: place.appending(index)))
+            }
+        }
+    }
+
+    private mutating func add(_ element: JSONValue, _ kind: DefinitionSet.Kind, _ origin: Origin) {
+        if let key = element.object?[kind.keyMember]?.string {
+            if let first = known[kind]?[key] {
+                return problems.append(
+                    "\(origin.description()): the \(kind.noun) '\(key)' is defined already, at \(first.description())")
+            }
+            known[kind, default: [:]][key] = origin
+        }
+        origins[kind, default: []].append(origin)
+        object[kind.rawValue] = .array((object[kind.rawValue]?.array ?? []) + [element])
+    }
+}
+
+/// Everything that is wrong with files, a line each.
+struct DefinitionFaults: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ faults: [String]) {
+        let count = faults.count == 1 ? "1 fault" : "\(faults.count) faults"
+        description = count + ":" + faults.map { "\n  " + $0 }.joined()
+    }
+}
