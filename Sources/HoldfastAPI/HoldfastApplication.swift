@@ -29,7 +29,7 @@ public final class HoldfastApplication: Application {
                 UserProfileServiceProtocol(loopServices),
                 AgentProtocol(loopServices),
                 OptimizelySDKProtocol(loopServices),
-                OFREPProtocol(loopServices),
+                OFREPProtocol(loopServices), OpenFeatureManifestProtocol(loopServices),
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
                 GrowthBookProtocol(loopServices),

@@ -68,7 +68,7 @@ extension ProjectDefinitions {
             object["traffic"] = experiment.definedTraffic
             object["enrollment"] = experiment.definedEnrollment
             object["group"] = group?.name.map { .string($0) }
-            object["audience"] = experiment.audience.flatMap { $0.isNull ? nil : $0 }
+            object["audience"] = experiment.audience?.unlessNull
         } else if experiment.conclusion != nil {
             object["status"] = experiment.definedStatus
         }
@@ -97,7 +97,7 @@ extension ProjectDefinitions {
     private func definition(of rule: FlagDefinition.Rule) -> JSONValue {
         var object = JSONObject()
         object["key"] = JSONValue(rule.key)
-        object["audience"] = rule.audience.flatMap { $0.isNull ? nil : $0 }
+        object["audience"] = rule.audience?.unlessNull
         if let delivery = rule.delivery {
             object["variation"] = JSONValue(delivery.variation)
             object["traffic"] = .shortest(delivery.traffic)
@@ -130,11 +130,11 @@ extension ExperimentDefinition {
     }
 
     /// `nil` if the ramp sets it.
-    fileprivate var definedTraffic: JSONValue? { definedRamp == nil ? .shortest(enrolledTraffic) : nil }
+    fileprivate var definedTraffic: JSONValue? { definedRamp == nil ? .shortest(enrolledTraffic) : JSONValue?.none }
 
     /// `nil` if the schedule sets it.
     fileprivate var definedEnrollment: JSONValue? {
-        details.schedule?.endAt == nil ? .string(enrollment.rawValue) : nil
+        details.schedule?.endAt == nil ? .string(enrollment.rawValue) : JSONValue?.none
     }
 
     /// A ramp that has ended is history.
@@ -185,6 +185,13 @@ extension ExperimentDefinition {
     }
 }
 
+extension JSONValue {
+    /// `nil` for null.
+    fileprivate var unlessNull: JSONValue? {
+        if case .null = self { JSONValue?.none } else { self }
+    }
+}
+
 extension JSONObject {
     /// Returns the object with some of its members, without those that are null.
     fileprivate func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
@@ -218,7 +225,7 @@ extension HoldoutDefinition {
         object["share"] = .shortest(share)
         object["status"] = .string((isPaused ? ExperimentStatus.paused : .running).name)
         object["flags"] = flags.map { JSONValue($0) }
-        object["audience"] = audience.flatMap { $0.isNull ? nil : $0 }
+        object["audience"] = audience?.unlessNull
         if !description.isEmpty { object["description"] = .string(description) }
         object["metrics"] = metrics.definition
         return object

@@ -13,6 +13,8 @@ public struct DefinitionSetEdit: Sendable {
     private let time: Timestamp
 
     public struct Outcome: Sendable {
+        /// What the project has afterwards.
+        public let definitions: DefinitionSet
         public let differences: [DefinitionDifference]
         /// The attributes and segments to define.
         public let schema: SchemaChange
@@ -45,20 +47,20 @@ public struct DefinitionSetEdit: Sendable {
         definitions = run.definitions
         let after = DefinitionSet(definitions, run.schema)
         return Outcome(
-            differences: after.differences(from: run.former), schema: run.schemaChange, warnings: run.warnings)
+            definitions: after, differences: after.differences(from: run.former), schema: run.schemaChange,
+            warnings: run.warnings)
     }
 
     /// Applies a set to an empty project, so that everything that it names must be in it.
     ///
-    /// - Returns: the conditions that nobody meets.
     /// - Throws: 422 with everything that is wrong.
-    public static func check(_ set: DefinitionSet) throws(CoreError) -> [JSONFault] {
+    public static func check(_ set: DefinitionSet) throws(CoreError) -> Outcome {
         var definitions = ProjectDefinitions(projectID: "check")
         let edit = DefinitionSetEdit(set, prunes: false, by: .processUser, at: 0)
         let outcome = try edit.apply(to: &definitions, of: nil, .empty)
         definitions.generate(since: nil)
         _ = try Project.compile(definitions.datafile, similarTo: nil)
-        return outcome.warnings
+        return outcome
     }
 }
 
@@ -265,7 +267,8 @@ private struct DefinitionSetRun {
                 )
             }
             let now = definitions.experiments[key].flatMap { ExperimentStatus(name: $0.status) }
-            body["status"] = isRule || now == .running || now == .paused || now == .concluded ? nil : "running"
+            body["status"] = nil
+            if !isRule, now != .running, now != .paused, now != .concluded { body["status"] = "running" }
         } else if status == .concluded, definitions.experiments[key]?.conclusion == nil {
             throw CoreError(
                 .unprocessable,

@@ -80,7 +80,7 @@ struct PullCommand: ParsableCommand {
         let definitions = try server.client().send("GET", "/v1/definitions").object ?? JSONObject()
         guard let output, output != "-" else { return print(text(definitions), terminator: "") }
         guard !output.hasSuffix(".yaml"), !output.hasSuffix(".yml") else {
-            return try write(text(definitions), to: output)
+            return try OpenFile.write(text(definitions), to: output)
         }
         do {
             try FileManager.default.createDirectory(atPath: output, withIntermediateDirectories: true)
@@ -93,7 +93,7 @@ struct PullCommand: ParsableCommand {
             let path = "\(output)/\(kind.rawValue).yaml"
             // A file of a former pull must not define what is gone.
             if single[kind.rawValue] != [] || FileManager.default.fileExists(atPath: path) {
-                try write(text(single), to: path)
+                try OpenFile.write(text(single), to: path)
             }
         }
     }
@@ -105,7 +105,11 @@ struct PullCommand: ParsableCommand {
         return shown.isEmpty ? "" : YAMLWriter.text(.object(shown))
     }
 
-    private func write(_ text: String, to path: String) throws {
+}
+
+extension OpenFile {
+    /// Writes a whole file, or leaves it as it is.
+    fileprivate static func write(_ text: String, to path: String) throws {
         do {
             try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
         } catch {
@@ -125,17 +129,53 @@ struct LintCommand: ParsableCommand {
     func run() throws {
         let files = try files.read()
         let set = try files.set()
-        do throws(CoreError) {
-            files.print(try DefinitionSetEdit.check(set).map { ($0.pointer, $0.reason) })
-        } catch {
-            let faults = error.faults.isEmpty ? [JSONFault(pointer: [], reason: error.detail)] : error.faults
-            throw DefinitionFaults(files.describe(faults))
-        }
+        files.print(try files.checked().warnings.map { ($0.pointer, $0.reason) })
         let counts = DefinitionSet.Kind.allCases.compactMap { kind -> String? in
             let count = set[kind].count
             return count == 0 ? nil : "\(count) \(count == 1 ? kind.noun : kind.rawValue)"
         }
         print(counts.isEmpty ? "no definitions" : "usable: " + counts.joined(separator: ", "))
+    }
+}
+
+/// Writes code for programs that evaluate flags.
+struct GenerateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "generate", abstract: "Writes code with typed flags and experiments.",
+        subcommands: [GenerateSwiftCommand.self])
+}
+
+/// Writes Swift code for HoldfastClient.
+struct GenerateSwiftCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "swift", abstract: "Writes Swift code for HoldfastClient, from files or from what a server has.")
+
+    @Option(
+        name: [.customShort("f"), .long],
+        help: .init("A file or directory with definitions, instead of a server; may be repeated.", valueName: "path"))
+    var file: [String] = []
+
+    @OptionGroup var server: ServerOptions
+
+    @Option(name: .customLong("type"), help: .init("The name of the type (default: HoldfastFlags).", valueName: "name"))
+    var typeName = "HoldfastFlags"
+
+    @Option(name: .shortAndLong, help: .init("The file to write (default: standard output).", valueName: "path"))
+    var output: String?
+
+    func run() throws {
+        let text = try SwiftGenerator(try definitions(), typeName: typeName).text
+        guard let output, output != "-" else { return print(text, terminator: "") }
+        try OpenFile.write(text, to: output)
+    }
+
+    private func definitions() throws -> DefinitionSet {
+        guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
+        do {
+            return try DefinitionSet(try server.client().send("GET", "/v1/definitions"))
+        } catch let refusal as ServerRefusal {
+            throw Failure(refusal.description)
+        }
     }
 }
 
@@ -150,6 +190,19 @@ struct SchemaCommand: ParsableCommand {
 }
 
 extension DefinitionFiles {
+    /// Applies the definitions to an empty project.
+    ///
+    /// - Throws: ``DefinitionFaults`` with the places of everything that is wrong.
+    fileprivate func checked() throws -> DefinitionSetEdit.Outcome {
+        let set = try set()
+        do throws(CoreError) {
+            return try DefinitionSetEdit.check(set)
+        } catch {
+            let faults = error.faults.isEmpty ? [JSONFault(pointer: [], reason: error.detail)] : error.faults
+            throw DefinitionFaults(describe(faults))
+        }
+    }
+
     /// Sends the definitions to a server.
     ///
     /// - Throws: ``DefinitionFaults`` with the places of everything that the server refuses.
