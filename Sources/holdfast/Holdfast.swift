@@ -18,7 +18,7 @@ struct Holdfast: ParsableCommand {
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
             RestoreCommand.self, CopyCommand.self, HealthCommand.self, DatafileCommand.self, ManualCommand.self,
             DemoCommand.self, PlanCommand.self, ApplyCommand.self, PullCommand.self, LintCommand.self,
-            SchemaCommand.self, GenerateCommand.self,
+            SchemaCommand.self, GenerateCommand.self, StaleCommand.self,
         ])
 
     static func main() {

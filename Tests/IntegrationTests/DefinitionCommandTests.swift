@@ -172,6 +172,45 @@ import Testing
         #expect(gone.end == .exit(1) && gone.errors.contains("does not respond"), "\(gone.errors)")
     }
 
+    @Test func `What is decided for everybody and still in code is found, and so is what no code names`() throws {
+        let definitions = try directory.write(
+            """
+            experiments:
+              - {key: running, variations: [a, b]}
+              - {key: over, variations: [a, b], status: concluded, conclusion: {winner: b}}
+              - {key: past, variations: [a], status: archived}
+              - {key: unused, variations: [a, b]}
+            flags:
+              - {key: dark-mode, type: boolean, enabled: false}
+              - {key: full, type: boolean}
+              - {key: tested, type: boolean, rules: [{experiment: {}}]}
+            """, to: "definitions.yaml")
+        let code = directory.file("code")
+        try FileManager.default.createDirectory(atPath: code + "/web/node_modules", withIntermediateDirectories: true)
+        for (file, text) in [
+            ("a.swift", "let a = f(\"running\")\nlet b = f(\"over\"), f(\"past\")\nprint(\"tested\")"),
+            ("web/b.ts", "flag('dark-mode'); over; `full`; 'over'"), ("web/node_modules/c.js", "'unused'"),
+        ] {
+            try text.write(toFile: "\(code)/\(file)", atomically: true, encoding: .utf8)
+        }
+        try FileManager.default.createSymbolicLink(atPath: code + "/loop", withDestinationPath: code)
+        let stale = try run(nil, "stale", "--code", code, "-f", definitions)
+        #expect(stale.end == .exit(2), "\(stale.errors)")
+        let expected = """
+            dark-mode: off
+                CODE/web/b.ts:1
+            full: without rules, everybody gets 'off'
+                CODE/web/b.ts:1
+            over: concluded, everybody gets 'b'
+                CODE/a.swift:2
+                CODE/web/b.ts:1
+            past: archived
+                CODE/a.swift:2
+            unused: no code names it
+            """
+        #expect(stale.output == expected.replacing("CODE", with: code))
+    }
+
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The schema admits what is pulled, and refuses a member that is misspelt`() throws {
         let server = try start("a.db")

@@ -14,6 +14,25 @@ struct DefinitionFileOptions: ParsableArguments {
     func read() throws -> DefinitionFiles { try DefinitionFiles(file) }
 }
 
+/// Definitions in files, or what a server has.
+struct DefinitionSourceOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("f"), .long],
+        help: .init("A file or directory with definitions, instead of a server; may be repeated.", valueName: "path"))
+    var file: [String] = []
+
+    @OptionGroup var server: ServerOptions
+
+    func definitions() throws -> DefinitionSet {
+        guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
+        do {
+            return try DefinitionSet(try server.client().send("GET", "/v1/definitions"))
+        } catch let refusal as ServerRefusal {
+            throw Failure(refusal.description)
+        }
+    }
+}
+
 /// Shows what applying files would change.
 struct PlanCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -150,12 +169,7 @@ struct GenerateSwiftCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "swift", abstract: "Writes Swift code for HoldfastClient, from files or from what a server has.")
 
-    @Option(
-        name: [.customShort("f"), .long],
-        help: .init("A file or directory with definitions, instead of a server; may be repeated.", valueName: "path"))
-    var file: [String] = []
-
-    @OptionGroup var server: ServerOptions
+    @OptionGroup var source: DefinitionSourceOptions
 
     @Option(name: .customLong("type"), help: .init("The name of the type (default: HoldfastFlags).", valueName: "name"))
     var typeName = "HoldfastFlags"
@@ -164,18 +178,9 @@ struct GenerateSwiftCommand: ParsableCommand {
     var output: String?
 
     func run() throws {
-        let text = try SwiftGenerator(try definitions(), typeName: typeName).text
+        let text = try SwiftGenerator(try source.definitions(), typeName: typeName).text
         guard let output, output != "-" else { return print(text, terminator: "") }
         try OpenFile.write(text, to: output)
-    }
-
-    private func definitions() throws -> DefinitionSet {
-        guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
-        do {
-            return try DefinitionSet(try server.client().send("GET", "/v1/definitions"))
-        } catch let refusal as ServerRefusal {
-            throw Failure(refusal.description)
-        }
     }
 }
 

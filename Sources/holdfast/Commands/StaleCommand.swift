@@ -1,0 +1,109 @@
+import ArgumentParser
+import Bucketing
+import FoundationEssentials
+import HoldfastCore
+import JSON
+
+/// Finds flags and experiments that code no longer needs, and those that no code names.
+struct StaleCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stale",
+        abstract:
+            "Finds flags and experiments that are decided for everybody and still in code, and those that no code names.",
+        discussion:
+            "A key counts where it stands in quotation marks. The exit status is 0 if nothing is found, otherwise 2.")
+
+    @Option(help: .init("A directory with code; may be repeated.", valueName: "dir"))
+    var code: [String]
+
+    @OptionGroup var source: DefinitionSourceOptions
+
+    func run() throws {
+        let definitions = try source.definitions()
+        let keys = Dictionary(
+            (definitions[.flags] + definitions[.experiments].filter { $0.object["variations"] != nil })
+                .map { ($0.key.string, Self.end(of: $0.object)) }, uniquingKeysWith: { $0 ?? $1 })
+        var search = CodeSearch(Set(keys.keys))
+        for directory in code { try search.read(directory) }
+        var found = false
+        for (key, end) in keys.sorted(by: { $0.key < $1.key }) {
+            let places = search.places[key] ?? []
+            if places.isEmpty, end?.isArchived != true {
+                print("\(key): no code names it")
+                found = true
+            } else if let end, !places.isEmpty {
+                print("\(key): \(end.text)")
+                for place in places { print("    \(place)") }
+                found = true
+            }
+        }
+        if found { throw ExitCode(2) }
+    }
+
+    /// What everybody gets, so that code need not ask any more; `nil` while it must.
+    private static func end(of object: JSONObject) -> (text: String, isArchived: Bool)? {
+        switch object["status"]?.string {
+        case "archived": return ("archived", true)
+        case "concluded":
+            let winner = object["conclusion"]?.object?["winner"]?.string
+            return (winner.map { "concluded, everybody gets '\($0)'" } ?? "concluded without a winner", false)
+        default: break
+        }
+        guard object["type"] != nil else { return nil }
+        if object["enabled"] == false { return ("off", false) }
+        return object["rules"] == nil
+            ? ("without rules, everybody gets '\(object["otherwise"]?.string ?? "")'", false) : nil
+    }
+}
+
+/// Looks for keys in files.
+private struct CodeSearch {
+    private let keys: Set<String>
+    /// `file:line` of each key, in the order of the files.
+    private(set) var places: [String: [String]] = [:]
+    /// Code that people write is smaller.
+    private static let largestFile = 1 << 20
+    /// Folders of programs that others wrote, or that were generated.
+    private static let skipped: Set<String> = [
+        "node_modules", "vendor", "Pods", "DerivedData", "build", "dist", "target",
+    ]
+    private static let marks: [UInt8] = Array("\"'`".utf8)
+
+    init(_ keys: Set<String>) {
+        self.keys = keys
+    }
+
+    /// Reads a directory with everything in it, in the order of the names.
+    mutating func read(_ directory: String) throws {
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: directory)
+        } catch {
+            throw Failure("the directory \(directory) cannot be read: \(error)")
+        }
+        for name in names.sorted() where !name.hasPrefix(".") && !Self.skipped.contains(name) {
+            let path = directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+            // A link may lead back to where it is.
+            if (try? FileManager.default.destinationOfSymbolicLink(atPath: path)) != nil { continue }
+            if FileManager.default.directoryExists(atPath: path) {
+                try read(path)
+            } else if let content = try? OpenFile(path: path).read(upToCount: Self.largestFile), !content.contains(0) {
+                find(in: content, of: path)
+            }
+        }
+    }
+
+    private mutating func find(in content: [UInt8], of path: String) {
+        for (index, line) in content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
+        {
+            for mark in Self.marks {
+                // Between two marks is a text, or what is between two texts; the latter is no key.
+                for text in line.split(separator: mark, omittingEmptySubsequences: false).dropFirst().dropLast() {
+                    let key = String(decoding: text, as: UTF8.self)
+                    let place = "\(path):\(index + 1)"
+                    if keys.contains(key), places[key]?.last != place { places[key, default: []].append(place) }
+                }
+            }
+        }
+    }
+}
