@@ -97,8 +97,9 @@ package struct SharedRecords {
         case insertFrozenResults([FrozenRow])
         /// Stores a series in place of the one with its number.
         case putSeries(TrackedSeries)
-        /// Deletes the sums of a series over users. If its users' totals are deleted, the series itself is deleted, too.
-        case deleteSums(TrackedSeries, andSeries: Bool)
+        /// Deletes the sums of a series over users. If its users' totals are deleted, the series of this number is deleted,
+        /// too.
+        case deleteSums(SeriesSums, andSeries: Int64?)
         /// Sets the number of the newest series, which is the version of all: users' changes that depend on another
         /// version are refused.
         case renumberSeries(Int64)

@@ -80,7 +80,7 @@ final class SQLiteSession: StoreSession {
             return
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
             reader = store.projectReader
-        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .goals,
+        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
             .frozenResults, .series, .openSeries, .auditEntries:
             reader = store.eventReader
         case .users: reader = store.segmentReader

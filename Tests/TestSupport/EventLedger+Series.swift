@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 import Testing
 
@@ -20,7 +21,7 @@ extension EventLedger {
     /// Expects the tallies of series to be those of this ledger, in total and for each day.
     func expectSeries(_ tracked: [Identifier: [SeriesDefinition]], of store: any Store) throws {
         for (experiment, definitions) in tracked {
-            let stored = try store.read(StoreQuery.series(experimentID: experiment))
+            let stored = try store.read(StoreQuery.series(experimentID: experiment)).filter { $0.breakdown == nil }
             #expect(Set(stored.map(\.definition)) == Set(definitions) && stored.count == definitions.count)
             #expect(stored.allSatisfy { $0.state == .filled && $0.since == 0 })
             for series in stored {
@@ -69,6 +70,7 @@ extension EventLedger {
                 tallies.append(Self.tally(last == nil ? 0 : 1, 0, before: 0, 0))
             }
             return tallies
+        case .breakdown: return []
         }
     }
 
@@ -88,5 +90,85 @@ extension EventLedger {
         tally.xx = CompensatedSum(product: x, x)
         tally.xy = CompensatedSum(product: x, y)
         return tally
+    }
+}
+
+/// Users by the values of attributes, counted from scratch.
+extension EventLedger {
+    static let breakdowns = ["country", "city"].map { SeriesDefinition(.breakdown($0)) }
+
+    static func randomPayload(_ random: inout SeededGenerator) -> [UInt8] {
+        var attributes = JSONObject()
+        let (country, city) = (Int.random(in: 0..<5, using: &random), Int.random(in: 0..<60, using: &random))
+        if country > 0 { attributes["country"] = .string("country \(country)") }
+        if city > 2 { attributes["city"] = city.isMultiple(of: 2) ? .integer(Int64(city)) : .string("city \(city)") }
+        let payload: JSONValue = ["attributes": .object(attributes)]
+        return payload.encoded()
+    }
+
+    /// The values that an exposure has for each tracked breakdown, by the number of its series: what a ledger keeps of its
+    /// payload.
+    func capture(_ exposure: Exposure) -> [UInt8] {
+        let attributes = (try? JSONParser().parse(exposure.payload))?.object?["attributes"]?.object
+        var values = JSONObject()
+        for series in breakdowns where series.experimentID == exposure.experimentID {
+            guard let attribute = series.breakdown else { continue }
+            let value = attributes?[attribute.string]
+            values["\(series.number)"] = .string(value?.string ?? value?.integer.map { "\($0)" } ?? "")
+        }
+        return JSONValue.object(values).encoded()
+    }
+
+    /// The index of the user's group; `nil` for a user without.
+    private func group(of user: Identifier, _ series: TrackedSeries) -> Int? {
+        let met = exposures.filter { $0.userID == user && $0.experimentID == series.experimentID }
+        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }),
+            let value = (try? JSONParser().parse(first.payload))?.object?["\(series.number)"]?.string
+        else { return nil }
+        if value.isEmpty { return BreakdownGroup.none }
+        return series.groupValues.firstIndex(of: Identifier(value)).map { $0 + 1 } ?? BreakdownGroup.other
+    }
+
+    /// Expects the tallies of all groups to be those of this ledger.
+    func expectGroups(of store: any Store) throws {
+        for experiment in Self.experiments {
+            let all = try store.read(StoreQuery.series(experimentID: experiment))
+            for breakdown in all where breakdown.breakdown != nil {
+                for goal in Self.goals {
+                    try expect(breakdown, goal, store) { total($0, goal, since: $1).tally }
+                }
+                for series in all where series.breakdown == nil {
+                    for (step, name) in series.names.enumerated() {
+                        try expect(breakdown, name, store) { contributions(of: $0, series.definition, since: $1)[step] }
+                    }
+                }
+            }
+        }
+    }
+
+    private func expect(
+        _ breakdown: TrackedSeries, _ name: Identifier, _ store: any Store,
+        _ contribution: (Identifier, Timestamp) -> GoalTally
+    ) throws {
+        let experiment = breakdown.experimentID
+        let stored = try store.read(
+            .breakdown(experimentID: experiment, series: breakdown.number, goal: name, frozenAt: nil))
+        var expected: [Int: [(day: Int64, tally: VariationTally)]] = [:]
+        for user in Self.users {
+            guard let index = group(of: user, breakdown),
+                let found = tally(of: user, experiment, goal: { contribution(user, $0) }), found.tally.counted == 1
+            else { continue }
+            expected[index, default: []].append(found)
+        }
+        #expect(stored.indices == expected.keys.sorted())
+        if expected[BreakdownGroup.other] != nil { #expect(breakdown.groupValues.count == BreakdownGroup.limit) }
+        for (index, users) in expected {
+            let groups = stored.tally(of: index)
+            expect(groups.variations.filter { $0.users != UserCounts() }, sum(users.map(\.tally)))
+            for day in Int64(0)...Int64(23) {
+                let counted = groups.days.first { $0.day == day }?.variations ?? []
+                expect(counted, sum(users.filter { $0.day == day }.map(\.tally)))
+            }
+        }
     }
 }

@@ -17,12 +17,15 @@ struct EventLedger {
     private(set) var exposures: [Exposure] = []
     private(set) var events: [GoalEvent] = []
     private(set) var overrides: Set<[Identifier]> = []
+    /// The breakdowns of experiments that are tracked, as the store has them.
+    var breakdowns: [TrackedSeries] = []
     /// What stays of users who were erased with their totals kept, for each experiment and goal.
     private var kept: [[Identifier]: [(day: Int64, tally: VariationTally)]] = [:]
 
     mutating func record(_ event: UserEvent) {
         switch event {
-        case .exposure(let exposure):
+        case .exposure(var exposure):
+            exposure.payload = capture(exposure)
             exposures.append(exposure)
         case .goal(let event):
             let isKnown =
@@ -134,7 +137,7 @@ struct EventLedger {
         return (first.happenedAt.day, tally)
     }
 
-    private func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {
+    func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {
         var total = UserGoal()
         for event in events
         where event.userID == user && event.goal == goal && event.happenedAt >= moment - EventRules.lookBack {
@@ -163,7 +166,7 @@ struct EventLedger {
             Exposure(
                 userID: user, experimentID: experiments.randomElement(using: &random) ?? "e", experimentKey: "key",
                 variationID: crosses ? "c" : usual, happenedAt: time,
-                isChosen: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk",
+                isChosen: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk", payload: randomPayload(&random),
                 active: periods.randomElement(using: &random)))
     }
 

@@ -50,13 +50,10 @@ extension InMemoryTables {
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
         case .insertFrozenResults(let rows): frozenResults += rows
-        case .putSeries(let put):
-            series.removeAll { $0.number == put.number }
-            series.append(put)
-            series.sort { $0.number < $1.number }
-        case .deleteSums(let dropped, let andSeries):
-            deleteSums(of: dropped)
-            if andSeries { series.removeAll { $0.number == dropped.number } }
+        case .putSeries(let put): setSeries(put)
+        case .deleteSums(let sums, let number):
+            delete(sums)
+            series.removeAll { $0.number == number }
         case .renumberSeries(let number): newestSeries = number
         case .insertAttribute(let definition):
             lastAttribute = definition.number

@@ -111,7 +111,9 @@ struct InMemoryTables {
         switch part {
         case .profile: records.profile = profiles[userID].map { .present($0) } ?? .absent
         case .attributes: records.attributes = attributes[userID].map { .present($0) } ?? .absent
-        case .definedAttributes: records.definedAttributes = Set(definitions.map(\.number))
+        case .definedAttributes:
+            records.definedAttributes = Dictionary(
+                definitions.map { ($0.number, $0.name) }, uniquingKeysWith: { first, _ in first })
         case .otherRecords:
             func several(_ numbers: some Sequence<Int64>) -> UserRecords.Several {
                 numbers.reduce(into: .init()) { $0 = .init(count: $0.count + 1, newest: max($0.newest, $1)) }
@@ -174,6 +176,9 @@ struct InMemoryTables {
         case .putPeriod(let period, let experimentID):
             let known = periods[experimentID] ?? []
             if !known.contains(where: { $0.number == period.number }) { periods[experimentID] = known + [period] }
+        case .putSeries(let put):
+            setSeries(put)
+            newestSeries += 1
         case .putAttributes(let record): attributes[userID] = record.isEmpty ? nil : record
         case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
@@ -227,8 +232,17 @@ struct InMemoryTables {
         series.filter { $0.experimentID == experimentID && $0.state != .dropped }
     }
 
-    mutating func deleteSums(of series: TrackedSeries) {
-        goals = goals.filter { $0.key.experimentID != series.experimentID || !series.names.contains($0.key.goal) }
+    mutating func delete(_ sums: SeriesSums) {
+        goals = goals.filter { key, _ in
+            key.experimentID != sums.experimentID
+                || !sums.names.contains(key.goal) && !sums.ranges.contains { $0.from <= key.goal && key.goal < $0.to }
+        }
+    }
+
+    mutating func setSeries(_ put: TrackedSeries) {
+        series.removeAll { $0.number == put.number }
+        series.append(put)
+        series.sort { $0.number < $1.number }
     }
 
     private mutating func add(_ changes: TallyChanges) {
@@ -280,6 +294,20 @@ struct InMemoryTables {
                 goals: goals.filter { $0.key.experimentID == experimentID && $0.key.goal == goal }.map {
                     ($0.key.variationID, $0.key.day, $0.value)
                 })
+        case .breakdown(let experimentID, let number, let goal, let time):
+            var tally = BreakdownTally(number, goal)
+            if let time {
+                for row in frozenResults where row.experimentID == experimentID && row.frozenAt == time {
+                    for element in (try? row.tallies()) ?? [] {
+                        tally.add(element.tally, element.variationID, day: element.day, name: row.goal)
+                    }
+                }
+            } else {
+                for (key, sums) in goals where key.experimentID == experimentID {
+                    tally.add(sums, key.variationID, day: key.day, name: key.goal)
+                }
+            }
+            return tally
         case .goals(let experimentID, let limit):
             let found = Set(goals.keys.filter { $0.experimentID == experimentID && $0.goal > "\u{2}" }.map(\.goal))
             return Array(found.sorted().prefix(limit))

@@ -95,7 +95,7 @@ extension StoreContract {
             let store = context.store
             var random = SeededGenerator(seed: 3_000 + seed)
             var ledger = EventLedger()
-            var tracked: [Identifier: [SeriesDefinition]] = [:]
+            var (tracked, breakdowns): ([Identifier: [SeriesDefinition]], [Identifier: [SeriesDefinition]]) = ([:], [:])
             for step in 0..<60 {
                 let users = EventLedger.users.shuffled(using: &random)
                 let experiment = EventLedger.experiments.randomElement(using: &random) ?? "e"
@@ -111,10 +111,17 @@ extension StoreContract {
                     ledger.merge(users[1], into: users[0])
                 case 5, 6:
                     for experiment in EventLedger.experiments {
-                        tracked[experiment] = EventLedger.series.filter { _ in Int.random(in: 0..<3, using: &random) > 0
+                        tracked[experiment] = EventLedger.series.filter { _ in
+                            Int.random(in: 0..<3, using: &random) > 0
+                        }
+                        breakdowns[experiment] = EventLedger.breakdowns.filter { _ in
+                            Int.random(in: 0..<5, using: &random) > 0
                         }
                     }
-                    try await track(tracked, store, "\(step)")
+                    try await track(tracked.merging(breakdowns) { $0 + $1 }, store, "\(step)")
+                    ledger.breakdowns = try EventLedger.experiments.flatMap {
+                        try store.read(StoreQuery.series(experimentID: $0)).filter { $0.breakdown != nil }
+                    }
                 case 7: try await fill(store, batch: 3)
                 case 8:
                     // Some steps of the work, as if its process had been killed then.
@@ -135,6 +142,7 @@ extension StoreContract {
             try await fill(store, batch: 5)
             try ledger.expectTallies(of: store, byPeriod: false)
             try ledger.expectSeries(tracked, of: store)
+            try ledger.expectGroups(of: store)
         }
     }
 }

@@ -40,7 +40,8 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     }
 
     /// The cases of all facets.
-    public static let all = profiles + merging + stickyDocuments + attributes + events + series + projects + audit
+    public static let all =
+        profiles + merging + stickyDocuments + attributes + events + series + breakdowns + projects + audit
 
     /// The cases of all facets, and of stores in which changes wait for a commit.
     public static let databases = all + waiting

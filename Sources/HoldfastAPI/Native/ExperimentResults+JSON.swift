@@ -39,6 +39,10 @@ extension ExperimentResults {
         for removed in removedVariations { write(removed, to: &writer) }
         writer.endArray()
         if query.isByDay { writeDays(to: &writer) }
+        if let breakdown {
+            writer.key("breakdown")
+            writer.raw(breakdown.json.encoded())
+        }
         writer.key("warnings")
         writer.beginArray()
         for warning in warnings {
@@ -296,10 +300,12 @@ extension ExperimentResults {
     /// The results as CSV (RFC 4180), one line for each variation and metric, or for each day and variation; unknown or
     /// infinite numbers are empty.
     var csv: String {
-        query.isByDay ? csvByDay : csvByMetric
+        if let breakdown { return breakdown.csv }
+        let (header, rows) = query.isByDay ? csvByDay : csvByMetric
+        return Self.csv(header, rows)
     }
 
-    private var csvByDay: String {
+    private var csvByDay: (header: [String], rows: [[String]]) {
         let header = [
             "experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline", "users",
             "multiple_variations",
@@ -318,10 +324,10 @@ extension ExperimentResults {
                 ]
             }
         }
-        return Self.csv(header, rows)
+        return (header, rows)
     }
 
-    private var csvByMetric: String {
+    var csvByMetric: (header: [String], rows: [[String]]) {
         let header = [
             "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "multiple_variations",
             "forced",
@@ -337,10 +343,10 @@ extension ExperimentResults {
             return [row(result, "conversion", result.conversion)]
                 + (result.value.map { [row(result, "value", $0)] } ?? [])
         }
-        return Self.csv(header, rows)
+        return (header, rows)
     }
 
-    private static func csv(_ header: [String], _ rows: [[String]]) -> String {
+    static func csv(_ header: [String], _ rows: [[String]]) -> String {
         ([header] + rows).map { $0.map(quoted).joined(separator: ",") + "\r\n" }.joined()
     }
 

@@ -33,11 +33,11 @@ extension PlanResults {
         return .object(object)
     }
 
-    fileprivate static func json(_ number: Double?) -> JSONValue {
+    static func json(_ number: Double?) -> JSONValue {
         number.flatMap { $0.isFinite ? .number($0) : nil } ?? .null
     }
 
-    fileprivate static func json(_ interval: ClosedRange<Double>?) -> JSONValue {
+    static func json(_ interval: ClosedRange<Double>?) -> JSONValue {
         interval.map { [json($0.lowerBound), json($0.upperBound)] } ?? .null
     }
 }
@@ -52,18 +52,21 @@ extension PlanResults.Metric {
             object["kind"] = .string(definition.kind.rawValue)
             object["direction"] = .string(definition.direction.rawValue)
         }
-        object["variations"] = .array(zip(results.variations, findings).map { json($0, $1) })
+        object["variations"] = .array(zip(results.variations, findings).map { results.json($0, $1) })
         object["warnings"] = .array(warnings.map(\.json))
         return .object(object)
     }
+}
 
-    private func json(_ result: ExperimentResults.VariationResult, _ finding: PlanVerdict.Finding?) -> JSONValue {
+extension ExperimentResults {
+    /// - Parameter finding: `nil` for the baseline.
+    func json(_ result: VariationResult, _ finding: PlanVerdict.Finding?) -> JSONValue {
         var object = JSONObject()
         object["variation_id"] = .string(result.id.string)
         object["variation_key"] = .string(result.name)
         object["users"] = .integer(Int64(result.tally.counted))
         // The mean of nobody is unknown, not 0.
-        let estimate = result.tally.counted > 0 ? result.metric : nil
+        let estimate = result.tally.counted > 0 ? estimate(of: result) : nil
         object["mean"] = PlanResults.json(estimate?.mean)
         object["standard_deviation"] = PlanResults.json(estimate?.standardDeviation)
         object["outcome"] = finding.map { .string($0.outcome.rawValue) } ?? .null
@@ -86,5 +89,5 @@ extension PlanResults.Metric {
 }
 
 extension ExperimentResults.Warning {
-    fileprivate var json: JSONValue { ["code": .string(code), "message": .string(message)] }
+    var json: JSONValue { ["code": .string(code), "message": .string(message)] }
 }

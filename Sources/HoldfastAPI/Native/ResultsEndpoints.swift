@@ -15,9 +15,10 @@ struct ResultsEndpoints {
     /// As JSON, or with `?format=csv` for a spreadsheet. Without a goal and a metric, JSON has all metrics of the experiment's
     /// plan, with one verdict.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let parameters = try request.query(knowing: ResultsQuery.parameters)
+        let known = ResultsQuery.parameters.filter { !areOfHoldouts || $0 != "breakdown" }
+        let parameters = try request.query(knowing: known)
         let query = try ResultsQuery(parameters)
-        if query.goal == nil, query.metricKey == nil, query.format == .json {
+        if query.goal == nil, query.metricKey == nil, query.breakdown == nil, query.format == .json {
             let (project, experiment) = try experiment(request)
             if let plan = try await services.compute({ project.plan(of: experiment) }) {
                 if let wrong = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
@@ -39,7 +40,7 @@ struct ResultsEndpoints {
 
     /// A plot of the lifts with their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let parameters = ResultsQuery.parameters.filter { !["format", "by"].contains($0) }
+        let parameters = ResultsQuery.parameters.filter { !["format", "by", "breakdown"].contains($0) }
         let bytes = try await compute(request, ResultsQuery(request.query(knowing: parameters))) {
             Array(ResultsChart($0).svg.utf8)
         }
@@ -82,9 +83,23 @@ struct ResultsEndpoints {
                 try await totals(of: Self.metric(query, of: experiment, project), experiment, query)
             }
         try Self.requireFrozen(totals.frozen, of: experiment, query)
+        var groups: BreakdownResults.Totals?
+        if let attribute = query.breakdown {
+            groups = try await BreakdownResults.read(
+                attribute, query.goal ?? totals.measured?.name ?? "", of: experiment,
+                frozenAt: totals.frozen?.frozenAt, store)
+        }
         let now = services.store.clock.now()
-        return try await services.compute {
-            render(try Self.results(of: totals, experiment, project, query, now))
+        return try await services.compute { [groups] in
+            var results = try Self.results(of: totals, experiment, project, query, now)
+            if let groups {
+                try results.divide(by: groups) { tally, measured throws(CoreError) in
+                    var some = totals
+                    (some.tally, some.measured) = (tally, measured)
+                    return try Self.results(of: some, experiment, project, query, now)
+                }
+            }
+            return render(results)
         }
     }
 

@@ -14,7 +14,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     public var primary: [Identifier] = []
     public var secondary: [Identifier] = []
     public var guardrails: [Guardrail] = []
-    /// Attributes by whose values results are to be divided. They are only stored so far.
+    /// Attributes by whose values at the first exposure results can be divided.
     public var breakdowns: [Identifier] = []
 
     init() {}

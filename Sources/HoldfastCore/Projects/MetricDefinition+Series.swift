@@ -30,7 +30,7 @@ extension MetricDefinition.Term {
 }
 
 extension Datafile {
-    /// What is computed of users' events for the metrics of each experiment, and of each holdout, by its id.
+    /// What is computed of users' events for the metrics and breakdowns of each experiment, and of each holdout, by its id.
     public var series: [Identifier: [SeriesDefinition]] {
         guard let root = source.object else { return [:] }
         let details = root[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
@@ -43,10 +43,12 @@ extension Datafile {
         var series: [Identifier: [SeriesDefinition]] = [:]
         var known: [Identifier: MetricDefinition]?
         for (id, named) in measured {
-            let keys = ExperimentMetrics(stored: named).all
-            guard !keys.isEmpty else { continue }
-            if known == nil { known = Dictionary(metrics.map { ($0.key, $0) }, uniquingKeysWith: { $1 }) }
-            var found: [SeriesDefinition] = []
+            let named = ExperimentMetrics(stored: named)
+            let keys = named.all
+            if known == nil, !keys.isEmpty {
+                known = Dictionary(metrics.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
+            }
+            var found = named.breakdowns.map { SeriesDefinition(.breakdown($0)) }
             for definition in keys.compactMap({ known?[$0]?.series }) where !found.contains(definition) {
                 found.append(definition)
             }

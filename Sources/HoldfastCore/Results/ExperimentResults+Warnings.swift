@@ -39,6 +39,12 @@ extension ExperimentResults {
             .compactMap { $0 }
     }
 
+    /// Those about the goal or the metric.
+    public var specificWarnings: [Warning] {
+        let general = Set(generalWarnings.map(\.code))
+        return warnings.filter { !general.contains($0.code) }
+    }
+
     public var warnings: [Warning] {
         guard counted > 0 else {
             return [

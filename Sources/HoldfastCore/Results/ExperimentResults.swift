@@ -86,6 +86,8 @@ public struct ExperimentResults: Sendable {
     public let enrolledUntil: Int64?
     /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
+    /// The results by the values of an attribute, if they were asked for.
+    public var breakdown: BreakdownResults?
 
     /// - Parameters:
     ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
@@ -213,6 +215,12 @@ public struct ExperimentResults: Sendable {
 
     /// The goal or the key of the metric that is compared.
     public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
+
+    /// The estimate by which a variation is judged: that of the metric, or of the goal as the query says.
+    public func estimate(of variation: VariationResult) -> Estimate? {
+        guard measured == nil else { return variation.metric }
+        return query.metric == .conversion ? variation.conversion : variation.value
+    }
 
     public var baseline: VariationResult? { variations.first(where: \.isBaseline) }
 

@@ -11,9 +11,15 @@ public struct MeasuredMetric: Sendable {
     public let countsSince: Timestamp?
     /// Of a funnel each step; else one.
     let tallies: [ExperimentTally]
+    /// The name under which ``tally`` is kept.
+    public let name: Identifier
 
-    init(_ definition: MetricDefinition, _ tallies: [ExperimentTally], isFilling: Bool, countsSince: Timestamp?) {
+    init(
+        _ definition: MetricDefinition, _ tallies: [ExperimentTally], name: Identifier, isFilling: Bool,
+        countsSince: Timestamp?
+    ) {
         self.definition = definition
+        self.name = name
         self.tallies = tallies
         self.isFilling = isFilling
         self.countsSince = countsSince
@@ -37,19 +43,27 @@ public struct MeasuredMetric: Sendable {
             return try await store.read(.tally(experimentID: experimentID, goal: name))
         }
         guard let wanted = definition.series else {
-            let tally = try await tally(definition.goals[0])
-            return (MeasuredMetric(definition, [tally], isFilling: false, countsSince: nil), frozen)
+            let name = definition.goals[0]
+            let tally = try await tally(name)
+            return (MeasuredMetric(definition, [tally], name: name, isFilling: false, countsSince: nil), frozen)
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == wanted }
         var tallies: [ExperimentTally] = []
         // A name that nothing has: the users without what they did.
-        for name in series?.names ?? [TrackedSeries.unknownName] { tallies.append(try await tally(name)) }
+        let names = series?.names ?? [TrackedSeries.unknownName]
+        for name in names { tallies.append(try await tally(name)) }
         let first = tallies[0].days.first?.day
         let since = series?.since ?? 0
         let isCut = first.map { $0 < since.day } ?? false
         let measured = MeasuredMetric(
-            definition, tallies, isFilling: series?.state != .filled, countsSince: isCut ? since : nil)
+            definition, tallies, name: names.last ?? TrackedSeries.unknownName, isFilling: series?.state != .filled,
+            countsSince: isCut ? since : nil)
         return (measured, frozen)
+    }
+
+    /// Returns the metric of some of the users.
+    func of(_ tally: ExperimentTally) -> MeasuredMetric {
+        MeasuredMetric(definition, [tally], name: name, isFilling: isFilling, countsSince: countsSince)
     }
 
     /// The tally of what the metric compares: of a funnel, of its last step.

@@ -10,11 +10,7 @@ public struct PlanResults: Sendable {
         /// In the order of the variations; `nil` for the baseline.
         public let findings: [PlanVerdict.Finding?]
 
-        /// Those that are about the metric.
-        public var warnings: [ExperimentResults.Warning] {
-            let general = Set(results.generalWarnings.map(\.code))
-            return results.warnings.filter { !general.contains($0.code) }
-        }
+        public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
     }
 
     public let metrics: [Metric]
@@ -97,10 +93,10 @@ extension PlanVerdict {
 }
 
 extension ExperimentResults {
-    fileprivate func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
+    func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
         let isReady = unreadyWarnings.isEmpty
         return PlanVerdict.Comparison(
             metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease, variation: index,
-            sequence: isReady ? variations[index].metric?.comparison?.sequence : nil)
+            sequence: isReady ? estimate(of: variations[index])?.comparison?.sequence : nil)
     }
 }

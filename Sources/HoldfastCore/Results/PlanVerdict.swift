@@ -137,7 +137,7 @@ public struct PlanVerdict: Sendable {
 
     // MARK: Findings
 
-    private static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
+    static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
         /// Metrics without data count as tested, so that levels do not change when they get some.
         func tested(
             _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]

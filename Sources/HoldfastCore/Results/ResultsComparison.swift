@@ -22,6 +22,8 @@ public struct ResultsQuery: Sendable {
     public var format = Format.json
     /// Of a goal, the metric that the verdict is about.
     public var metric = Verdict.Metric.conversion
+    /// The attribute by whose values the results are divided, too.
+    public var breakdown: Identifier?
     /// Whether the days of enrollment are listed.
     public var isByDay = false
     /// The effect of interest, as a share of the baseline's mean.
@@ -81,6 +83,10 @@ public struct ResultsQuery: Sendable {
             guard text == "day" else { throw CoreError(.invalid, "`by` must be 'day'; got '\(text)'") }
             isByDay = true
         }
+        breakdown = query["breakdown"].map { Identifier($0) }
+        if breakdown != nil, isByDay {
+            throw CoreError(.invalid, "`by` and `breakdown` must not be given together")
+        }
         if let text = query["mde"] {
             guard let number = Double(text), MetricDefinition.minimumEffects.contains(number) else {
                 throw CoreError(
@@ -128,8 +134,8 @@ public struct ResultsQuery: Sendable {
     ]
 
     public static let parameters = [
-        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde", "enrolled_from",
-        "enrolled_to", "live", "frozen_at",
+        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "breakdown", "mde",
+        "enrolled_from", "enrolled_to", "live", "frozen_at",
     ]
 }
 

@@ -60,10 +60,8 @@ public struct Verdict: Sendable {
         metric = results.query.metric
         let subject = results.measured.map { $0.definition.key.string } ?? results.query.metric.rawValue
         self.subject = subject
-        let comparisons = variations.enumerated().compactMap { [metric] index, variation in
-            let ofGoal = metric == .conversion ? variation.conversion : variation.value
-            let estimate = results.measured == nil ? ofGoal : variation.metric
-            return estimate?.comparison?.sequence.map { (index: index, sequence: $0) }
+        let comparisons = variations.enumerated().compactMap { index, variation in
+            results.estimate(of: variation)?.comparison?.sequence.map { (index: index, sequence: $0) }
         }
         // The direction in which a metric improves.
         let sign = results.measured?.definition.direction == .decrease ? -1.0 : 1

@@ -109,15 +109,11 @@ extension FrozenResults {
         guard let common = rows.first(where: { $0.goal == FrozenRow.common }) else { return nil }
         var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
         for row in rows where row.goal != FrozenRow.common {
-            for element in try Self.list(row.json?.array, row) {
-                guard element.count == 16, let (id, day) = Self.key(element), let tally = GoalTally(element[2...])
-                else { throw row.damage }
-                goals.append((id, day, tally))
-            }
+            goals += try row.tallies()
         }
         let object = common.json?.object
         var users: [(cohort: Cohort, counts: UserCounts)] = []
-        for element in try Self.list(object?["users"]?.array, common) {
+        for element in try common.list(object?["users"]?.array) {
             let numbers = element.dropFirst().compactMap(\.integer)
             guard let id = element.first?.string, numbers.count == 5 else { throw common.damage }
             users.append(
@@ -134,19 +130,28 @@ extension FrozenResults {
             frozenAt: common.frozenAt, definition: definition,
             tally: ExperimentTally(periods: periods, users: users, goals: goals))
     }
-
-    private static func list(_ value: [JSONValue]?, _ row: FrozenRow) throws(StorageError) -> [[JSONValue]] {
-        guard let value else { throw row.damage }
-        return value.map { $0.array ?? [] }
-    }
-
-    private static func key(_ element: [JSONValue]) -> (Identifier, Int64)? {
-        guard let id = element[0].string, let day = element[1].integer else { return nil }
-        return (Identifier(id), day)
-    }
 }
 
 extension FrozenRow {
+    /// The tallies of the goal.
+    ///
+    /// - Throws: ``StorageError/damaged(reason:)``
+    package func tallies() throws(StorageError) -> [(variationID: Identifier, day: Int64, tally: GoalTally)] {
+        var tallies: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
+        for element in try list(json?.array) {
+            guard element.count == 16, let id = element[0].string, let day = element[1].integer,
+                let tally = GoalTally(element[2...])
+            else { throw damage }
+            tallies.append((Identifier(id), day, tally))
+        }
+        return tallies
+    }
+
+    fileprivate func list(_ value: [JSONValue]?) throws(StorageError) -> [[JSONValue]] {
+        guard let value else { throw damage }
+        return value.map { $0.array ?? [] }
+    }
+
     fileprivate var json: JSONValue? { try? JSONParser(maximumDepth: 128).parse(content) }
 
     fileprivate var damage: StorageError {

@@ -28,6 +28,8 @@ public struct SeriesDefinition: Hashable, Sendable {
         case ratio(Term, Term)
         /// The first time at which each goal was reached at or after the one before it. Each step has a name of its own.
         case funnel([Identifier])
+        /// The value of this attribute at the first exposure; see ``BreakdownGroup``.
+        case breakdown(Identifier)
     }
 
     public var content: Content
@@ -48,6 +50,7 @@ public struct SeriesDefinition: Hashable, Sendable {
         case .sum(let term, _): term.goal == goal
         case .ratio(let first, let second): first.goal == goal || second.goal == goal
         case .funnel(let goals): goals.contains(goal)
+        case .breakdown: false
         }
     }
 
@@ -72,8 +75,11 @@ public struct TrackedSeries: Sendable, Equatable {
     public var state: State
     /// While it is being filled or deleted: the number of the last exposure whose user is done.
     public var doneTo: Int64
-    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none.
+    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none. Of a
+    /// breakdown: users who were exposed before this time have no group.
     public var since: Timestamp
+    /// Of a breakdown: the values that have a group of their own, in the order of their numbers.
+    public var groupValues: [Identifier] = []
 
     public init(
         number: Int64, sdkKey: String, experimentID: Identifier, definition: SeriesDefinition,
@@ -93,6 +99,10 @@ public struct TrackedSeries: Sendable, Equatable {
 
     var isFunnel: Bool { if case .funnel = definition.content { true } else { false } }
     var isRatio: Bool { if case .ratio = definition.content { true } else { false } }
+    /// The attribute of a breakdown; `nil` for any other series.
+    public var breakdown: Identifier? {
+        if case .breakdown(let attribute) = definition.content { attribute } else { nil }
+    }
 
     /// The names of its totals: one, or of a funnel one for each step.
     public var names: [Identifier] {
@@ -100,6 +110,7 @@ public struct TrackedSeries: Sendable, Equatable {
         case .sum(_, let cap): [SeriesName(number: number, cap: cap).identifier]
         case .ratio: [SeriesName(number: number).identifier]
         case .funnel(let goals): (1...goals.count).map { SeriesName(number: number, step: $0).identifier }
+        case .breakdown: [SeriesName(number: number, isGroup: true).identifier]
         }
     }
 }
@@ -113,19 +124,23 @@ struct SeriesName {
     var cap: Double?
     /// The step of a funnel, from 1.
     var step: Int?
+    /// Whether the total is a ``BreakdownGroup``.
+    var isGroup = false
 
     static let mark: UInt8 = 1
     /// Follows the names of all series, and precedes all goals.
     static let end = "\u{2}"
 
     var identifier: Identifier {
-        Identifier("\u{1}\(number)\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")")
+        Identifier(
+            "\u{1}\(number)\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")\(isGroup ? "b" : "")")
     }
 
-    init(number: Int64, cap: Double? = nil, step: Int? = nil) {
+    init(number: Int64, cap: Double? = nil, step: Int? = nil, isGroup: Bool = false) {
         self.number = number
         self.cap = cap
         self.step = step
+        self.isGroup = isGroup
     }
 
     /// - Returns: `nil` for the name of a goal.
@@ -138,6 +153,7 @@ struct SeriesName {
         let rest = text[digits.endIndex...]
         if rest.first == "c" { cap = Double(rest.dropFirst()) }
         if rest.first == "." { step = Int(rest.dropFirst()) }
+        isGroup = rest == "b"
     }
 
     /// What the user contributes to the sums of a variation.
@@ -173,6 +189,7 @@ extension SeriesDefinition {
             object["cap"] = cap.map { .number($0) }
         case .ratio(let first, let second): object["ratio"] = [first.json, second.json]
         case .funnel(let goals): object["funnel"] = .array(goals.map { .string($0.string) })
+        case .breakdown(let attribute): object["breakdown"] = .string(attribute.string)
         }
         object["from"] = .integer(from)
         object["to"] = to.map { .integer($0) }
@@ -188,6 +205,8 @@ extension SeriesDefinition {
             content = .ratio(terms[0], terms[1])
         } else if let goals = object["funnel"]?.array?.compactMap(\.string), !goals.isEmpty {
             content = .funnel(goals.map { Identifier($0) })
+        } else if let attribute = object["breakdown"]?.string {
+            content = .breakdown(Identifier(attribute))
         } else {
             return nil
         }

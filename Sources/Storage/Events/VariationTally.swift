@@ -114,7 +114,12 @@ public struct TallyChanges: Sendable {
         users[Users(experimentID: exposure.experimentID, cohort: cohort), default: UserCounts()] += counts
     }
 
-    /// Adds to the sums of the exposure's variation and day.
+    /// Adds to the sums of the exposure's variation and day, in total and for the user's groups.
+    mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier, _ groups: [BreakdownGroup]) {
+        add(tally, exposure, goal)
+        for group in groups { add(tally, exposure, group.name(of: goal)) }
+    }
+
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier) {
         let key = Goal(
             experimentID: exposure.experimentID, goal: goal, variationID: exposure.variationID,

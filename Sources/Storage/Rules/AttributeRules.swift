@@ -20,7 +20,7 @@ public enum AttributeRules {
         guard records.has(sets ? [.attributes, .definedAttributes] : [.attributes]) else { return nil }
         var changed: [UInt32] = []
         let record = (try records.attributes.get() ?? .empty).applying(updates) { changed.append($0) }
-        let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes.contains($0) }
+        let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes[$0] != nil }
         guard isDefined else { return .schemaHasChanged }
         if !changed.isEmpty { records.write(.putAttributes(record)) }
         return .applied(changed: changed)

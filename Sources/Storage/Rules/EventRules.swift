@@ -92,30 +92,36 @@ public enum EventRules {
             let changes = SeriesRules.changes(by: event, exposures, &records)
         else { return nil }
         records.write(.insertGoalEvent(event))
+        func groups(_ stored: StoredExposure) -> [BreakdownGroup] {
+            records.series.isEmpty ? [] : records.groups(in: stored.exposure.experimentID)
+        }
         for stored in exposures {
             let exposure = stored.exposure
             let key = UserRecords.TotalKey(experimentID: exposure.experimentID, goal: event.goal)
             let former = records.totals[key]
             var total = former ?? UserGoal()
             total.add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
-            put(total, replacing: former, of: event.goal, stored, in: &records, &tallies)
+            put(total, replacing: former, of: event.goal, stored, groups(stored), in: &records, &tallies)
         }
         for change in changes {
-            put(change.total, replacing: change.former, of: change.name, change.exposure, in: &records, &tallies)
+            let stored = change.exposure
+            put(
+                change.total, replacing: change.former, of: change.name, stored, groups(stored), in: &records, &tallies)
         }
         return .stored
     }
 
-    /// Stores a user's total of a goal or series, and adds the difference to the tally of the variation.
+    /// Stores a user's total of a goal or series, and adds the difference to the tallies of the variation and of the user's
+    /// groups.
     static func put(
         _ total: UserGoal, replacing former: UserGoal? = nil, of name: Identifier, _ stored: StoredExposure,
-        in records: inout UserRecords, _ tallies: inout TallyChanges
+        _ groups: [BreakdownGroup], in records: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
         records.write(.putTotal(total, .init(experimentID: exposure.experimentID, goal: name)))
         guard stored.isCounted else { return }
         let tally = total.tally(of: name)
-        tallies.add(former.map { tally + -$0.tally(of: name) } ?? tally, exposure, name)
+        tallies.add(former.map { tally + -$0.tally(of: name) } ?? tally, exposure, name, groups)
     }
 
     // MARK: Exposures
@@ -130,10 +136,13 @@ public enum EventRules {
             guard records.has(parts + AllocationRules.parts(exposure)) else { return nil }
             var exposure = exposure
             exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
+            guard let groups = exposure.isChosen ? [] : BreakdownRules.groups(of: exposure, in: &records) else {
+                return nil
+            }
             let period = AllocationRules.period(of: exposure, in: &records)
             (exposure.active, exposure.enrollsWith) = (nil, nil)
             put(
-                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
+                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period), groups,
                 in: &records, &tallies)
             return .stored
         }
@@ -164,15 +173,20 @@ public enum EventRules {
     }
 
     /// - Parameters:
+    ///   - groups: to which the user belongs by the exposure.
     ///   - deleted: totals of goal events that retention has deleted, by goal and series.
     ///   - times: when the user reached steps of funnels, by the names of the steps.
     static func put(
-        _ stored: StoredExposure, with deleted: [Identifier: UserGoal] = [:], _ times: [Identifier: [Timestamp]] = [:],
-        in records: inout UserRecords, _ tallies: inout TallyChanges
+        _ stored: StoredExposure, _ groups: [BreakdownGroup], with deleted: [Identifier: UserGoal] = [:],
+        _ times: [Identifier: [Timestamp]] = [:], in records: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
         records.write(.putExposure(stored))
         tallies.add(1, stored)
+        for group in groups {
+            records.write(.putTotal(group.total, .init(experimentID: exposure.experimentID, goal: group.totalName)))
+            if stored.isCounted { tallies.add(BreakdownGroup.user, exposure, group.usersName) }
+        }
         var totals = deleted
         for event in records.goalEvents where event.happenedAt >= exposure.happenedAt - lookBack {
             totals[event.goal, default: UserGoal()].add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
@@ -183,7 +197,7 @@ public enum EventRules {
                 of: series, from: records.goalEvents, exposedAt: exposure.happenedAt, known: known)
             for (name, total) in found { totals[name, default: UserGoal()].add(total) }
         }
-        for (name, total) in totals { put(total, of: name, stored, in: &records, &tallies) }
+        for (name, total) in totals { put(total, of: name, stored, groups, in: &records, &tallies) }
     }
 
     /// - Returns: whether `records` has all that is needed; nothing has changed otherwise.
@@ -193,11 +207,13 @@ public enum EventRules {
         let isMoved = next.exposure.happenedAt != stored.exposure.happenedAt
         var parts = partsToRemove([stored])
         if isMoved { parts += partsToPut(next.exposure) }
-        guard records.has(parts) else { return false }
+        guard records.has(parts),
+            let groups = isMoved && next.isCounted ? BreakdownRules.groups(of: next.exposure, in: &records) : []
+        else { return false }
         remove(stored, records, &tallies)
         if isMoved {
             records.write(.deleteTotals(experimentID: stored.exposure.experimentID))
-            put(next, in: &records, &tallies)
+            put(next, groups, in: &records, &tallies)
         } else {
             // Only a flag has changed, so that the user no longer counts; the totals stay.
             records.write(.putExposure(next))
@@ -215,8 +231,13 @@ public enum EventRules {
     static func remove(_ stored: StoredExposure, _ records: UserRecords, _ tallies: inout TallyChanges) {
         tallies.add(-1, stored)
         guard stored.isCounted else { return }
+        let groups = records.groups(in: stored.exposure.experimentID)
         for (key, total) in records.totals where key.experimentID == stored.exposure.experimentID {
-            tallies.add(-total.tally(of: key.goal), stored.exposure, key.goal)
+            if let group = BreakdownGroup(key.goal, total) {
+                tallies.add(-BreakdownGroup.user, stored.exposure, group.usersName)
+            } else {
+                tallies.add(-total.tally(of: key.goal), stored.exposure, key.goal, groups)
+            }
         }
     }
 

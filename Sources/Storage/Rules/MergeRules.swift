@@ -96,11 +96,11 @@ public struct MergeRules: Sendable {
     ///   have been deleted already.
     private static func attributes(
         _ account: AttributeRecord?, _ anonymous: AttributeRecord?, _ rule: ProfileChange.ConflictRule,
-        defined: Set<UInt32>
+        defined: [UInt32: Identifier]
     ) -> AttributeRecord? {
         guard let anonymous else { return account }
         var updates: [UInt32: AttributeUpdate] = [:]
-        for number in anonymous.numbers where defined.contains(number) {
+        for number in anonymous.numbers where defined[number] != nil {
             guard rule == .replace || account?[number] == nil, let value = anonymous[number] else { continue }
             updates[number] = .set(value)
         }
@@ -160,7 +160,9 @@ public struct MergeRules: Sendable {
                     steps[key.goal, default: []].append(time)
                 }
             }
-            EventRules.put(merged, with: totals, steps, in: &account, &tallies)
+            let groups = (own?.exposure == nil || own?.exposure.happenedAt != first ? anonymous : account)
+                .groups(in: experimentID).filter { group in series.contains { $0.number == group.series } }
+            EventRules.put(merged, groups, with: totals, steps, in: &account, &tallies)
         }
     }
 
@@ -182,12 +184,12 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// The parts of a user's totals that come from events that retention has deleted since; without those of funnels, and
-    /// of series that are not tracked any more.
+    /// The parts of a user's totals that come from events that retention has deleted since; without those of funnels and
+    /// breakdowns, and of series that are not tracked any more.
     private static func deletedTotals(
         _ records: UserRecords, _ series: [TrackedSeries]
     ) -> [UserRecords.TotalKey: UserGoal] {
-        let names = Set(series.filter { !$0.isFunnel }.flatMap(\.names))
+        let names = Set(series.filter { !$0.isFunnel && $0.breakdown == nil }.flatMap(\.names))
         var deleted = records.totals.filter { SeriesName($0.key.goal) == nil || names.contains($0.key.goal) }
         for exposure in records.exposures.lazy.map(\.exposure) {
             for series in series where series.experimentID == exposure.experimentID && !series.isFunnel {

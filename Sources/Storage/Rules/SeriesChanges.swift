@@ -43,7 +43,27 @@ extension SharedChange<SeriesProgress> {
     }
 }
 
+/// The tallies that a series has, under its names and those of groups.
+package struct SeriesSums: Sendable {
+    package var experimentID: Identifier
+    package var names: [Identifier]
+    package var ranges: [GroupNames.Range]
+}
+
 extension SharedRecords {
+    fileprivate func sums(of series: TrackedSeries) -> SeriesSums {
+        guard series.breakdown == nil else {
+            return SeriesSums(
+                experimentID: series.experimentID, names: [], ranges: [GroupNames(series.number).all])
+        }
+        let breakdowns = self.series.filter { $0.experimentID == series.experimentID && $0.breakdown != nil }
+        return SeriesSums(
+            experimentID: series.experimentID, names: series.names,
+            ranges: breakdowns.flatMap { breakdown in
+                series.names.map { GroupNames(breakdown.number).values(of: $0) }
+            })
+    }
+
     /// - Returns: false if other progress has been noted meanwhile.
     fileprivate mutating func note(_ done: SeriesWork, upTo last: Int64?) -> Bool {
         var isNoted = true
@@ -61,7 +81,7 @@ extension SharedRecords {
             series.doneTo = last ?? series.doneTo
             if series.state == .filling { series.since = max(series.since, eventsSince) }
             if last == nil, series.state == .dropped {
-                write(.deleteSums(series, andSeries: true))
+                write(.deleteSums(sums(of: series), andSeries: series.number))
                 continue
             }
             if last == nil { series.state = .filled }
@@ -74,7 +94,7 @@ extension SharedRecords {
     }
 
     /// Tracks the series that the metrics of a project's experiments need, and no others of the project.
-    mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String) {
+    mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Timestamp) {
         var missing = wanted.mapValues { Set($0) }
         var version = newestSeries
         for var series in series where series.sdkKey == sdkKey && series.state != .dropped {
@@ -82,14 +102,16 @@ extension SharedRecords {
             (series.state, series.doneTo) = (.dropped, 0)
             version = newestSeries + 1
             write(.putSeries(series))
-            write(.deleteSums(series, andSeries: false))
+            write(.deleteSums(sums(of: series), andSeries: nil))
         }
         for experimentID in missing.keys.sorted() {
             for definition in wanted[experimentID] ?? [] where missing[experimentID]?.remove(definition) != nil {
                 version += 1
-                let series = TrackedSeries(
+                var series = TrackedSeries(
                     number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
                     since: eventsSince)
+                // What the attributes of users were at earlier exposures is not known.
+                if series.breakdown != nil { (series.state, series.since) = (.filled, now) }
                 write(.putSeries(series))
             }
         }

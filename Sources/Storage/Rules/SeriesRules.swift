@@ -21,7 +21,7 @@ enum SeriesRules {
     ///
     /// - Parameters:
     ///   - event: not yet stored.
-    ///   - exposures: those for which it may count; `records` has their series.
+    ///   - exposures: those for which it may count; `records` has their series. Afterwards it has the user's groups, too.
     /// - Returns: `nil` if `records` lacks something.
     static func changes(
         by event: GoalEvent, _ exposures: [StoredExposure], _ records: inout UserRecords
@@ -30,8 +30,10 @@ enum SeriesRules {
             records.series(of: stored.exposure.experimentID).filter { $0.definition.concerns(event.goal) }
                 .map { (stored: stored, series: $0) }
         }
-        guard !concerned.isEmpty else { return [] }
-        guard records.has([.someTotals(concerned.flatMap { keys(of: $0.series) })]) else { return nil }
+        let own = concerned.flatMap { keys(of: $0.series) }
+        let groups = exposures.flatMap { records.groupKeys(in: $0.exposure.experimentID) }
+        guard !own.isEmpty || !groups.isEmpty else { return [] }
+        guard records.has([.someTotals(own + groups)]) else { return nil }
         let value = UserRecords.GoalValue(
             goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID)
         let needed = concerned.compactMap { stored, series in
@@ -145,7 +147,7 @@ enum SeriesRules {
             if let value = values.0 { total.add(value, isAfter: true) }
             if let value = values.1 { total.add(value, isAfter: false) }
             return values.0 != nil || values.1 != nil
-        case .funnel: return false
+        case .funnel, .breakdown: return false
         }
     }
 
@@ -175,9 +177,10 @@ enum SeriesRules {
             records.write(.deleteTotals(experimentID: experimentID))
             for (key, total) in kept { records.write(.putTotal(total, key)) }
         }
+        let groups = kept.compactMap { BreakdownGroup($0.key.goal, $0.value) }
         for series in open {
             for (name, total) in Self.totals(of: series, from: records.goalEvents, exposedAt: first) {
-                EventRules.put(total, of: name, stored, in: &records, &tallies)
+                EventRules.put(total, of: name, stored, groups, in: &records, &tallies)
             }
         }
         return ()

@@ -47,7 +47,7 @@ extension SharedChange<StoredDatafile?> {
                 let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
                 records.write(.insertFrozenResults(tallies.rows(freeze)))
             }
-            records.track(series, sdkKey: sdkKey)
+            records.track(series, sdkKey: sdkKey, at: context.now)
             for note in notes { records.record(note.activating(stored, replacing: former), by: author) }
             return stored
         }

@@ -15,7 +15,7 @@ public struct UserRecords: Sendable {
         /// The sticky documents of attributes with this user's id.
         case stickyDocuments
         case attributes
-        /// The numbers of all attributes in the schema.
+        /// The names and numbers of all attributes in the schema.
         case definedAttributes
         case forcedVariations
         /// The exposures to all experiments.
@@ -147,6 +147,8 @@ public struct UserRecords: Sendable {
         case insertGoalEvent(GoalEvent)
         /// Stores an allocation period, unless there is one with its number.
         case putPeriod(AllocationPeriod, experimentID: Identifier)
+        /// Stores a series with a new value of a breakdown, which concerns all users, and raises the version of all series.
+        case putSeries(TrackedSeries)
         case putAttributes(AttributeRecord)
         /// Makes another user's goal events and audit entries this user's. The events keep their numbers. Those whose
         /// sender's id an event of this user has are deleted.
@@ -163,7 +165,8 @@ public struct UserRecords: Sendable {
     public let userID: Identifier
     public var profile = Stored<ProfileRecord>.absent
     public var attributes = Stored<AttributeRecord>.absent
-    public var definedAttributes: Set<UInt32> = []
+    /// The names of the attributes in the schema, by their numbers.
+    public var definedAttributes: [UInt32: Identifier] = [:]
     public var otherRecords = OtherRecords()
     public var stickyDocuments: [StickyContent] = []
     public var forcedVariations: [ForcedVariation] = []
@@ -210,6 +213,11 @@ public struct UserRecords: Sendable {
     mutating func add(_ period: AllocationPeriod, of experimentID: Identifier) {
         write(.putPeriod(period, experimentID: experimentID))
         periods.append(period)
+    }
+
+    mutating func put(_ changed: TrackedSeries) {
+        write(.putSeries(changed))
+        series = series.map { $0.number == changed.number ? changed : $0 }
     }
 
     func exposure(to experimentID: Identifier) -> StoredExposure? {

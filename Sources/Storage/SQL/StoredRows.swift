@@ -93,11 +93,14 @@ extension TrackedSeries {
         self.init(
             number: row.integer(0), sdkKey: row.text(1), experimentID: row.identifier(2), definition: definition,
             state: state, doneTo: row.integer(5), since: row.bounded(6))
+        groupValues = (json.object?["values"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
     }
 
     package var values: [SQLValue] {
-        [
-            .integer(number), .text(sdkKey), .text(experimentID), .text(definition.json.encoded()),
+        var json = definition.json.object ?? JSONObject()
+        if !groupValues.isEmpty { json["values"] = .array(groupValues.map { .string($0.string) }) }
+        return [
+            .integer(number), .text(sdkKey), .text(experimentID), .text(JSONValue.object(json).encoded()),
             .integer(state.rawValue), .integer(doneTo), .integer(since),
         ]
     }

@@ -96,9 +96,12 @@ extension SharedRecords {
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
         case .insertFrozenResults(let rows): [.insert(rows.map(\.values), into: .frozenResults)]
         case .putSeries(let series): [.insert([series.values], into: .trackedSeries)]
-        case .deleteSums(let series, let andSeries):
-            [SeriesRows.deleteSums(.text(series.experimentID.string), .texts(series.names.map(\.string)))]
-                + (andSeries ? [SeriesRows.delete(.integer(series.number))] : [])
+        case .deleteSums(let sums, let number):
+            [SeriesRows.deleteSums(.text(sums.experimentID.string), .texts(sums.names.map(\.string)))]
+                + sums.ranges.map {
+                    SeriesRows.deleteGroupSums(
+                        .text(sums.experimentID.string), .text($0.from.string), .text($0.to.string))
+                } + (number.map { [SeriesRows.delete(.integer($0))] } ?? [])
         case .renumberSeries(let number): [SeriesRows.renumber(.integer(number))]
         case .insertAttribute(let definition): [.insert([definition.values], into: .attributes)]
         case .updateAttribute(let definition):
@@ -137,7 +140,7 @@ extension SharedRecords {
 
 /// The `attributes` and `attribute_removals` tables.
 enum AttributeRows {
-    static let numbers = Statement("attribute_numbers", "SELECT number FROM attributes")
+    static let names = Statement("attribute_names", "SELECT number, name FROM attributes")
     static let removals = Statement(
         "attribute_removals", "SELECT number, after_user_id FROM attribute_removals ORDER BY number LIMIT 1")
     static let advanceRemoval = Statement(

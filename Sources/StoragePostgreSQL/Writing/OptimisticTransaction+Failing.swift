@@ -72,7 +72,7 @@ extension OptimisticTransaction {
         reads = 0
         users = [:]
         newestDatafileVersion = nil
-        attributeNumbers = nil
+        attributeNames = nil
         readPeriods = [:]
         series = nil
         erasures = ([:], 0)

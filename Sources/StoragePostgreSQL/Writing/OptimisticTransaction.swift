@@ -28,7 +28,7 @@ final class OptimisticTransaction {
 
     var users: [Identifier: UserState] = [:]
     var newestDatafileVersion: Int64?
-    var attributeNumbers: Set<UInt32>?
+    var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
     /// The series of all experiments with their version, as this process or round has read them.
@@ -81,9 +81,9 @@ final class OptimisticTransaction {
         effects.newestDatafile = version
     }
 
-    /// Returns the numbers of the attributes in the schema; `nil` if they have to be read first.
-    func definedAttributes() -> Set<UInt32>? {
-        if let attributeNumbers { return attributeNumbers }
+    /// Returns the names of the attributes in the schema, by their numbers; `nil` if they have to be read first.
+    func definedAttributes() -> [UInt32: Identifier]? {
+        if let attributeNames { return attributeNames }
         needs.definedAttributes = true
         return nil
     }
@@ -155,8 +155,8 @@ final class OptimisticTransaction {
     private func fill(_ part: UserRecords.Part, _ records: inout UserRecords, of user: UserState) -> Bool {
         switch part {
         case .definedAttributes:
-            guard let attributeNumbers else { return false }
-            records.definedAttributes = attributeNumbers
+            guard let attributeNames else { return false }
+            records.definedAttributes = attributeNames
             return true
         case .periods(let experimentID):
             guard let known = readPeriods[experimentID] else { return false }
@@ -169,6 +169,7 @@ final class OptimisticTransaction {
         case .series(let experimentIDs):
             guard let series else { return false }
             records.series = experimentIDs.flatMap { series.byExperiment[$0] ?? [] }
+                .map { effects.putSeries[$0.number] ?? $0 }
             effects.seriesVersion = series.version
             return true
         default: return user.fill(part, &records)
@@ -341,6 +342,7 @@ final class OptimisticTransaction {
         let written = changed.filter { !conflicts.contains($0.userID) }
         store.conflicted(conflicts.count)
         if !written.isEmpty || !effects.isEmpty { count(written) }
+        if !effects.putSeries.isEmpty { store.forgetSeries() }
         store.failed(effects.refusals)
         var unsettled: [PendingChange] = []
         for change in changes {

@@ -15,6 +15,8 @@ struct RoundEffects {
     /// the one that fills writes nothing, it has read no event that counts, and the other has computed the user's totals
     /// itself.
     var seriesVersion: Int64?
+    /// The series that have new values of breakdowns, by number. Under the lock, nobody else has added others meanwhile.
+    private(set) var putSeries: [Int64: TrackedSeries] = [:]
     /// The marks of users who were erased or merged.
     private(set) var removals: [Int64] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -53,6 +55,7 @@ struct RoundEffects {
         case .putPeriod(let period, let experimentID):
             let isKnown = periods.contains { $0.experimentID == experimentID && $0.period.number == period.number }
             if !isKnown { periods.append((experimentID, period)) }
+        case .putSeries(let series): putSeries[series.number] = series
         case .takeOver(let other): takenOver.append((other, userID))
         case .eraseStickyDocuments: stickyErasures.append(userID)
         case .putForcedVariation, .deleteForcedVariation: changesProjects = true
@@ -109,6 +112,8 @@ struct RoundEffects {
         insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
         if !exposures.isEmpty || !goalEvents.isEmpty || seriesVersion != nil { queries.append(Self.lockNumbers) }
         if let seriesVersion { queries.append(SeriesRows.expect(.integer(seriesVersion))) }
+        add(putSeries.values.sorted { $0.number < $1.number }) { .insert($0.map(\.values), into: .trackedSeries) }
+        if !putSeries.isEmpty { queries.append(SeriesRows.raise()) }
         insert(exposures.map(\.values), into: .exposures)
         insert(goalEvents.map(\.values), into: .goalEvents)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }

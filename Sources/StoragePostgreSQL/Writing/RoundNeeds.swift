@@ -81,9 +81,11 @@ struct RoundNeeds {
         if definedAttributes {
             readings.append(
                 (
-                    AttributeRows.numbers(),
+                    AttributeRows.names(),
                     { rows, round in
-                        round.attributeNumbers = Set(rows.map { UInt32(clamping: $0.integer(0)) })
+                        round.attributeNames = Dictionary(
+                            rows.map { (UInt32(clamping: $0.integer(0)), $0.identifier(1)) },
+                            uniquingKeysWith: { first, _ in first })
                     }
                 ))
         }

@@ -176,7 +176,7 @@ final class UserState {
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
-        case .putPeriod, .expectNewestDatafile: break
+        case .putPeriod, .putSeries, .expectNewestDatafile: break
         case .eraseStickyDocuments: stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
         case .noteRemoval: if version != nil { deletesRow = true }

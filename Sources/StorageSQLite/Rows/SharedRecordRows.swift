@@ -87,13 +87,17 @@ extension WriteTransaction {
         case .putSeries(let series):
             try insert(series.values, into: .trackedSeries)
             forgetSeries()
-        case .deleteSums(let series, let andSeries):
-            for name in series.names {
-                try delete(
-                    from: .variationGoals, where: "experiment_id = $1 AND goal = $2", .text(series.experimentID),
-                    .text(name))
+        case .deleteSums(let sums, let number):
+            let experimentID = SQLValue.text(sums.experimentID)
+            for name in sums.names {
+                try delete(from: .variationGoals, where: "experiment_id = $1 AND goal = $2", experimentID, .text(name))
             }
-            if andSeries { try delete(from: .trackedSeries, where: "number = $1", .integer(series.number)) }
+            for range in sums.ranges {
+                let sql = "DELETE FROM variation_goals WHERE experiment_id = $1 AND goal >= $2 AND goal < $3"
+                try run(
+                    SQLQuery("delete_group_sums", sql, experimentID, .text(range.from), .text(range.to)))
+            }
+            if let number { try delete(from: .trackedSeries, where: "number = $1", .integer(number)) }
             forgetSeries()
         case .renumberSeries(let number):
             try connection.change("UPDATE counters SET newest_series = ?1", .integer(number))

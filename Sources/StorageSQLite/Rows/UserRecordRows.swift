@@ -96,6 +96,10 @@ extension WriteTransaction {
                 "DELETE FROM user_goals WHERE user_id = ?1 AND experiment_id = ?2", user, .text(experimentID))
         case .insertGoalEvent(let event): try insert(event.values, into: .goalEvents)
         case .putPeriod(let period, let experimentID): try put([(experimentID, period)])
+        case .putSeries(let series):
+            try insert(series.values, into: .trackedSeries)
+            try connection.change("UPDATE counters SET newest_series = newest_series + 1")
+            forgetSeries()
         case .putAttributes(let record): try AttributeRows.put(record, for: userID, in: self)
         case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)

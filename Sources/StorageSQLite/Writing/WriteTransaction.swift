@@ -31,7 +31,7 @@ final class WriteTransaction {
     private(set) var hasWritten = false
     /// Read at its first use.
     private var newestDatafileVersion: Int64?
-    private var attributeNumbers: Set<UInt32>?
+    private var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
     /// The series of experiments.
@@ -262,13 +262,15 @@ final class WriteTransaction {
 
     // MARK: Datafiles and attributes
 
-    /// Returns the numbers of the attributes in the schema.
-    func definedAttributes() throws(SQLiteError) -> Set<UInt32> {
-        if let attributeNumbers { return attributeNumbers }
-        let numbers = Set(
-            try connection.all("SELECT number FROM attributes") { UInt32(clamping: $0.integer(0)) })
-        attributeNumbers = numbers
-        return numbers
+    /// Returns the names of the attributes in the schema, by their numbers.
+    func definedAttributes() throws(SQLiteError) -> [UInt32: Identifier] {
+        if let attributeNames { return attributeNames }
+        let rows = try connection.all("SELECT number, name FROM attributes") {
+            (UInt32(clamping: $0.integer(0)), $0.identifier(1))
+        }
+        let names = Dictionary(rows, uniquingKeysWith: { first, _ in first })
+        attributeNames = names
+        return names
     }
 
     /// Returns the version of the newest datafile of all projects; 0 if there is none.
@@ -283,7 +285,7 @@ final class WriteTransaction {
     /// Announces a changed datafile, forced variation, attribute or segment to all processes.
     func changedProjects() throws(SQLiteError) {
         try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
-        (newestDatafileVersion, attributeNumbers) = (nil, nil)
+        (newestDatafileVersion, attributeNames) = (nil, nil)
         changed()
     }
 

@@ -1,0 +1,62 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+/// Results by the values of an attribute, as JSON and CSV.
+extension BreakdownResults {
+    var json: JSONValue {
+        [
+            "attribute": .string(attribute.string), "exploratory": true,
+            "users_without_group": .integer(Int64(usersWithoutGroup)),
+            "counts_since": countsSince.map { .string($0.rfc3339) } ?? .null, "groups": .array(groups.map(\.json)),
+        ]
+    }
+
+    /// One line for each group, variation and metric. The outcome and what follows it are always valid, and corrected for the
+    /// number of comparisons.
+    var csv: String {
+        let header = groups.first?.results.csvByMetric.header ?? []
+        let rows = groups.flatMap { group in
+            group.results.csvByMetric.rows.map { row in
+                [attribute.string, group.name.kind, group.name.value ?? ""] + row + group.corrected(row, header)
+            }
+        }
+        return ExperimentResults.csv(
+            ["breakdown", "group", "value"] + header
+                + ["outcome", "corrected_p_value", "corrected_lift_low", "corrected_lift_high"], rows)
+    }
+}
+
+extension BreakdownResults.Name {
+    fileprivate var kind: String {
+        switch self {
+        case .none: "none"
+        case .value: "value"
+        case .other: "other"
+        }
+    }
+
+    fileprivate var value: String? { if case .value(let value) = self { value.string } else { nil } }
+}
+
+extension BreakdownResults.Group {
+    fileprivate var json: JSONValue {
+        [
+            "group": .string(name.kind), "value": name.value.map { .string($0) } ?? .null,
+            "users": .integer(Int64(results.counted)),
+            "variations": .array(zip(results.variations, findings).map { results.json($0, $1) }),
+            "warnings": .array(results.specificWarnings.map(\.json)),
+        ]
+    }
+
+    /// The corrected numbers of a line; empty for the baseline, and for what the query does not compare.
+    fileprivate func corrected(_ row: [String], _ header: [String]) -> [String] {
+        func field(_ name: String) -> String? { header.firstIndex(of: name).map { row[$0] } }
+        let index = results.variations.firstIndex { $0.id.string == field("variation_id") }
+        let isCompared = results.measured != nil || field("metric") == results.query.metric.rawValue
+        guard isCompared, let index, let finding = findings[index] else { return ["", "", "", ""] }
+        let numbers = [finding.pValue, finding.liftInterval?.lowerBound, finding.liftInterval?.upperBound]
+        return [finding.outcome.rawValue] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
+    }
+}

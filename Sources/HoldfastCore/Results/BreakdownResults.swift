@@ -1,0 +1,108 @@
+public import Bucketing
+public import Storage
+
+/// The results of the users of each value of an attribute. They explore: no verdict depends on them.
+///
+/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg with
+/// always-valid p-values, as secondary metrics are.
+public struct BreakdownResults: Sendable {
+    public enum Name: Sendable, Equatable {
+        /// Of users for whom the attribute had no value.
+        case none
+        case value(Identifier)
+        /// Of all values but the first ones.
+        case other
+    }
+
+    public struct Group: Sendable {
+        public let name: Name
+        public let results: ExperimentResults
+        /// In the order of the variations; `nil` for the baseline.
+        public let findings: [PlanVerdict.Finding?]
+    }
+
+    /// What a store has of the groups.
+    public struct Totals: Sendable {
+        public let series: TrackedSeries
+        public let tally: BreakdownTally
+    }
+
+    public let attribute: Identifier
+    /// The number of counted users who belong to no group, because they were exposed before the breakdown was declared.
+    public let usersWithoutGroup: Int
+    /// When the breakdown was declared, if some users belong to no group.
+    public let countsSince: Timestamp?
+    /// Those with users: without value first, others last.
+    public let groups: [Group]
+
+    /// Reads the groups of an experiment by an attribute.
+    ///
+    /// - Parameters:
+    ///   - name: the goal, or the name under which a metric is tallied.
+    ///   - time: when the results were frozen; `nil` for the present ones.
+    /// - Throws: 422 if the experiment has no such breakdown.
+    public static func read(
+        _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Timestamp?,
+        _ store: any StoreSession
+    ) async throws -> Totals {
+        let series = try await store.read(.series(experimentID: experiment.id))
+        guard let found = series.first(where: { $0.breakdown == attribute }) else {
+            let known = series.compactMap(\.breakdown)
+            let list = known.map(\.string).joined(separator: ", ")
+            throw CoreError(
+                .unprocessable,
+                "`breakdown` must be one of the experiment's breakdowns (\(list.isEmpty ? "none" : list)); got "
+                    + "'\(attribute)'\(Spelling.hint(for: attribute, among: known))")
+        }
+        let tally = try await store.read(
+            .breakdown(experimentID: experiment.id, series: found.number, goal: name, frozenAt: time))
+        return Totals(series: found, tally: tally)
+    }
+
+    /// - Parameters:
+    ///   - whole: the results of all users.
+    ///   - results: makes those of some users.
+    init(
+        _ totals: Totals, of whole: ExperimentResults,
+        _ results: (ExperimentTally, MeasuredMetric?) throws(CoreError) -> ExperimentResults
+    ) throws(CoreError) {
+        attribute = totals.series.breakdown ?? ""
+        var found: [(name: Name, results: ExperimentResults)] = []
+        for index in totals.tally.indices {
+            let tally = totals.tally.tally(of: index)
+            let group = try results(tally, whole.measured?.of(tally))
+            guard group.counted > 0 else { continue }
+            found.append((Self.name(index, totals.series), group))
+        }
+        usersWithoutGroup = max(0, whole.counted - found.reduce(0) { $0 + $1.results.counted })
+        countsSince = usersWithoutGroup > 0 ? totals.series.since : nil
+        let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
+        let findings = PlanVerdict.findings(
+            found.flatMap { group in compared.map { group.results.comparison(.secondary, of: $0) } },
+            alpha: 1 - whole.query.confidence)
+        groups = found.enumerated().map { position, group in
+            let own = findings.dropFirst(position * compared.count).prefix(compared.count)
+            return Group(
+                name: group.name, results: group.results,
+                findings: whole.variations.indices.map { index in own.first { $0.variation == index } })
+        }
+    }
+
+    private static func name(_ index: Int, _ series: TrackedSeries) -> Name {
+        if index == BreakdownGroup.none { return .none }
+        guard series.groupValues.indices.contains(index - 1) else { return .other }
+        return .value(series.groupValues[index - 1])
+    }
+}
+
+extension ExperimentResults {
+    /// Adds the results by the values of an attribute.
+    ///
+    /// - Parameter results: makes the results of some users, given what they did.
+    public mutating func divide(
+        by totals: BreakdownResults.Totals,
+        _ results: (ExperimentTally, MeasuredMetric?) throws(CoreError) -> ExperimentResults
+    ) throws(CoreError) {
+        breakdown = try BreakdownResults(totals, of: self, results)
+    }
+}

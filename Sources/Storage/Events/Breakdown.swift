@@ -1,0 +1,104 @@
+package import Bucketing
+
+/// The group of a breakdown that a user belongs to: by the value that an attribute had at the first exposure.
+///
+/// A breakdown is a ``TrackedSeries`` that computes nothing of events. Each user has a total under its name, which keeps the
+/// group. What users of a group do is tallied once more, under names that have the group; see ``name(of:)``.
+public struct BreakdownGroup: Hashable, Sendable {
+    /// The number of the breakdown's series.
+    var series: Int64
+    /// ``none``, the position in ``TrackedSeries/groupValues`` from 1, or ``other``.
+    public var index: Int
+
+    /// The maximum number of values with a group of their own.
+    public static let limit = 20
+    /// The group of users whose attribute had no value.
+    public static let none = 0
+    /// The group of all values that have no group of their own.
+    public static let other = limit + 1
+    /// The maximum length of a value with a group of its own, in bytes.
+    static let valueLimit = 255
+
+    init(series: Int64, index: Int) {
+        self.series = series
+        self.index = index
+    }
+
+    /// - Returns: `nil` for the total of a goal or of another series.
+    init?(_ name: Identifier, _ total: UserGoal) {
+        guard let parsed = SeriesName(name), parsed.isGroup else { return nil }
+        self.init(series: parsed.number, index: Int(exactly: total.afterValue) ?? Self.other)
+    }
+
+    /// What the user keeps under the name of the breakdown.
+    var total: UserGoal { UserGoal(afterCount: 1, afterValue: Double(index)) }
+
+    /// The name under which the total is kept.
+    var totalName: Identifier { SeriesName(number: series, isGroup: true).identifier }
+
+    /// The contribution of a user to the tally under ``usersName``, whose converted users are those of the group.
+    static let user = UserGoal(afterCount: 1).tally
+
+    /// The name under which the users of the group are tallied.
+    var usersName: Identifier { Identifier("\(GroupNames(series).users.from)\(index)") }
+
+    /// The name under which what the users of the group do for a goal or another series is tallied.
+    func name(of goal: Identifier) -> Identifier { Identifier("\(GroupNames(series).values(of: goal).from)\(index)") }
+}
+
+/// The names under which the groups of a breakdown are tallied, by ranges of which the end is excluded.
+package struct GroupNames: Sendable {
+    package typealias Range = (from: Identifier, to: Identifier)
+
+    private let prefix: String
+
+    package init(_ series: Int64) {
+        prefix = "\u{1}\(series)"
+    }
+
+    package var users: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)v")) }
+
+    /// Of what users do for a goal or another series. The names of other goals may be in the range, too; see
+    /// ``index(_:in:)``.
+    package func values(of goal: Identifier) -> Range {
+        (Identifier("\(prefix)v\(goal)\u{1}"), Identifier("\(prefix)v\(goal)\u{2}"))
+    }
+
+    /// All of them.
+    package var all: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)w")) }
+
+    /// Returns the index of the group that a name has; `nil` if it is none of the range.
+    static func index(_ name: Identifier, in range: Range) -> Int? {
+        guard name.string.hasPrefix(range.from.string) else { return nil }
+        return Int(name.string.dropFirst(range.from.string.count))
+    }
+}
+
+/// The tallies of an experiment for one goal or series, by the index of a ``BreakdownGroup``, from one snapshot.
+public struct BreakdownTally: Sendable {
+    private var users: [Int: [Cohort: UserCounts]] = [:]
+    private var goals: [Int: [(variationID: Identifier, day: Int64, tally: GoalTally)]] = [:]
+    private let names: (users: GroupNames.Range, values: GroupNames.Range)
+
+    package init(_ series: Int64, _ goal: Identifier) {
+        names = (GroupNames(series).users, GroupNames(series).values(of: goal))
+    }
+
+    package mutating func add(_ tally: GoalTally, _ variationID: Identifier, day: Int64, name: Identifier) {
+        if let index = GroupNames.index(name, in: names.users) {
+            let cohort = Cohort(variationID: variationID, period: AllocationPeriod.unknown, day: day)
+            users[index, default: [:]][cohort, default: UserCounts()] += UserCounts(counted: tally.converted)
+        } else if let index = GroupNames.index(name, in: names.values) {
+            goals[index, default: []].append((variationID, day, tally))
+        }
+    }
+
+    /// The groups that have users.
+    public var indices: [Int] {
+        users.filter { $0.value.values.contains { $0.counted > 0 } }.keys.sorted()
+    }
+
+    public func tally(of index: Int) -> ExperimentTally {
+        ExperimentTally(users: (users[index] ?? [:]).map { ($0, $1) }, goals: goals[index] ?? [])
+    }
+}

@@ -1,0 +1,89 @@
+import Bucketing
+import JSON
+
+/// The rules of breakdowns: to which groups a user belongs. The attributes at the first exposure decide: those of the request
+/// that caused it, as its payload has them, or else the stored ones. The first ``BreakdownGroup/limit`` values that appear
+/// get a group of their own, in the transaction of the exposure, so that all servers agree.
+enum BreakdownRules {
+    private enum Value {
+        case text(String)
+        /// Nothing that can be told apart in results.
+        case unusable
+    }
+
+    /// Returns the user's groups, and gives new values theirs.
+    ///
+    /// - Parameter exposure: the first one; `records` has the series of its experiment.
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    static func groups(of exposure: Exposure, in records: inout UserRecords) -> [BreakdownGroup]? {
+        let breakdowns = records.series(of: exposure.experimentID).compactMap { series in
+            series.breakdown.map { (series: series, attribute: $0) }
+        }
+        guard !breakdowns.isEmpty else { return [] }
+        let given = (try? JSONParser().parse(exposure.payload))?.object?["attributes"]?.object ?? JSONObject()
+        let isComplete = breakdowns.allSatisfy { given[$0.attribute.string].map { !$0.isNull } ?? false }
+        guard isComplete || records.has([.attributes, .definedAttributes]) else { return nil }
+        return breakdowns.map { series, attribute in
+            let value = given[attribute.string].flatMap { self.value($0) } ?? stored(attribute, records)
+            return BreakdownGroup(series: series.number, index: index(of: value, series, &records))
+        }
+    }
+
+    private static func index(
+        of value: Value?, _ series: TrackedSeries, _ records: inout UserRecords
+    ) -> Int {
+        guard let value else { return BreakdownGroup.none }
+        guard case .text(let text) = value, text.utf8.count <= BreakdownGroup.valueLimit, !text.utf8.contains(0) else {
+            return BreakdownGroup.other
+        }
+        if let known = series.groupValues.firstIndex(of: Identifier(text)) { return known + 1 }
+        guard series.groupValues.count < BreakdownGroup.limit else { return BreakdownGroup.other }
+        var series = series
+        series.groupValues.append(Identifier(text))
+        records.put(series)
+        return series.groupValues.count
+    }
+
+    private static func stored(_ attribute: Identifier, _ records: UserRecords) -> Value? {
+        guard let number = records.definedAttributes.first(where: { $0.value == attribute })?.key,
+            case .present(let record) = records.attributes
+        else { return nil }
+        switch record[number] {
+        case .bool(let value): return .text("\(value)")
+        case .number(let value): return self.value(.number(value))
+        case .text(let value), .moment(let value): return .text(value.string)
+        case .selection(let values): return .text(values.map(\.string).joined(separator: ", "))
+        case nil: return nil
+        }
+    }
+
+    private static func value(_ json: JSONValue) -> Value? {
+        switch json {
+        case .null: return nil
+        case .bool(let value): return .text("\(value)")
+        case .integer, .number:
+            let number = json.double.map { JSONValue.shortest($0) } ?? json
+            return .text(String(decoding: number.encoded(), as: UTF8.self))
+        case .string(let text): return .text(text)
+        case .array(let elements):
+            let texts = elements.compactMap(\.string)
+            return texts.count == elements.count ? .text(texts.joined(separator: ", ")) : .unusable
+        case .object: return .unusable
+        }
+    }
+}
+
+extension UserRecords {
+    /// The names under which the user's groups in an experiment are kept, whose series must have been read.
+    func groupKeys(in experimentID: Identifier) -> [TotalKey] {
+        series(of: experimentID).filter { $0.breakdown != nil }.flatMap(\.names)
+            .map { TotalKey(experimentID: experimentID, goal: $0) }
+    }
+
+    /// The user's groups in an experiment, as far as their totals have been read.
+    func groups(in experimentID: Identifier) -> [BreakdownGroup] {
+        totals.compactMap { key, total in
+            key.experimentID == experimentID ? BreakdownGroup(key.goal, total) : nil
+        }
+    }
+}
