@@ -15,6 +15,7 @@ final class Team {
 
     private(set) var ledger = YearLedger()
     private(set) var experiments: [TeamExperiment]
+    private var holdout = YearHoldout(id: "")
     private let directory: TemporaryDirectory
     private let clock: SetClock
     private var servers: [ServerProcess] = []
@@ -74,11 +75,7 @@ final class Team {
 
     /// Does what is due this week about the definitions.
     func administer() throws {
-        if week == 0 {
-            let (metric, days, cap) = Self.spending
-            let body = #"{"kind":"total","goal":"\#(Self.goal)","window":\#(days),"cap":\#(cap)}"#
-            try request("PUT", "/v1/metrics/\(metric)", body, expecting: 201)
-        }
+        if week == 0 { try prepare() }
         for index in experiments.indices {
             let experiment = experiments[index]
             let path = "/v1/experiments/\(experiment.key)"
@@ -101,6 +98,18 @@ final class Team {
                 try request("PUT", path, #"{"metrics":{"primary":["\#(Self.spending.metric)"]}}"#)
             }
         }
+    }
+
+    /// Defines what lasts for the whole year.
+    private func prepare() throws {
+        let (metric, days, cap) = Self.spending
+        let body = #"{"kind":"total","goal":"\#(Self.goal)","window":\#(days),"cap":\#(cap)}"#
+        try request("PUT", "/v1/metrics/\(metric)", body, expecting: 201)
+        let share = #"{"share":\#(YearHoldout.share),"metrics":{"primary":["\#(metric)"]}}"#
+        let made = try request("PUT", "/v1/holdouts/\(YearHoldout.key)", share, expecting: 201)
+        holdout = YearHoldout(id: made["id"].string ?? "")
+        // A server that knows the flag knows the holdout, too.
+        try request("PUT", "/v1/flags/\(YearHoldout.flag)", #"{"type":"boolean"}"#, expecting: 201)
     }
 
     /// A server learns of a change of another one within a moment.
@@ -137,6 +146,9 @@ final class Team {
 
     func serveUsers() throws {
         let present = try meetUsers()
+        // The others are in no results of the holdout.
+        let newcomers = present.filter { ledger.people[$0]?.firstWeek == week }
+        for (index, id) in newcomers.enumerated() where index % 2 == 0 { try decide(id) }
         for experiment in experiments where experiment.isVisited(in: week) { try assign(present, experiment) }
         try awaitAlarms()
         try sendPurchases(of: present)
@@ -159,6 +171,17 @@ final class Team {
         return ledger.people.values.filter { $0.firstWeek >= week - 1 }.map(\.id).sorted()
     }
 
+    /// Decides the flag that is in the holdout alone, so that the user counts in its results.
+    private func decide(_ id: String) throws {
+        let time = now
+        let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+        let decided = try request(
+            "POST", "/v1/decide?keys=\(YearHoldout.flag)", #"{"userId":"\#(id)"}"#, fields: fields)
+        let isHeldOut = holdout.keepsOut(id)
+        #expect((decided["ruleKey"].string == YearHoldout.key) == isHeldOut, "\(id): \(decided.text)")
+        ledger.expose(id, to: isHeldOut ? "off" : "rest", in: YearHoldout.key, at: time)
+    }
+
     private func assign(_ ids: [String], _ experiment: TeamExperiment) throws {
         let asked = ids.map { #"{"user_id":"\#($0)","experiment":"\#(experiment.key)"}"# }
         let answers = try request("POST", "/v1/assign", "[\(asked.joined(separator: ","))]").json.array ?? []
@@ -166,6 +189,11 @@ final class Team {
         var exposures: [String] = []
         for (id, answer) in zip(ids, answers) {
             let variation = answer["variation_key"].string
+            // A login may have put the user into the holdout. What the user had stays stored.
+            guard !holdout.keepsOut(id) else {
+                #expect(variation == nil, "week \(week), \(id): \(answer)")
+                continue
+            }
             guard !experiment.isConcluded(in: week) else {
                 #expect(variation == experiment.winner, "week \(week), \(id): \(answer)")
                 continue
@@ -220,6 +248,10 @@ final class Team {
         try request("POST", "/v1/logins", body)
         try request("POST", "/v1/logins", body)
         ledger.logIn(anonymousID, as: account)
+        try decide(account)
+        if let visited = experiments.last(where: { $0.isVisited(in: week) && !$0.isBroken }) {
+            try assign([account], visited)
+        }
     }
 
     private func send(_ elements: [String], to path: String) throws {
@@ -237,25 +269,36 @@ final class Team {
         for experiment in experiments where week >= experiment.start {
             let shown = try results(of: experiment, "&live=true")
             #expect(totals(shown) == ledger.totals(of: experiment.key), "week \(week), \(experiment.key)")
-            if week >= experiment.measuresIn { try checkSpending(in: experiment) }
+            if week >= experiment.measuresIn { try checkSpending("experiments", experiment.key, ["a", "b"]) }
         }
     }
 
-    private func checkSpending(in experiment: TeamExperiment) throws {
+    /// Compares the totals of the holdout with the ledger, as soon as the exposures of all decisions are stored.
+    func checkHoldout() throws {
+        let (path, variations) = ("/v1/holdouts/\(YearHoldout.key)/results?goal=\(Self.goal)", ["off", "rest"])
+        let counted = ledger.totals(of: YearHoldout.key, variations)
+        let deadline = ContinuousClock.now + .seconds(60)
+        var shown = totals(try request("GET", path))
+        while shown != counted, .now < deadline { shown = totals(try request("GET", path)) }
+        #expect(shown == counted, "week \(week)")
+        try checkSpending("holdouts", YearHoldout.key, variations)
+    }
+
+    private func checkSpending(_ list: String, _ key: String, _ variations: [String]) throws {
         let (metric, days, cap) = Self.spending
         let deadline = ContinuousClock.now + .seconds(60)
         func read() throws -> TestResponse {
-            try request("GET", "/v1/experiments/\(experiment.key)/results?metric=\(metric)&live=true")
+            try request("GET", "/v1/\(list)/\(key)/results?metric=\(metric)&live=true")
         }
         var shown = try read()
         while shown["metric"]["filling"] == true, .now < deadline { shown = try read() }
         #expect(shown["variations"].array?.count == 2 && shown["metric"]["filling"] == false, "\(shown.text)")
-        let counted = ledger.totals(of: experiment.key, window: Int64(days) * 24 * Self.hour, cap: cap)
+        let counted = ledger.totals(of: key, variations, window: Int64(days) * 24 * Self.hour, cap: cap)
         for variation in shown["variations"].array ?? [] {
             let total = counted[variation["variation_key"].string ?? ""]
             let mean = variation["estimate"]["mean"].double ?? 0
             let sum = mean * Double(variation["users"].integer ?? 0)
-            #expect(abs(sum - Double(total?.value ?? -1)) < 1e-6, "week \(week), \(experiment.key): \(variation)")
+            #expect(abs(sum - Double(total?.value ?? -1)) < 1e-6, "week \(week), \(key): \(variation)")
         }
     }
 
@@ -304,10 +347,11 @@ final class Team {
         var totals: [String: YearLedger.Total] = [:]
         for variation in shown["variations"].array ?? [] {
             func number(_ name: String) -> Int { Int(variation[name].integer ?? -1) }
-            #expect(number("multiple_variations") == 0 && number("forced") == 0)
+            #expect(number("forced") == 0)
             let mean = variation["value"]["mean"].double ?? 0
             totals[variation["variation_key"].string ?? ""] = .init(
-                users: number("users"), events: number("events"), converted: number("converted"),
+                users: number("users"), crossed: number("multiple_variations"), events: number("events"),
+                converted: number("converted"),
                 value: Int((mean * Double(number("users"))).rounded()))
         }
         return totals
@@ -318,10 +362,11 @@ final class Team {
     /// Sends a request to any of the servers.
     @discardableResult
     private func request(
-        _ method: String, _ target: String, _ body: String? = nil, expecting status: Int = 200
+        _ method: String, _ target: String, _ body: String? = nil, fields: [String] = [],
+        expecting status: Int = 200
     ) throws -> TestResponse {
         let client = clients[Int.random(in: clients.indices, using: &random)]
-        let response = try client.request(method, target, body)
+        let response = try client.request(method, target, body, fields: fields)
         guard response.status == status else {
             throw TestFailure("week \(week), \(method) \(target): \(response.status) \(response.text)")
         }

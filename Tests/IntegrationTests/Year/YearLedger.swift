@@ -5,13 +5,16 @@ struct YearLedger {
         let firstWeek: Int
         /// The variation that the person was given first, by experiment.
         var assigned: [String: String] = [:]
-        /// The first exposure, by experiment.
+        /// The first exposure, by experiment or holdout.
         var exposures: [String: (variation: String, time: Int64)] = [:]
+        /// Those in which the person has met several variations.
+        var crossed: Set<String> = []
         var purchases: [(id: String, time: Int64, value: Int)] = []
     }
 
     struct Total: Equatable {
         var users = 0
+        var crossed = 0
         var events = 0
         var converted = 0
         var value = 0
@@ -32,7 +35,8 @@ struct YearLedger {
 
     mutating func expose(_ id: String, to variation: String, in experiment: String, at time: Int64) {
         let known = people[id]?.exposures[experiment]
-        people[id]?.exposures[experiment] = (variation, min(known?.time ?? time, time))
+        if let known, known.variation != variation { people[id]?.crossed.insert(experiment) }
+        if known.map({ time < $0.time }) ?? true { people[id]?.exposures[experiment] = (variation, time) }
     }
 
     mutating func purchase(_ event: (id: String, time: Int64, value: Int), by id: String) {
@@ -53,15 +57,21 @@ struct YearLedger {
         merged += 1
     }
 
-    /// Counts anew, by variation: users exposed to it, and what they bought since.
+    /// Counts anew, by variation: users exposed to it, and what those bought since who met no other.
     ///
     /// - Parameters:
     ///   - window: how long after the exposure, in milliseconds.
     ///   - cap: the maximum value of one user.
-    func totals(of experiment: String, window: Int64 = .max, cap: Int = .max) -> [String: Total] {
-        var totals = ["a": Total(), "b": Total()]
+    func totals(
+        of experiment: String, _ variations: [String] = ["a", "b"], window: Int64 = .max, cap: Int = .max
+    ) -> [String: Total] {
+        var totals = Dictionary(uniqueKeysWithValues: variations.map { ($0, Total()) })
         for person in people.values {
             guard let exposure = person.exposures[experiment] else { continue }
+            guard !person.crossed.contains(experiment) else {
+                totals[exposure.variation, default: Total()].crossed += 1
+                continue
+            }
             let since = person.purchases.filter { $0.time >= exposure.time && $0.time - exposure.time < window }
             totals[exposure.variation, default: Total()].add(since.map(\.value), cap: cap)
         }

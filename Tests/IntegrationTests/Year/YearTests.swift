@@ -5,7 +5,7 @@ import ProcessTestSupport
 import Testing
 
 /// A year of a team in fast motion, on three processes with one database: drafts, ramps, an alarm, conclusions and
-/// re-openings, while users come, log in and are erased, events arrive late and twice, and processes are killed.
+/// re-openings, and a holdout, while users come, log in and are erased, events arrive late and twice, and processes are killed.
 @Suite struct YearTests {
     @Test func `In a year nobody moves, and all totals and verdicts are those of an independent count`() throws {
         let team = try Team()
@@ -13,17 +13,24 @@ import Testing
             try team.begin(week)
             try team.administer()
             try team.serveUsers()
-            if week % 4 == 3 { try team.killServer() }
+            if week % 4 == 3 {
+                // Exposures of decisions are stored in the background.
+                try team.checkHoldout()
+                try team.killServer()
+            }
             if week % 13 == 12 { try team.checkTotals() }
         }
         try team.checkConclusions()
         try team.checkVerdicts()
         try team.checkAssignments()
+        try team.checkHoldout()
         // What must have happened for this to say something.
         let ledger = team.ledger
         #expect(ledger.people.count > 1_500 && ledger.erased > 40 && ledger.merged > 300)
         #expect(team.experiments.allSatisfy { $0.isBroken == ($0.alarmedIn != nil) })
         #expect(team.experiments.filter { $0.frozen != nil }.count >= 6)
+        let holdout = ledger.totals(of: YearHoldout.key, ["off", "rest"])
+        #expect(holdout.values.allSatisfy { $0.users > 100 && $0.crossed > 20 })
         team.stop()
     }
 }
