@@ -89,6 +89,7 @@ let package = Package(
                 .embedInCode("sqlite/0012_latest_time.sql"),
                 .embedInCode("sqlite/0013_frozen_results.sql"),
                 .embedInCode("sqlite/0014_metric_series.sql"),
+                .embedInCode("sqlite/0015_feed.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -97,6 +98,7 @@ let package = Package(
                 .embedInCode("postgresql/0006_latest_time.sql"),
                 .embedInCode("postgresql/0007_frozen_results.sql"),
                 .embedInCode("postgresql/0008_metric_series.sql"),
+                .embedInCode("postgresql/0009_feed.sql"),
             ],
             swiftSettings: strict
         ),

@@ -18,6 +18,7 @@ public enum Migrations {
         PackageResources._012_latest_time_sql,
         PackageResources._013_frozen_results_sql,
         PackageResources._014_metric_series_sql,
+        PackageResources._015_feed_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -30,5 +31,6 @@ public enum Migrations {
         PackageResources._006_latest_time_sql,
         PackageResources._007_frozen_results_sql,
         PackageResources._008_metric_series_sql,
+        PackageResources._009_feed_sql,
     ]
 }

@@ -32,6 +32,9 @@ static const struct embedded_file files[] = {
     {"Metrics", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Metrics.md" suffix(, 0)
     }},
+    {"Feed", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Feed.md" suffix(, 0)
+    }},
     {"Console", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
     }},

@@ -25,6 +25,7 @@ public final class Services: Sendable {
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed
+    let feed: FeedReader
     let knownExposures = KnownExposures()
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
@@ -79,6 +80,7 @@ public final class Services: Sendable {
             projects, limit: options.changeStreams, heartbeat: options.changeHeartbeat,
             together: { EventLoop.coalescingWakeUps($0) })
         self.changes = changes
+        feed = FeedReader(store) { changes.isClosed }
         // A stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
         let filler = try? SeriesFiller(store)
@@ -102,6 +104,7 @@ public final class Services: Sendable {
         let lost = events.waitUntilStored(before: deadline)
         projects.close()
         seriesFiller?.close()
+        feed.close()
         store.close()
         refusals.flush()
         return lost

@@ -35,6 +35,7 @@ public struct StoreMetrics: Sendable {
     /// Audit entries written by this process, and old ones deleted by retention.
     public var auditEntries: UInt64 = 0
     public var deletedAuditEntries: UInt64 = 0
+    public var feed = FeedMetrics()
     /// Metrics that only this kind of store has.
     public var own: [StoreMetric] = []
 

@@ -36,4 +36,5 @@ public enum QuerySubject: Sendable {
     case datafile(sdkKey: String, version: Int64)
     case lastDatafile(sdkKey: String, author: String)
     case auditEntries(AuditQuery)
+    case feed(from: Int64, limit: Int)
 }

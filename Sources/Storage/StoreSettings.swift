@@ -25,6 +25,8 @@ public struct StoreSettings: Sendable {
     public var datafileHistory = 100
     /// How long goal events are kept, in milliseconds, at least ``EventRules/minimumRetention``; `nil` means forever.
     public var eventRetention: Timestamp?
+    /// Whether changes of users are kept for readers of the feed, and for how long.
+    public var feed = FeedMode.standard
     /// Where the store's time comes from; `nil` means the clock of the database: that of this host, or of the server of
     /// PostgreSQL.
     public var clock: WallClock?

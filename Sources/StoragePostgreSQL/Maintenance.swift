@@ -18,6 +18,10 @@ final class Maintenance: @unchecked Sendable {
     /// those deleted before it. A later sweep begins anew: a row may be committed after one with a higher number.
     private var lastFolded: Int64 = 0
 
+    /// The row of the feed that was the last at the former sweep.
+    private var settledFeed: Int64 = 0
+    private var scrubbing: FeedScrubbing?
+
     /// Rows of `tallies` that are folded at once.
     private static let foldedRows: Int64 = 10_000
     /// Sweeps between two counts.
@@ -71,6 +75,7 @@ final class Maintenance: @unchecked Sendable {
         ticks += 1
         readTime()
         if ticks.isMultiple(of: Self.ticksPerCount) { count() }
+        readFeed()
         guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
         let lease = Self.takeLease(.integer(store.server), .double(seconds))
@@ -92,6 +97,15 @@ final class Maintenance: @unchecked Sendable {
             store.time.take(microseconds: rows[0][0].integer(0), latest: rows[0][0].integer(1), sentAt: sentAt)
             guard !store.settings.isReadOnly else { return }
             session.read([ServerTime.keep(.integer(store.clock.now()))]) { _ in }
+        }
+    }
+
+    private func readFeed() {
+        session.read([Query(FeedState.read), Query(FeedMetrics.oldestQuery)]) { [store] result in
+            guard case .success(let rows) = result, let state = rows[0].first.map({ FeedState($0) }) else { return }
+            var metrics = FeedMetrics()
+            (metrics.rows, metrics.bytes, metrics.oldest) = (state.rows, state.bytes, rows[1].first?.bounded(0))
+            store.took(metrics)
         }
     }
 
@@ -118,7 +132,7 @@ final class Maintenance: @unchecked Sendable {
     // MARK: Sweeping
 
     private enum Sweep: CaseIterable {
-        case profiles, audit, erasures, goalEvents, attributes, tallies
+        case profiles, audit, erasures, goalEvents, attributes, tallies, feed, feedOfErased
     }
 
     /// Sweeps one kind of data after the other, each until nothing is left. After a failure the next sweep continues.
@@ -145,6 +159,8 @@ final class Maintenance: @unchecked Sendable {
             }
         case .attributes: removeAttributes(done)
         case .tallies: foldTallies(done)
+        case .feed: deleteFeed(at: now, done)
+        case .feedOfErased: scrubFeed(done)
         }
     }
 
@@ -272,5 +288,61 @@ final class Maintenance: @unchecked Sendable {
                 lastFolded = isFull && failure == nil ? last : 0
                 done(lastFolded > 0)
             })
+    }
+
+    // MARK: The feed
+
+    /// Deletes what has been kept long enough. The newest rows are left alone until the next sweep: a transaction with a
+    /// lower number may still be open.
+    private func deleteFeed(at now: Timestamp, _ done: @escaping (Bool) -> Void) {
+        let (mode, batch, bound) = (store.settings.feed, store.settings.retentionBatch, settledFeed)
+        session.read([Query(FeedState.lastNumber(.postgreSQL)), Query(FeedState.read)]) { [self] result in
+            guard case .success(let rows) = result, let last = rows[0].first?.integer(0),
+                let known = rows[1].first.map({ FeedState($0) })
+            else { return done(false) }
+            var isMore = false
+            session.submit(
+                ProjectChange(
+                    lock: [FeedRows.lockState()],
+                    reads: [
+                        Query(known.countNew(to: bound)), Query(FeedState.oldest(to: bound, limit: batch)),
+                    ]
+                ) { rows in
+                    guard let stored = rows[0].first.map({ FeedState($0) }) else { return ([], 0) }
+                    var state = stored
+                    // Another server may have counted them meanwhile.
+                    if stored.countedTo == known.countedTo, let row = rows[1].first { state.count(to: bound, row) }
+                    let count = state.deleteOldest(of: rows[2].map { .init($0) }, mode, at: now)
+                    isMore = count == batch
+                    guard state != stored else { return ([], 0) }
+                    return ((count > 0 ? state.deletions : []).map { Query($0) } + [Query(state.update)], 0)
+                } complete: { [self] failure in
+                    if !isMore { settledFeed = last }
+                    done(failure == nil && isMore)
+                })
+        }
+    }
+
+    /// Overwrites what the feed still has of erased users.
+    private func scrubFeed(_ done: @escaping (Bool) -> Void) {
+        guard var pass = scrubbing else {
+            return session.read([Query(FeedRemoval.newestErasure)]) { [self] result in
+                guard case .success(let rows) = result, let newest = rows[0].first?.integer(0) else {
+                    return done(false)
+                }
+                scrubbing = FeedScrubbing(newestErasure: newest)
+                done(true)
+            }
+        }
+        // What is removed is read after the rows, so that it is not forgotten before them.
+        session.read([Query(pass.query), Query(FeedScrubbing.removals)]) { [self] result in
+            guard case .success(let rows) = result else { return done(false) }
+            let queries = pass.take(rows[0].map { FeedRow($0) }, rows[1].map { FeedRemoval($0) })
+            write(queries.map { Query($0) }) { [self] results in
+                guard results != nil else { return done(false) }
+                scrubbing = pass.isComplete ? nil : pass
+                done(scrubbing != nil)
+            }
+        }
     }
 }

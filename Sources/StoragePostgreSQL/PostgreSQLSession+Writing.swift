@@ -68,10 +68,11 @@ extension PostgreSQLSession {
     ) -> Result<ProfileChangeResult, StorageError>? {
         guard let user = round.user(change.userID) else { return nil }
         do throws(StorageError) {
-            let outcome = try rules.apply(change, to: try user.profile.get(), anonymous: anonymous, at: round.now)
+            let stored = try user.profile.get()
+            let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: round.now)
             switch outcome.effect {
             case .none: break
-            case .put(let record): user.set(record)
+            case .put(let record): user.put(record, replacing: stored)
             case .delete: user.set(ProfileRecord?.none)
             }
             return .success(outcome.result)

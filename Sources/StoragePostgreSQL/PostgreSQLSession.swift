@@ -231,11 +231,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         SELECT concat(privilege, ' on ', name)
         FROM unnest(ARRAY['users', 'exposures', 'goal_events', 'user_goals', 'forced_variations', 'tallies',
             'allocation_periods', 'sticky_documents', 'project_state', 'projects', 'datafiles', 'attributes',
-            'segments', 'attribute_removals', 'audit', 'erasures', 'leases', 'probes', 'latest_time']) AS name,
+            'segments', 'attribute_removals', 'audit', 'erasures', 'leases', 'probes', 'latest_time', 'feed',
+            'feed_state', 'feed_removals']) AS name,
             unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
         WHERE NOT has_table_privilege(name, privilege)
         UNION ALL
-        SELECT 'USAGE on event_numbers' WHERE NOT has_sequence_privilege('event_numbers', 'USAGE, UPDATE')
+        SELECT concat('USAGE on ', name) FROM unnest(ARRAY['event_numbers', 'feed_numbers']) AS name
+        WHERE NOT has_sequence_privilege(name, 'USAGE, UPDATE')
         """)
 
     private static let probeStatement = Statement(

@@ -47,6 +47,8 @@ public final class PostgreSQLStore: Store {
     let server = Int64.random(in: .min ... .max)
     /// Whether the users' rows are distributed over the nodes of a Citus cluster.
     let isDistributed: Bool
+    /// Whether changes are kept for readers of the feed.
+    let hasFeed: Bool
     /// How long a transaction of many changes waits for a lock, in seconds. Citus locks whole shards for some statements, so
     /// that transactions wait for each other, and which change has to wait cannot be found out.
     var lockPatience: Double { isDistributed ? configuration.statementTimeout : configuration.lockPatience }
@@ -77,6 +79,8 @@ public final class PostgreSQLStore: Store {
             }
             try CopyState.expectFinished(handle, ends: !configuration.settings.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
+            hasFeed = try FeedRows.open(
+                configuration.settings.isReadOnly ? .asStored : configuration.settings.feed, handle)
             try time.read(handle)
             do throws(PostgreSQLError) {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
@@ -282,6 +286,10 @@ public final class PostgreSQLStore: Store {
     }
 
     private var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
+
+    func took(_ feed: FeedMetrics) {
+        state.withLock { $0.metrics.feed = feed }
+    }
 
     func countDeleted(expiredAssignments: Int, auditEntries: Int) {
         state.withLock { state in

@@ -81,7 +81,7 @@ final class SQLiteSession: StoreSession {
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
-            .frozenResults, .series, .openSeries, .auditEntries:
+            .frozenResults, .series, .openSeries, .auditEntries, .feed:
             reader = store.eventReader
         case .users: reader = store.segmentReader
         }

@@ -46,7 +46,7 @@ public final class SQLiteStore: Store {
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
         retention =
             configuration.settings.deletesOld && !configuration.settings.isReadOnly
-            ? Retention(writer: writer, configuration: configuration) : nil
+            ? Retention(writer: writer, reader: eventReader, configuration: configuration) : nil
     }
 
     public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {

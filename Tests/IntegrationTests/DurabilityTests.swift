@@ -45,9 +45,36 @@ import Testing
                 try client.request("GET", "/v1/profiles/\(userID)").text != text
             }
             #expect(lost.isEmpty)
+            #expect(try followed(client) == stored(client))
             restarted.stop()
         }
         #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
+    }
+
+    /// The variations by user and experiment that somebody has who follows the feed from its beginning.
+    private func followed(_ client: HTTPClient) throws -> [String: String] {
+        var (found, cursor): ([String: String], String) = ([:], "oldest")
+        while true {
+            let response = try client.request("GET", "/v1/feed?limit=10000&after=\(cursor)")
+            let lines = try response.text.split(separator: "\n").map { try JSONParser().parse(String($0)) }
+            for line in lines.dropLast() {
+                let key = "\(line["user_id"].string ?? "") \(line["experiment_id"].string ?? "")"
+                found[key] = line["variation_id"].string
+            }
+            cursor = lines.last?["cursor"].string ?? ""
+            if lines.count <= 1 { return found }
+        }
+    }
+
+    private func stored(_ client: HTTPClient) throws -> [String: String] {
+        var found: [String: String] = [:]
+        for line in try client.request("GET", "/v1/profiles").text.split(separator: "\n") {
+            let profile = try JSONParser().parse(String(line))
+            for member in profile["experiment_bucket_map"].object ?? JSONObject() {
+                found["\(profile["user_id"].string ?? "") \(member.key)"] = member.value["variation_id"].string
+            }
+        }
+        return found
     }
 
     @Test func `A log that is deleted under the server loses nothing that was acknowledged`() throws {

@@ -91,6 +91,12 @@ import Testing
         INSERT INTO tracked_series VALUES (1, 'tests', '7', '{"sum":{"goal":"purchase","by":"count"},"from":0}', 1, 9, 0);
         UPDATE counters SET newest_series = 1;
         """,
+        """
+        INSERT INTO feed VALUES (1, 9000, x'060362656100');
+        UPDATE counters SET feed_number = 1;
+        UPDATE feed_state SET epoch = 7, counted_to = 1, row_count = 1, byte_count = 6;
+        INSERT INTO feed_removals VALUES (42, 1, NULL);
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -52,6 +52,55 @@ extension PostgreSQLTests {
         }
 
         @Test
+        func `Who follows while several stores write misses nothing and sees nothing twice`() async throws {
+            try await withStores(4) { _, stores in
+                let writing = Writing()
+                var followers: [FeedModel] = [FeedModel()]
+                try await withThrowingTaskGroup(of: FeedModel?.self) { group in
+                    for (index, store) in stores.dropLast().enumerated() {
+                        group.addTask {
+                            defer { writing.left.subtract(1, ordering: .sequentiallyConsistent) }
+                            for number in 0..<40 { try await Self.change(store, index, number) }
+                            return nil
+                        }
+                    }
+                    group.addTask {
+                        var follower = FeedModel()
+                        while writing.left.load(ordering: .sequentiallyConsistent) > 0 {
+                            try follower.follow(stores[3])
+                        }
+                        return follower
+                    }
+                    for try await follower in group { if let follower { followers.append(follower) } }
+                }
+                #expect(followers.count == 2)
+                for var follower in followers {
+                    try follower.follow(stores[3])
+                    try follower.expect(equals: stores[3])
+                }
+            }
+        }
+
+        private final class Writing: Sendable {
+            let left = Atomic(3)
+        }
+
+        private static func change(_ store: PostgreSQLStore, _ index: Int, _ number: Int) async throws {
+            let changes = (0..<6).map { part in
+                ProfileChange(
+                    userID: part < 2 ? "hot" : Identifier("u\(Int.random(in: 0..<30))"),
+                    operation: .save(["e": Identifier("s\(index)n\(number)")], onConflict: .replace))
+            }
+            for result in await store.applyTogether(changes) { _ = try result.get() }
+            let user = Identifier("u\(number % 30)")
+            if number.isMultiple(of: 10) { try await store.apply(.erase, to: user) }
+            if number.isMultiple(of: 7) {
+                try await store.merge("hot", into: user)
+                _ = try await store.record([StoreContract.exposure(user)])
+            }
+        }
+
+        @Test
         func `What one server stores while another tracks, fills and drops series counts once`() async throws {
             let count = SeriesDefinition(.sum(.init("g", .count), cap: nil))
             let funnel = SeriesDefinition(.funnel(["g", "h"]))

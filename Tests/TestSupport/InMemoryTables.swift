@@ -29,6 +29,12 @@ struct InMemoryTables {
     var newestSeries: Int64 = 0
     private var lastNumber: Int64 = 0
     var lastAttribute: UInt32 = 0
+    private(set) var feed: [FeedRow] = []
+    private var feedRemovals: [FeedRemoval] = []
+    /// What the present change adds to the feed.
+    private var feedEncoder = FeedEncoder()
+    private var feedCauses: [FeedRemoval.Cause] = []
+    private var feedTime: Timestamp = 0
     /// Whether the present change has written something.
     var hasWritten = false
 
@@ -45,8 +51,10 @@ struct InMemoryTables {
         _ body: (inout InMemoryTables) throws(StorageError) -> Value
     ) -> Result<Value, StorageError> {
         hasWritten = false
+        (feedEncoder, feedCauses) = (FeedEncoder(), [])
         do throws(StorageError) {
             let value = try body(&self)
+            appendToFeed()
             if hasWritten {
                 metrics.changes += 1
                 metrics.commits += 1
@@ -63,6 +71,34 @@ struct InMemoryTables {
         return lastNumber
     }
 
+    // MARK: The feed
+
+    private mutating func appendToFeed() {
+        guard !feedEncoder.isEmpty else { return }
+        let number = Int64(feed.count) + 1
+        feed.append(FeedRow(number: number, recordedAt: feedTime, entries: feedEncoder.bytes))
+        for cause in feedCauses {
+            switch cause {
+            case .erasure(let user):
+                moveRemovals(of: user, to: nil)
+                feedRemovals.append(FeedRemoval(userHash: user, number: number, accountHash: nil))
+            case .merge(let user, let account):
+                moveRemovals(of: user, to: account)
+                feedRemovals.append(FeedRemoval(userHash: user, number: number, accountHash: account))
+            }
+        }
+        for index in feed.indices {
+            if let scrubbed = try? feed[index].scrubbed(by: feedRemovals) { feed[index] = scrubbed }
+        }
+    }
+
+    private mutating func moveRemovals(of account: Int64, to other: Int64?) {
+        feedRemovals = feedRemovals.map { removal in
+            guard removal.accountHash == account else { return removal }
+            return FeedRemoval(userHash: removal.userHash, number: removal.number, accountHash: other)
+        }
+    }
+
     // MARK: Users
 
     mutating func apply(
@@ -76,7 +112,11 @@ struct InMemoryTables {
         if change.concernsProfileOnly {
             let stored = profiles[change.userID]
             let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)
-            if case .put(let record) = outcome.effect { setProfile(record, of: change.userID) }
+            if case .put(let record) = outcome.effect {
+                setProfile(record, of: change.userID)
+                feedEncoder.append(record, replacing: stored, of: change.userID)
+                feedTime = now
+            }
             return outcome.result
         }
         return try apply(.profile(change, by: author), at: now)
@@ -88,7 +128,12 @@ struct InMemoryTables {
         while true {
             if let result = try change.rule(&records, &tallies, RuleContext(rules, at: now)) {
                 for user in records {
-                    for write in user.writes { perform(write, of: user.userID, at: now) }
+                    for write in user.writes {
+                        perform(write, of: user.userID, at: now)
+                        feedEncoder.append(write, of: user.userID)
+                        if let cause = FeedRemoval.Cause(write, of: user.userID) { feedCauses.append(cause) }
+                    }
+                    feedTime = now
                 }
                 add(tallies)
                 return result
@@ -179,7 +224,7 @@ struct InMemoryTables {
         case .putSeries(let put):
             setSeries(put)
             newestSeries += 1
-        case .putAttributes(let record): attributes[userID] = record.isEmpty ? nil : record
+        case .putAttributes(let record, _): attributes[userID] = record.isEmpty ? nil : record
         case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
         case .eraseStickyDocuments: stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
@@ -334,6 +379,10 @@ struct InMemoryTables {
             return datafiles.last { $0.sdkKey == sdkKey && $0.author == author }
         case .auditEntries(let query):
             return Array(auditEntries.reversed().filter { $0.matches(query) }.prefix(query.limit))
+        case .feed(let number, let limit):
+            let rows = Array(feed.filter { $0.number >= number }.prefix(limit))
+            let end = rows.count == limit ? rows.last?.number : nil
+            return FeedPage(epoch: 1, start: 1, end: end ?? Int64(feed.count), rows: rows)
         }
     }
 

@@ -51,6 +51,7 @@ struct NativeProtocol: WireProtocol {
         let evaluationCount = EvaluationCountEndpoint(
             projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
+        let feed = FeedEndpoint(reader: services.feed, projects: projects)
         let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
 
         routes = [
@@ -202,6 +203,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),
             APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents),
             APIRoute(.get, "/v1/events", scope: .token(.admin), readsQuery: true, event.exportEvents),
+            APIRoute(.get, "/v1/feed", scope: .token(.admin), respondsLater: true, readsQuery: true, feed.get),
             APIRoute(.get, "/v1/audit", scope: .token(.admin), respondsLater: true, readsQuery: true, audit.get),
         ]
     }

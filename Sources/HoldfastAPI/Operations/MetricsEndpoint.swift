@@ -110,6 +110,12 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_audit_entries_deleted_total", .counter, "Entries of the audit log that retention deleted.",
             store.deletedAuditEntries)
+        page.single("holdfast_feed_rows", .gauge, "Transactions that the feed keeps.", store.feed.rows)
+        page.single("holdfast_feed_bytes", .gauge, "Bytes of the changes that the feed keeps.", store.feed.bytes)
+        page.single(
+            "holdfast_feed_oldest_seconds", .gauge,
+            "When the oldest change of the feed was recorded, in seconds since 1970.",
+            (store.feed.oldest ?? 0) / 1_000)
         for metric in store.own {
             page.single(metric.name, metric.kind == .counter ? .counter : .gauge, metric.help, metric.value)
         }

@@ -103,6 +103,9 @@ public final class ChangeFeed: Sendable {
         notify(.end)
     }
 
+    /// Whether the server is shutting down.
+    public var isClosed: Bool { state.withLock(\.isClosed) }
+
     public var statistics: Statistics { state.withLock { $0.statistics } }
 
     fileprivate func streamEnded(_ id: UInt64) {

@@ -199,6 +199,10 @@ struct ProfileRecordEncoder {
         bytes.append(contentsOf: text.utf8)
     }
 
+    mutating func append(contentsOf other: ArraySlice<UInt8>) {
+        bytes.append(contentsOf: other)
+    }
+
     /// - Parameter experimentID: `nil` for the assignment beneath an override.
     mutating func append(_ assignment: Assignment, in experimentID: Identifier?) {
         let flag = assignment.expiresAt == nil ? 0 : ProfileRecord.expiresFlag

@@ -12,8 +12,8 @@ public enum AttributeRules {
     ) throws(StorageError) -> AttributeChangeResult? {
         guard case .update(let updates) = change.operation else {
             guard records.has([.attributes]) else { return nil }
-            if records.attributes.exists { records.write(.putAttributes(.empty)) }
             let stored = if case .present(let record) = records.attributes { record } else { AttributeRecord.empty }
+            if records.attributes.exists { records.write(.putAttributes(.empty, changed: stored.numbers)) }
             return .applied(changed: stored.numbers)
         }
         let sets = updates.values.contains { $0 != .remove }
@@ -22,7 +22,7 @@ public enum AttributeRules {
         let record = (try records.attributes.get() ?? .empty).applying(updates) { changed.append($0) }
         let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes[$0] != nil }
         guard isDefined else { return .schemaHasChanged }
-        if !changed.isEmpty { records.write(.putAttributes(record)) }
+        if !changed.isEmpty { records.write(.putAttributes(record, changed: changed)) }
         return .applied(changed: changed)
     }
 

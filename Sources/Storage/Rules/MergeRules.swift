@@ -52,7 +52,10 @@ public struct MergeRules: Sendable {
         }
         let mergedAttributes = Self.attributes(
             attributes.own, attributes.other, merge.conflictRule, defined: account.definedAttributes)
-        if let mergedAttributes, mergedAttributes != attributes.own { account.write(.putAttributes(mergedAttributes)) }
+        if let merged = mergedAttributes, merged != attributes.own {
+            let changed = merged.numbers.filter { merged[$0] != attributes.own?[$0] }
+            account.write(.putAttributes(merged, changed: changed))
+        }
         account.write(.takeOver(anonymous.userID))
         Self.mergeEvents(of: anonymous, into: &account, &tallies)
         let note = AuditNote(merge, from: former, to: profile, ending: storedAnonymous?.visible(at: now))

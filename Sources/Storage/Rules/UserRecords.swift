@@ -149,7 +149,8 @@ public struct UserRecords: Sendable {
         case putPeriod(AllocationPeriod, experimentID: Identifier)
         /// Stores a series with a new value of a breakdown, which concerns all users, and raises the version of all series.
         case putSeries(TrackedSeries)
-        case putAttributes(AttributeRecord)
+        /// - Parameter changed: the numbers of the attributes that differ from the stored ones.
+        case putAttributes(AttributeRecord, changed: [UInt32])
         /// Makes another user's goal events and audit entries this user's. The events keep their numbers. Those whose
         /// sender's id an event of this user has are deleted.
         case takeOver(Identifier)

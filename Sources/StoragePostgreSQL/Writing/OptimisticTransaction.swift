@@ -267,14 +267,19 @@ final class OptimisticTransaction {
     private func write() {
         let changed = users.values.filter { $0.hasChanged || $0.changesOtherTables }.sorted { $0.userID < $1.userID }
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
-        let isDivisible = effects.isEmpty && !changed.contains { $0.changesOtherTables }
-        let rows = UserRowWrites(changed, isGuarded: !isDivisible, at: now)
+        let fed = store.hasFeed ? users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID } : []
+        // Citus cannot insert into the feed what a statement on other nodes returns.
+        let isDivisible =
+            effects.isEmpty && !changed.contains { $0.changesOtherTables } && (fed.isEmpty || !store.isDistributed)
+        let rows = UserRowWrites(changed, isGuarded: !isDivisible, feeds: isDivisible && !fed.isEmpty, at: now)
         var queries = isLocking ? [] : begin
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
         queries += UserRows.keep(unwrittenVersions(changed))
         let first = queries.count
         queries += rows.queries
-        queries += effects.queries(changed, server: store.server)
+        queries += effects.queries(
+            changed, server: store.server, feed: isDivisible ? [] : Array(fed.map(\.feed.bytes).joined()),
+            isDistributed: store.isDistributed, at: now)
         queries.append(Statement.commit())
         connection.isInTransaction = false
         run(queries) { [self] result in

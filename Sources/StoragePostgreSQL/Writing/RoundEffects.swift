@@ -19,6 +19,8 @@ struct RoundEffects {
     private(set) var putSeries: [Int64: TrackedSeries] = [:]
     /// The marks of users who were erased or merged.
     private(set) var removals: [Int64] = []
+    /// Erasures and merges, for the feed.
+    private var feedRemovals: [FeedRemoval.Cause] = []
     private(set) var auditEntries: [AuditEntry] = []
     /// In the order in which they arrived.
     private var exposures: [StoredExposure] = []
@@ -49,6 +51,7 @@ struct RoundEffects {
     /// Records a write of a rule, unless it is part of the user's state.
     mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Timestamp) {
         let userID = user.userID
+        if let cause = FeedRemoval.Cause(write, of: userID) { feedRemovals.append(cause) }
         switch write {
         case .putProfile, .deleteProfile, .putTotal, .deleteTotals, .putAttributes: break
         case .expectNewestDatafile(let version): newestDatafile = version
@@ -81,8 +84,12 @@ struct RoundEffects {
 
     /// Returns the statements that follow the writes of the users' rows, erasures first.
     ///
-    /// - Parameter users: the users that have changed, in the order of their ids.
-    func queries(_ users: [UserState], server: Int64) -> [Query] {
+    /// - Parameters:
+    ///   - users: the users that have changed, in the order of their ids.
+    ///   - feed: what the feed says of all users; empty if it is written elsewhere, or not at all.
+    func queries(
+        _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Timestamp
+    ) -> [Query] {
         var queries: [Query] = []
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
             if !elements.isEmpty { queries.append(query(elements)) }
@@ -119,8 +126,15 @@ struct RoundEffects {
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
         insert(auditEntries.map(\.values), into: .audit)
         add(Set(removals).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        queries += self.feed(feed, isDistributed: isDistributed, at: now)
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
+    }
+
+    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Timestamp) -> [Query] {
+        guard !entries.isEmpty else { return [] }
+        return (isDistributed ? [FeedRows.assignTransaction()] : [])
+            + [FeedRows.insert(.integer(now), .bytes(entries))] + feedRemovals.flatMap(FeedRows.note)
     }
 }
 
@@ -133,15 +147,23 @@ struct UserRowWrites {
     /// - Parameters:
     ///   - users: in the order of their ids, in which rows are locked.
     ///   - isGuarded: whether the transaction fails if a row has changed since it was read.
-    init(_ users: [UserState], isGuarded: Bool, at now: Timestamp) {
+    ///   - feeds: whether each statement puts the entries of the users whom it has changed into the feed.
+    init(_ users: [UserState], isGuarded: Bool, feeds: Bool, at now: Timestamp) {
+        var fed: Set<Identifier> = []
         func add(
             _ some: [UserState], _ statement: Statement, _ parameters: [Parameter]
         ) {
             guard !some.isEmpty else { return }
-            let statement = isGuarded ? statement.guarded : statement
-            queries.append(
-                Query(statement: statement, parameters: [.texts(some.map(\.userID.string))] + parameters))
+            var statement = isGuarded ? statement.guarded : statement
+            var parameters = [.texts(some.map(\.userID.string))] + parameters
             touched.append(some.map(\.userID))
+            let entries = feeds ? some.map { fed.contains($0.userID) ? [] : $0.feed.bytes } : []
+            if entries.contains(where: { !$0.isEmpty }) {
+                fed.formUnion(some.map(\.userID))
+                parameters += [.integer(now), .blobs(entries)]
+                statement = statement.feeding(time: parameters.count - 1, entries: parameters.count)
+            }
+            queries.append(Query(statement: statement, parameters: parameters))
         }
         let kept = users.filter { $0.version != nil && !$0.deletesRow }
         let profiles = kept.filter { $0.profileChanged || $0.attributesChanged && !$0.needsRow }

@@ -51,6 +51,8 @@ final class UserState {
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
     private(set) var putForcedVariations: [ForcedVariation] = []
     private(set) var deletedForcedVariations: [ForcedVariation] = []
+    /// What the feed says of the user.
+    private(set) var feed = FeedEncoder()
     /// Whether rows in other tables change, so that the version of the user's row must protect them.
     private(set) var needsGuard = false
 
@@ -77,6 +79,7 @@ final class UserState {
         otherRecords = readOtherRecords ?? .init()
         stickyDocuments = readStickyDocuments ?? []
         (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
+        feed = FeedEncoder()
     }
 
     var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
@@ -90,6 +93,12 @@ final class UserState {
     func set(_ profile: ProfileRecord?) {
         self.profile = profile.map { .present($0) } ?? .absent
         profileChanged = true
+    }
+
+    /// Stores a profile on behalf of somebody, for readers of the feed, too.
+    func put(_ record: ProfileRecord, replacing stored: ProfileRecord?) {
+        set(record)
+        feed.append(record, replacing: stored, of: userID)
     }
 
     func set(_ attributes: AttributeRecord?) {
@@ -141,6 +150,7 @@ final class UserState {
 
     /// Performs a write of a rule if it is part of the user's state; see ``RoundEffects`` for the others.
     func perform(_ write: UserRecords.Write) {
+        feed.append(write, of: userID)
         switch write {
         case .putProfile(let record, _): set(record)
         case .deleteProfile: set(ProfileRecord?.none)
@@ -173,7 +183,7 @@ final class UserState {
             if let senderID = event.senderID { senderIDs[senderID] = true }
             otherRecords.goalEvents.count += 1
             needsGuard = true
-        case .putAttributes(let record): set(record.isEmpty ? nil : record)
+        case .putAttributes(let record, _): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
         case .putPeriod, .putSeries, .expectNewestDatafile: break

@@ -89,6 +89,7 @@ extension DatabaseMaintenance {
                 throw SQLiteError(code: SQLITE_CORRUPT, message: problems.joined(separator: "; "))
             }
             try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
+            try renewFeed(of: partial)
             return (
                 Int(try connection.integer("PRAGMA user_version")),
                 Int(try connection.integer("SELECT profiles FROM counters")),
@@ -97,6 +98,14 @@ extension DatabaseMaintenance {
         } catch {
             throw DatabaseError(backup, error)
         }
+    }
+
+    /// Gives the feed another epoch: cursors of readers may be of what came after the backup.
+    private static func renewFeed(of path: String) throws(SQLiteError) {
+        let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+        let hasFeed = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0
+        guard hasFeed, try FeedRows.state(on: connection).epoch != 0 else { return }
+        try connection.run(FeedState.setEpoch(.random(in: 1...Int64(UInt32.max)), .sqlite))
     }
 
     /// - Returns: the new name of the former database; `nil` if there was none.

@@ -11,7 +11,10 @@ extension WriteTransaction {
         while true {
             if let result = try change.rule(&records, &tallies, context) {
                 for user in records {
-                    for write in user.writes { try perform(write, of: user.userID, at: now) }
+                    for write in user.writes {
+                        try perform(write, of: user.userID, at: now)
+                        feed?.append(write, of: user.userID)
+                    }
                 }
                 return result
             }
@@ -100,7 +103,7 @@ extension WriteTransaction {
             try insert(series.values, into: .trackedSeries)
             try connection.change("UPDATE counters SET newest_series = newest_series + 1")
             forgetSeries()
-        case .putAttributes(let record): try AttributeRows.put(record, for: userID, in: self)
+        case .putAttributes(let record, _): try AttributeRows.put(record, for: userID, in: self)
         case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .eraseStickyDocuments:

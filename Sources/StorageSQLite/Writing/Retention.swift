@@ -14,12 +14,14 @@ final class Retention: @unchecked Sendable {
     private let timer: any DispatchSourceTimer
     private let profiles = BatchChain()
     private let events = BatchChain()
+    private let feed: FeedRetention
 
-    init(writer: Writer, configuration: SQLiteConfiguration) {
+    init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
         self.writer = writer
         batch = configuration.settings.retentionBatch
         auditRetention = configuration.settings.auditRetention.wholeMilliseconds
         eventRetention = configuration.settings.eventRetention.map { max($0, EventRules.minimumRetention) }
+        feed = FeedRetention(writer: writer, reader: reader, configuration: configuration)
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.settings.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
@@ -28,6 +30,7 @@ final class Retention: @unchecked Sendable {
             writer.refreshMetrics()
             profiles.start { [self] in sweepProfiles($0) }
             if let eventRetention { events.start { [self] in sweepEvents(eventRetention, $0) } }
+            feed.sweep()
         }
         timer.resume()
     }

@@ -21,6 +21,8 @@ final class WriteTransaction {
     private(set) var assignments: Int64 = 0
     /// The changes of tallies, written once at the end.
     var tallies = TallyChanges()
+    /// What is kept for readers of the feed; `nil` if there is none.
+    var feed: TransactionFeed?
     /// The number of entries made in the audit log.
     private(set) var auditEntries: UInt64 = 0
     /// The number of changes that a rule refused.
@@ -40,7 +42,11 @@ final class WriteTransaction {
     /// - Parameters:
     ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
     ///   - erasures: up to date.
-    init(_ connection: Connection, _ clock: StoreClock, userFilter: BloomFilter?, _ erasures: Erasures) {
+    ///   - hasFeed: whether changes are kept for readers of the feed.
+    init(
+        _ connection: Connection, _ clock: StoreClock, userFilter: BloomFilter?, _ erasures: Erasures, hasFeed: Bool
+    ) {
+        feed = hasFeed ? TransactionFeed() : nil
         self.connection = connection
         self.clock = clock
         self.userFilter = userFilter
@@ -116,6 +122,7 @@ final class WriteTransaction {
             case .put(let record) = outcome.effect,
             try insert(record, for: change.userID)
         else { return nil }
+        feed?.append(record, replacing: nil, of: change.userID)
         return outcome.result
     }
 
@@ -126,7 +133,9 @@ final class WriteTransaction {
         let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)
         switch outcome.effect {
         case .none: break
-        case .put(let record): try put(record, for: change.userID, replacing: stored)
+        case .put(let record):
+            try put(record, for: change.userID, replacing: stored)
+            feed?.append(record, replacing: stored, of: change.userID)
         case .delete: try deleteProfile(of: change.userID, replacing: stored)
         }
         return outcome.result

@@ -44,12 +44,14 @@ final class Writer: Sendable {
         var profiles: Int64 = 0
         var assignments: Int64 = 0
         var latestTime: Timestamp = .min
+        /// The number of the last row of the feed.
+        var feedNumber: Int64 = 0
 
         init() {}
 
         init(_ row: Statement) {
             (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
-            latestTime = row.integer(3)
+            (latestTime, feedNumber) = (row.integer(3), row.integer(4))
         }
     }
 
@@ -67,11 +69,15 @@ final class Writer: Sendable {
     private static let probePages = 4_096
     private let connection: QueueBound<Connection?>
     private let erasures: QueueBound<Erasures>
+    /// Whether changes are kept for readers of the feed.
+    private let hasFeed: Bool
     /// When the files were last seen in place, in monotonic nanoseconds; 0 after a failure.
     private let filesSeen: QueueBound<UInt64>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
+        hasFeed = try FeedRows.open(
+            configuration.settings.isReadOnly ? .asStored : configuration.settings.feed, on: connection)
         self.connection = QueueBound(connection, queue)
         erasures = QueueBound(Erasures(), queue)
         clock = StoreClock(
@@ -275,7 +281,7 @@ final class Writer: Sendable {
         // The time of another process's commits is noted with its erasures.
         if try erasures.value.update(on: connection) { clock.advance(to: try counters(on: connection).latestTime) }
         let transaction = WriteTransaction(
-            connection, clock, userFilter: userFilter.latestFilter, erasures.value)
+            connection, clock, userFilter: userFilter.latestFilter, erasures.value, hasFeed: hasFeed)
         for write in batch {
             transaction.submittedAt = write.submittedAt
             try write.perform(in: transaction)
@@ -286,7 +292,11 @@ final class Writer: Sendable {
             return transaction
         }
         let erasure = try transaction.recordErasures()
+        transaction.feed?.endRow()
         let counters = try raiseCounters(transaction)
+        if let feed = transaction.feed {
+            try FeedRows.insert(feed, upTo: counters.feedNumber, at: transaction.now, on: connection)
+        }
         notices.announce(counters.commits)
         userFilter.add(transaction.newUsers)
         let (former, header) = try connection.commit()
@@ -308,21 +318,24 @@ final class Writer: Sendable {
         try transaction.connection.statement(
             """
             UPDATE counters SET
-                commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2, latest_time = ?3
+                commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2, latest_time = ?3,
+                feed_number = feed_number + ?4
             """
         ).run {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
             $0.bind(transaction.now, at: 3)
+            $0.bind(Int64(transaction.feed?.rows.count ?? 0), at: 4)
         }
         return try counters(on: transaction.connection)
     }
 
     private func counters(on connection: Connection) throws(SQLiteError) -> Counters {
         var counters = Counters()
-        try connection.statement("SELECT commits, profiles, assignments, latest_time FROM counters").run(row: { row in
-            counters = Counters(row)
-        })
+        try connection.statement("SELECT commits, profiles, assignments, latest_time, feed_number FROM counters").run(
+            row: { row in
+                counters = Counters(row)
+            })
         return counters
     }
 
@@ -357,7 +370,12 @@ final class Writer: Sendable {
     private func refreshCounters() {
         guard let connection = connection.value, let counters = try? counters(on: connection) else { return }
         clock.advance(to: counters.latestTime)
-        state.withLock { $0.take(counters) }
+        var feed: FeedMetrics?
+        if let stored = try? FeedRows.state(on: connection) { feed = try? FeedRows.metrics(stored, on: connection) }
+        state.withLock { state in
+            state.take(counters)
+            if let feed { state.metrics.feed = feed }
+        }
     }
 
     func refreshMetrics() {

@@ -50,6 +50,15 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
     var eventRetention: String?
 
+    @Option(
+        help: .init("How long the feed keeps changes of users, or 0 for no feed (default: 7d).", valueName: "time"))
+    var feedRetention: String?
+
+    @Option(
+        help: .init("Maximum size of the changes that the feed keeps, 1MiB to 1TiB (default: 1GiB).", valueName: "size")
+    )
+    var feedMaxBytes: String?
+
     @Option(help: .init("Number of datafiles kept per project, at least 1 (default: 100).", valueName: "n"))
     var datafileHistory: String?
 
@@ -205,6 +214,7 @@ struct ServeCommand: ParsableCommand {
         let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
         try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &eventPeriod)
         if eventPeriod.seconds > 0 { store.eventRetention = eventPeriod.milliseconds }
+        store.feed = try feed(settings)
         try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &store.datafileHistory)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &store.waitingChanges)
         var waitingBytes = ByteCount(bytes: store.waitingBytes)
@@ -212,6 +222,15 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(maxWaitingWriteBytes, "max-waiting-write-bytes", in: sizes, to: &waitingBytes)
         store.waitingBytes = waitingBytes.bytes
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
+    }
+
+    private func feed(_ settings: Settings) throws -> FeedMode {
+        var retention = 7.0 * 86_400
+        try settings.apply(orNone: feedRetention, "feed-retention", to: &retention)
+        var size = ByteCount(bytes: ByteCount.GiB)
+        try settings.apply(feedMaxBytes, "feed-max-bytes", in: 1 << 20...ByteCount.TiB, to: &size)
+        return retention == 0
+            ? .off : .kept(milliseconds: Timestamp(retention * 1_000), bytes: Int64(size.bytes))
     }
 
     private func apply(_ settings: Settings, to services: inout Services.Options) throws {

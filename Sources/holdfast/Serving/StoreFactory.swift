@@ -38,6 +38,7 @@ enum StoreFactory {
         settings.rules = rules
         settings.deletesOld = false
         settings.isReadOnly = isReadOnly
+        settings.feed = .asStored
         guard !database.isPostgreSQL else { return try openPostgreSQL(database, settings) }
         return try SQLiteStore(SQLiteConfiguration(path: database.text, settings))
     }

@@ -1,0 +1,111 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET /v1/feed`: what was committed about users, in order, one JSON object per line.
+struct FeedEndpoint {
+    let reader: FeedReader
+    let projects: ProjectView
+
+    /// The maximum number of lines, and the seconds that a response may wait for the first one: less than a handler may
+    /// take.
+    private static let (mostLines, mostSeconds) = (10_000, 30)
+
+    /// `?after=` is a cursor, `oldest`, or `now`, which is the default; `?kinds=` chooses lines, `?limit=N` bounds their
+    /// number, and with `?wait=SECONDS` the response waits for a line if there is none.
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let query = try request.query(knowing: ["after", "kinds", "limit", "wait"])
+        let kinds = try Self.kinds(query["kinds"])
+        let limit = try Self.number("limit", query, in: 0...Self.mostLines, otherwise: 1_000)
+        let seconds = try Self.number("wait", query, in: 0...Self.mostSeconds, otherwise: 0)
+        do throws(FeedReader.Failure) {
+            let deadline = ContinuousClock.now + .seconds(seconds)
+            let cursor = try await begin(query["after"] ?? "now")
+            var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
+            while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline) {
+                batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)
+            }
+            return response(batch)
+        } catch {
+            throw Self.problem(error)
+        }
+    }
+
+    private func waits(
+        after cursor: FeedCursor, until deadline: ContinuousClock.Instant
+    ) async throws(FeedReader.Failure) -> Bool {
+        do {
+            return try await reader.wait(after: cursor, until: deadline)
+        } catch let failure as FeedReader.Failure {
+            throw failure
+        } catch {
+            // The client has disconnected.
+            return false
+        }
+    }
+
+    private func begin(_ after: String) async throws(FeedReader.Failure) -> FeedCursor {
+        switch after {
+        case "now": return try await reader.end()
+        case "oldest": return try await reader.start()
+        default:
+            guard let cursor = FeedCursor(after) else { throw .malformed(after) }
+            return cursor
+        }
+    }
+
+    private func response(_ batch: FeedReader.Batch) -> Response {
+        let schema = projects.schema
+        var writer = JSONWriter(capacity: 128 + 256 * batch.lines.count)
+        for line in batch.lines { FeedLine.append(line.entry, at: line.at, cursor: line.cursor, schema, to: &writer) }
+        FeedLine.appendEnd(batch.next, to: &writer)
+        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish()))
+    }
+
+    // MARK: Parameters and errors
+
+    private static func kinds(_ text: String?) throws(CoreError) -> Set<FeedKind> {
+        guard let text else { return Set(FeedKind.allCases) }
+        var kinds: Set<FeedKind> = []
+        for name in text.split(separator: ",", omittingEmptySubsequences: false) {
+            guard let kind = FeedKind(rawValue: String(name)) else {
+                let known = FeedKind.allCases.map(\.rawValue).joined(separator: ", ")
+                throw CoreError(.invalid, "`kinds` must be a list of \(known); got '\(name)'")
+            }
+            kinds.insert(kind)
+        }
+        return kinds
+    }
+
+    private static func number(
+        _ name: String, _ query: [String: String], in range: ClosedRange<Int>, otherwise standard: Int
+    ) throws(CoreError) -> Int {
+        guard let text = query[name] else { return standard }
+        guard let number = Int(text), range.contains(number) else {
+            throw CoreError(
+                .invalid,
+                "`\(name)` must be a whole number from \(range.lowerBound) to \(range.upperBound); got '\(text)'")
+        }
+        return number
+    }
+
+    private static func problem(_ failure: FeedReader.Failure) -> Problem {
+        switch failure {
+        case .off: return Problem(.notFound, "the server must keep a feed; it was started with --feed-retention 0")
+        case .gone:
+            var problem = Problem(
+                .gone,
+                "the cursor must be within what the feed keeps; what follows it has been deleted, or it is of another database: take a new cursor from GET /v1/feed?limit=0, then export everything and go on from that cursor"
+            )
+            problem.members = [("export", "/v1/profiles?detail=true"), ("cursor", "/v1/feed?limit=0")]
+            return problem
+        case .malformed(let text):
+            return Problem(
+                .badRequest,
+                "`after` must be the `cursor` of a line, 'oldest' or 'now'; got '\(text.shortened(to: CoreError.longestQuote))'"
+            )
+        case .store(let error): return Problem(error)
+        }
+    }
+}

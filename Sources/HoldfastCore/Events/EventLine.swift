@@ -1,0 +1,50 @@
+import Bucketing
+public import JSON
+public import Storage
+
+/// Events as JSON. A reader resumes after a `cursor`; `detail` has everything else that was recorded.
+public enum EventLine {
+    public static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("cursor", stored.number)
+        writer.member("user_id", stored.exposure.userID.string)
+        appendMembers(of: stored, to: &writer)
+        writer.endObject()
+    }
+
+    public static func append(_ stored: StoredGoalEvent, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("cursor", stored.number)
+        if let id = stored.event.senderID { writer.member("id", id.string) }
+        writer.member("user_id", stored.event.userID.string)
+        appendMembers(of: stored.event, to: &writer)
+        writer.endObject()
+    }
+
+    /// Writes the members without those that identify the event and the user.
+    static func appendMembers(of stored: StoredExposure, to writer: inout JSONWriter) {
+        let exposure = stored.exposure
+        writer.member("experiment_id", exposure.experimentID.string)
+        writer.member("experiment_key", exposure.experimentKey.string)
+        writer.member("variation_id", exposure.variationID.string)
+        writer.member("timestamp", exposure.happenedAt.rfc3339)
+        writer.member("multiple_variations", stored.hasMultipleVariations)
+        writer.member("forced", exposure.isChosen)
+        appendDetail(exposure.sdkKey, exposure.payload, &writer)
+    }
+
+    static func appendMembers(of event: GoalEvent, to writer: inout JSONWriter) {
+        writer.member("goal", event.goal.string)
+        writer.key("value")
+        writer.number(event.value)
+        writer.member("timestamp", event.happenedAt.rfc3339)
+        writer.member("received_at", event.receivedAt.rfc3339)
+        appendDetail(event.sdkKey, event.payload, &writer)
+    }
+
+    private static func appendDetail(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
+        if !sdkKey.isEmpty { writer.member("sdk_key", sdkKey) }
+        writer.key("detail")
+        writer.raw(payload)
+    }
+}

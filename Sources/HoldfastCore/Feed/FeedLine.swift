@@ -1,0 +1,72 @@
+import Bucketing
+public import JSON
+public import Storage
+
+/// The kinds of changes that readers of the feed choose from.
+public enum FeedKind: String, Sendable, CaseIterable {
+    case assignment, exposure, goal, attributes, merge, erasure
+
+    public init(_ change: FeedEntry.Change) {
+        switch change {
+        case .assignment, .emptyProfile: self = .assignment
+        case .exposure: self = .exposure
+        case .goal: self = .goal
+        case .attributes: self = .attributes
+        case .merge: self = .merge
+        case .erasure: self = .erasure
+        }
+    }
+}
+
+/// Changes of the feed as lines of NDJSON.
+public enum FeedLine {
+    /// Writes a line with its line feed.
+    ///
+    /// - Parameters:
+    ///   - cursor: where a reader goes on after the line; `nil` if the line comes from no feed.
+    ///   - time: when it was recorded.
+    public static func append(
+        _ entry: FeedEntry, at time: Timestamp?, cursor: FeedCursor?, _ schema: AttributeSchema,
+        to writer: inout JSONWriter
+    ) {
+        writer.beginObject()
+        if let cursor { writer.member("cursor", cursor.text) }
+        writer.member("kind", FeedKind(entry.change).rawValue)
+        if let time { writer.member("at", time.rfc3339) }
+        writer.member("user_id", entry.userID.string)
+        switch entry.change {
+        case .assignment(let experimentID, let assignment):
+            writer.member("experiment_id", experimentID.string)
+            writer.member("variation_id", assignment?.variationID.string)
+            if let assignment { ProfileJSON.appendOrigin(assignment, to: &writer) }
+        case .emptyProfile:
+            writer.member("experiment_id", String?.none)
+            writer.member("variation_id", String?.none)
+        case .exposure(let stored): EventLine.appendMembers(of: stored, to: &writer)
+        case .goal(let event):
+            if let id = event.senderID { writer.member("id", id.string) }
+            EventLine.appendMembers(of: event, to: &writer)
+        case .attributes(let numbers):
+            writer.key("attributes")
+            writer.beginArray()
+            // Values of a deleted attribute are not there any more.
+            for definition in schema.attributes where numbers.contains(definition.number) {
+                writer.string(definition.name.string)
+            }
+            writer.endArray()
+        case .merge(let other): writer.member("from", other.string)
+        case .erasure: break
+        }
+        writer.endObject()
+        writer.endLine()
+    }
+
+    /// Writes the last line of a response: where a reader goes on, whatever kinds it has asked for.
+    public static func appendEnd(_ cursor: FeedCursor, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("cursor", cursor.text)
+        writer.member("kind", "end")
+        writer.endObject()
+        writer.endLine()
+    }
+}

@@ -1,0 +1,166 @@
+import Dispatch
+public import Storage
+import Synchronization
+
+/// Reads the feed for all who follow it, with a session of its own, which may wait for open transactions.
+public final class FeedReader: Sendable {
+    /// Why the feed cannot be read from a cursor.
+    public enum Failure: Error, Sendable {
+        /// The database keeps no changes.
+        case off
+        /// What follows the cursor has been deleted, or the cursor is of another database.
+        case gone
+        /// A text is no cursor.
+        case malformed(String)
+        case store(StorageError)
+    }
+
+    /// Lines with the cursors behind them, and the cursor behind all that was read.
+    public struct Batch: Sendable {
+        public var lines: [(entry: FeedEntry, at: Timestamp, cursor: FeedCursor)] = []
+        public var next: FeedCursor
+    }
+
+    private let store: any Store
+    private let session = Mutex<BackgroundSession?>(nil)
+    private let isEnding: @Sendable () -> Bool
+    /// The number of the newest row as it was last seen, and when that was, in monotonic nanoseconds.
+    private let newest = Mutex((number: Int64(0), seenAt: UInt64(0)))
+
+    /// How often those who wait look for new rows: no more than one of them each time.
+    private static let pollInterval = Duration.milliseconds(50)
+    /// How many rows are read at once.
+    private static let pageRows = 16
+    /// About how much one batch reads at most, in bytes.
+    private static let batchBytes = 4 << 20
+
+    /// - Parameter isEnding: whether nobody is to wait any longer.
+    public init(_ store: any Store, isEnding: @escaping @Sendable () -> Bool = { false }) {
+        self.store = store
+        self.isEnding = isEnding
+    }
+
+    /// Releases the session. Blocks until done.
+    public func close() {
+        session.withLock { session in
+            session?.close()
+            session = nil
+        }
+    }
+
+    private func page(from number: Int64, limit: Int) async throws(Failure) -> FeedPage {
+        let page: FeedPage
+        do throws(StorageError) {
+            page = try await openSession().run { stored async throws(StorageError) -> FeedPage in
+                try await stored.read(.feed(from: number, limit: limit))
+            }
+        } catch {
+            throw .store(error)
+        }
+        guard page.epoch != 0 else { throw .off }
+        return page
+    }
+
+    /// Only a server whose feed is read opens a session.
+    private func openSession() throws(StorageError) -> BackgroundSession {
+        try session.withLock { open -> Result<BackgroundSession, StorageError> in
+            if let open { return .success(open) }
+            return Result { () throws(StorageError) in
+                let fresh = try BackgroundSession(store, label: "feed")
+                open = fresh
+                return fresh
+            }
+        }.get()
+    }
+
+    // MARK: Cursors
+
+    /// Returns the cursor behind everything that is committed.
+    public func end() async throws(Failure) -> FeedCursor {
+        let page = try await page(from: 1, limit: 0)
+        guard page.isSettled else {
+            throw .store(.unavailable(reason: "a transaction of the database has been open for too long"))
+        }
+        return page.next
+    }
+
+    /// Returns the cursor before everything that is kept.
+    public func start() async throws(Failure) -> FeedCursor {
+        let page = try await page(from: .max, limit: 1)
+        return FeedCursor(epoch: page.epoch, number: page.start, lines: 0)
+    }
+
+    // MARK: Reading
+
+    /// Reads lines in order.
+    ///
+    /// - Parameters:
+    ///   - cursor: where to begin.
+    ///   - kinds: the lines that are wanted.
+    ///   - limit: the maximum number of lines. There may be fewer, although more follow.
+    public func read(
+        after cursor: FeedCursor, kinds: Set<FeedKind>, limit: Int
+    ) async throws(Failure) -> Batch {
+        var batch = Batch(next: cursor)
+        var bytes = 0
+        while batch.lines.count < limit, bytes < Self.batchBytes {
+            let page = try await page(from: batch.next.number, limit: Self.pageRows)
+            guard page.has(batch.next) else { throw .gone }
+            for row in page.rows where batch.lines.count < limit {
+                bytes += row.entries.count
+                do throws(StorageError) {
+                    batch.take(try row.lines(), of: row, kinds, limit)
+                } catch {
+                    throw .store(error)
+                }
+            }
+            if page.rows.count < Self.pageRows {
+                if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number { batch.next = page.next }
+                break
+            }
+        }
+        return batch
+    }
+
+    /// Waits until there may be a line behind a cursor.
+    ///
+    /// - Returns: `false` if there is none by the deadline, or the server is shutting down.
+    public func wait(after cursor: FeedCursor, until deadline: ContinuousClock.Instant) async throws -> Bool {
+        while !isEnding(), ContinuousClock.now < deadline {
+            if try await newestNumber() >= cursor.number { return true }
+            try await Task.sleep(for: Self.pollInterval)
+        }
+        return false
+    }
+
+    private func newestNumber() async throws(Failure) -> Int64 {
+        let now = DispatchTime.now().uptimeNanoseconds
+        let known: Int64? = newest.withLock { newest in
+            guard now &- newest.seenAt >= 45_000_000 else { return newest.number }
+            // The others use this one's result.
+            newest.seenAt = now
+            return nil
+        }
+        if let known { return known }
+        let number = try await page(from: .max, limit: 1).end
+        newest.withLock { $0.number = number }
+        return number
+    }
+}
+
+extension FeedReader.Batch {
+    /// Takes the lines of a row from the cursor on.
+    fileprivate mutating func take(
+        _ entries: [FeedEntry?], of row: FeedRow, _ kinds: Set<FeedKind>, _ limit: Int
+    ) {
+        let first = row.number == next.number ? next.lines : 0
+        for (index, entry) in entries.enumerated() where index >= first && lines.count < limit {
+            next.number = index == entries.count - 1 ? row.number + 1 : row.number
+            next.lines = index == entries.count - 1 ? 0 : index + 1
+            guard let entry, kinds.contains(FeedKind(entry.change)) else { continue }
+            lines.append((entry, row.recordedAt, next))
+        }
+        // A row without lines behind the cursor.
+        if first >= entries.count { (next.number, next.lines) = (row.number + 1, 0) }
+    }
+}

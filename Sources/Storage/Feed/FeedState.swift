@@ -1,0 +1,173 @@
+/// Whether changes of users are kept for readers of the feed.
+public enum FeedMode: Sendable, Equatable {
+    /// As the servers of the database have set it; for commands beside them.
+    case asStored
+    /// No change costs anything, and there is no feed.
+    case off
+    /// - Parameters:
+    ///   - milliseconds: how long changes are kept.
+    ///   - bytes: how much is kept at most; the oldest changes are deleted sooner.
+    case kept(milliseconds: Timestamp, bytes: Int64)
+
+    public static let standard = FeedMode.kept(milliseconds: 7 * 86_400_000, bytes: 1 << 30)
+}
+
+/// What is known of the feed as a whole.
+package struct FeedState: Sendable, Equatable {
+    /// Identifies the feed: numbers of one database, or of one before it was restored, mean nothing in another. 0 if there
+    /// is no feed.
+    package var epoch: Int64 = 0
+    /// The greatest number of a row that was deleted.
+    package var deletedTo: Int64 = 0
+    /// The rows up to this one are counted.
+    package var countedTo: Int64 = 0
+    package var rows: Int64 = 0
+    package var bytes: Int64 = 0
+
+    package init() {}
+
+    /// A row of `feed_state`.
+    package init(_ row: any Row) {
+        (epoch, deletedTo, countedTo) = (row.integer(0), row.integer(1), row.integer(2))
+        (rows, bytes) = (row.bounded(3), row.bounded(4))
+    }
+
+    package static let columns = "epoch, deleted_to, counted_to, row_count, byte_count"
+    package static let read = SQLQuery("feed_state", "SELECT \(columns) FROM feed_state")
+
+    package var update: SQLQuery {
+        SQLQuery(
+            "feed_state_update",
+            "UPDATE feed_state SET deleted_to = $1, counted_to = $2, row_count = $3, byte_count = $4",
+            .integer(deletedTo), .integer(countedTo), .integer(rows), .integer(bytes))
+    }
+
+    /// The epoch that a store has to set when it is opened; `nil` if the stored one is right.
+    package func newEpoch(_ mode: FeedMode) -> Int64? {
+        switch mode {
+        case .asStored: nil
+        case .off: epoch == 0 ? nil : 0
+        case .kept: epoch == 0 ? .random(in: 1...Int64(UInt32.max)) : nil
+        }
+    }
+
+    /// Begins or ends a feed. What is there of an earlier one is no longer delivered: changes may be missing behind it.
+    package static func setEpoch(_ epoch: Int64, _ dialect: SQLDialect) -> SQLQuery {
+        SQLQuery(
+            "feed_epoch", "UPDATE feed_state SET epoch = $1, deleted_to = (\(lastNumber(dialect).sql))",
+            .integer(epoch))
+    }
+
+    /// Reads the number of the last row, of PostgreSQL including those of open transactions.
+    package static func lastNumber(_ dialect: SQLDialect) -> SQLQuery {
+        switch dialect {
+        case .sqlite: SQLQuery("feed_last", "SELECT feed_number FROM counters")
+        case .postgreSQL:
+            SQLQuery("feed_last", "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM feed_numbers")
+        }
+    }
+
+    // MARK: Retention
+
+    /// How many rows and bytes there are after the counted ones, up to a number.
+    package func countNew(to number: Int64) -> SQLQuery {
+        SQLQuery(
+            "feed_count",
+            "SELECT count(*), coalesce(sum(length(entries)), 0) FROM feed WHERE number > $1 AND number <= $2",
+            .integer(countedTo), .integer(number))
+    }
+
+    package mutating func count(to number: Int64, _ row: any Row) {
+        guard number > countedTo else { return }
+        countedTo = number
+        rows += row.bounded(0)
+        bytes += row.bounded(1)
+    }
+
+    /// The oldest rows, with what decides whether they are deleted.
+    package static func oldest(to number: Int64, limit: Int) -> SQLQuery {
+        SQLQuery(
+            "feed_oldest",
+            """
+            SELECT number, recorded_at, length(entries) FROM feed WHERE number <= $1 ORDER BY number LIMIT $2
+            """, .integer(number), .integer(limit))
+    }
+
+    package struct Size {
+        let number: Int64
+        let recordedAt: Timestamp
+        let bytes: Int64
+
+        package init(_ row: any Row) {
+            (number, recordedAt, bytes) = (row.integer(0), row.bounded(1), row.bounded(2))
+        }
+    }
+
+    /// Takes the rows out of the account that are to be deleted: those up to ``deletedTo``.
+    ///
+    /// - Returns: how many they are.
+    package mutating func deleteOldest(of sizes: [Size], _ mode: FeedMode, at now: Timestamp) -> Int {
+        let limits: (oldest: Timestamp, bytes: Int64) =
+            switch mode {
+            case .asStored: (.min, .max)
+            case .off: (.max, 0)
+            case .kept(let milliseconds, let bytes): (now - min(milliseconds, now), bytes)
+            }
+        var count = 0
+        for size in sizes {
+            guard size.recordedAt < limits.oldest || bytes > limits.bytes else { break }
+            deletedTo = max(deletedTo, size.number)
+            rows = max(0, rows - 1)
+            bytes = max(0, bytes - size.bytes)
+            count += 1
+        }
+        return count
+    }
+
+    /// The statements that delete the rows up to ``deletedTo``.
+    package var deletions: [SQLQuery] {
+        ["feed", "feed_removals"].map { table in
+            SQLQuery("delete_\(table)", "DELETE FROM \(table) WHERE number <= $1", .integer(deletedTo))
+        }
+    }
+}
+
+/// What a store reports of its feed.
+public struct FeedMetrics: Sendable {
+    public var rows: Int64 = 0
+    public var bytes: Int64 = 0
+    /// When the oldest row was recorded; `nil` if there is none.
+    public var oldest: Timestamp?
+
+    public init() {}
+
+    package static let oldestQuery = SQLQuery(
+        "feed_oldest_time", "SELECT recorded_at FROM feed ORDER BY number LIMIT 1")
+}
+
+/// A place in the feed.
+public struct FeedCursor: Sendable, Hashable {
+    /// The ``FeedState/epoch`` of the feed.
+    public var epoch: Int64
+    /// The number of the row that is to be read next, or of one before it.
+    public var number: Int64
+    /// How many lines of that row have been read.
+    public var lines: Int
+
+    public init(epoch: Int64, number: Int64, lines: Int) {
+        self.epoch = epoch
+        self.number = number
+        self.lines = lines
+    }
+
+    /// Reads ``text``.
+    public init?(_ text: String) {
+        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+        guard text.utf8.count <= 64, parts.count == 3, let epoch = Int64(parts[0], radix: 16),
+            let number = Int64(parts[1]), let lines = Int(parts[2]), epoch > 0, number > 0, lines >= 0
+        else { return nil }
+        self.init(epoch: epoch, number: number, lines: lines)
+    }
+
+    public var text: String { "\(String(epoch, radix: 16))-\(number)-\(lines)" }
+}

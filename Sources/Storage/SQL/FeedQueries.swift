@@ -1,0 +1,265 @@
+import Bucketing
+
+/// What a reader of the feed gets at once.
+public struct FeedPage: Sendable {
+    /// See ``FeedState/epoch``; 0 if there is no feed.
+    public var epoch: Int64
+    /// The least number from which on the feed is complete.
+    public var start: Int64
+    /// The number up to which everything has been read: that of the last row, or of the last one that is committed and
+    /// that no open transaction can precede any more.
+    public var end: Int64
+    /// In the order of their numbers, without the entries of users who were erased since.
+    public var rows: [FeedRow]
+    /// Whether all transactions that might precede the newest row have ended. If not, nothing was read.
+    public var isSettled: Bool
+
+    public init(epoch: Int64, start: Int64, end: Int64, rows: [FeedRow], isSettled: Bool = true) {
+        self.epoch = epoch
+        self.start = start
+        self.end = end
+        self.rows = rows
+        self.isSettled = isSettled
+    }
+
+    /// Whether a cursor belongs to this feed, and nothing after it has been deleted.
+    public func has(_ cursor: FeedCursor) -> Bool {
+        epoch != 0 && cursor.epoch == epoch && cursor.number >= start && cursor.number <= max(end, start - 1) + 1
+    }
+
+    /// Where the reader goes on after all rows.
+    public var next: FeedCursor { FeedCursor(epoch: epoch, number: max(end, start - 1) + 1, lines: 0) }
+}
+
+extension StoreQuery<FeedPage> {
+    /// Reads rows of the feed in the order of their numbers. A database may wait for open transactions meanwhile, so that
+    /// the session should have nothing else to do.
+    ///
+    /// - Parameters:
+    ///   - number: that of the first row.
+    ///   - limit: the maximum number of rows; with 0 only the end is found.
+    public static func feed(from number: Int64, limit: Int) -> Self {
+        Self(.feed(from: number, limit: limit)) { context in
+            switch context.dialect {
+            case .sqlite: rows(from: number, limit, context)
+            case .postgreSQL: settledRows(from: number, limit, context)
+            }
+        }
+    }
+
+    private static let columns = "number, recorded_at, entries"
+
+    private static func state(_ page: inout FeedPage, _ row: any Row) {
+        let state = FeedState(row)
+        (page.epoch, page.start) = (state.epoch, state.deletedTo + 1)
+    }
+
+    /// SQLite commits one transaction after the other, in the order of numbers.
+    private static func rows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
+        var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
+        var areRemoved = false
+        return Reading([
+            (FeedState.read, { state(&page, $0) }),
+            (FeedState.lastNumber(.sqlite), { page.end = $0.integer(0) }),
+            (
+                SQLQuery(
+                    "feed_rows", "SELECT \(columns) FROM feed WHERE number >= $1 ORDER BY number LIMIT $2",
+                    .integer(number), .integer(limit)),
+                { page.rows.append(FeedRow($0)) }
+            ),
+            removalsExist(from: number) { areRemoved = $0 },
+        ]) { () throws(StorageError) in try finish(page, limit, areRemoved: areRemoved, context) }
+    }
+
+    /// Transactions of PostgreSQL overlap: that with the lower number may commit later. Each has its id before it draws
+    /// a number, because it has written before. So all that have drawn a number up to `last` have lower ids than one that
+    /// is assigned after `last` was read. Once the snapshot's xmin has reached that one, they have ended, and a snapshot
+    /// sees all rows up to `last` that there will ever be. The xmax of a snapshot would not do: it is the lowest id that
+    /// has not ended, not the next one to be assigned.
+    ///
+    /// The rows of users are locked before the number is drawn, so that two transactions about one user have numbers in the
+    /// order of their commits.
+    private static func settledRows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
+        var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
+        let number = max(number, 1)
+        return Reading([
+            (FeedState.read, { state(&page, $0) }), (FeedState.lastNumber(.postgreSQL), { page.end = $0.integer(0) }),
+        ]) {
+            // Nothing is there yet, not even of an open transaction.
+            guard page.end >= number || limit == 0 else { return .value(page) }
+            return .more(assigning(from: number, to: page.end, limit, context))
+        }
+    }
+
+    private static func assigning(
+        from number: Int64, to last: Int64, _ limit: Int, _ context: ReadingContext
+    ) -> Reading<FeedPage> {
+        var transaction = ""
+        let query = SQLQuery("feed_transaction", "SELECT pg_current_xact_id()::text")
+        return Reading([(query, { transaction = $0.text(0) })]) {
+            .more(rows(from: number, to: last, after: transaction, limit, attempts: settlingAttempts, context))
+        }
+    }
+
+    /// How often the end of open transactions is looked for, 2 ms apart.
+    private static let settlingAttempts = 500
+
+    private static func rows(
+        from number: Int64, to last: Int64, after transaction: String, _ limit: Int, attempts: Int,
+        _ context: ReadingContext
+    ) -> Reading<FeedPage> {
+        var page = FeedPage(epoch: 0, start: 1, end: last, rows: [], isSettled: false)
+        var areRemoved = false
+        let isSettled = "pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8"
+        return Reading([
+            (FeedState.read, { state(&page, $0) }),
+            (
+                SQLQuery("feed_settled", "SELECT (\(isSettled))::integer::bigint", .text(transaction)),
+                { page.isSettled = $0.integer(0) != 0 }
+            ),
+            (
+                SQLQuery(
+                    "feed_settled_rows",
+                    """
+                    SELECT \(columns) FROM feed WHERE \(isSettled) AND number >= $2 AND number <= $3
+                    ORDER BY number LIMIT $4
+                    """, .text(transaction), .integer(number), .integer(last), .integer(limit)),
+                { page.rows.append(FeedRow($0)) }
+            ),
+            removalsExist(from: number) { areRemoved = $0 },
+            (
+                SQLQuery(
+                    "feed_pause", "SELECT pg_sleep(CASE WHEN \(isSettled) THEN 0 ELSE 0.002 END)", .text(transaction)),
+                { _ in }
+            ),
+        ]) { () throws(StorageError) in
+            if !page.isSettled { page.end = number - 1 }
+            guard page.isSettled || attempts == 0 else {
+                return .more(
+                    rows(from: number, to: last, after: transaction, limit, attempts: attempts - 1, context))
+            }
+            return try finish(page, limit, areRemoved: areRemoved, context)
+        }
+    }
+
+    private static func removalsExist(
+        from number: Int64, _ take: @escaping (Bool) -> Void
+    ) -> Reading<FeedPage>.Step {
+        (
+            SQLQuery(
+                "feed_removals_exist", "SELECT 1 FROM feed_removals WHERE number >= $1 LIMIT 1", .integer(number)),
+            { _ in take(true) }
+        )
+    }
+
+    private static func finish(
+        _ page: FeedPage, _ limit: Int, areRemoved: Bool, _ context: ReadingContext
+    ) throws(StorageError) -> Reading<FeedPage>.Outcome {
+        var page = page
+        // After rows that were passed over because they are no longer there, the feed does not begin anew.
+        if let last = page.rows.last, page.rows.count == limit { page.end = last.number }
+        guard areRemoved, !page.rows.isEmpty else { return .value(page) }
+        var hashes: Set<Int64> = []
+        for row in page.rows { hashes.formUnion(try row.userHashes()) }
+        let list = hashes.map(String.init).joined(separator: ",")
+        let condition =
+            switch context.dialect {
+            case .sqlite: "user_hash IN (SELECT value FROM json_each('[' || $1 || ']'))"
+            case .postgreSQL: "user_hash = ANY (string_to_array($1, ',')::bigint[])"
+            }
+        let query = SQLQuery(
+            "feed_removals_of", "SELECT \(FeedRemoval.columns) FROM feed_removals WHERE \(condition)", .text(list))
+        // The rows again, in one snapshot with what is removed of them: once they are overwritten, that is forgotten.
+        let again = SQLQuery(
+            "feed_rows_again", "SELECT \(columns) FROM feed WHERE number >= $1 AND number <= $2 ORDER BY number",
+            .integer(page.rows[0].number), .integer(page.rows[page.rows.count - 1].number))
+        var removals: [FeedRemoval] = []
+        page.rows = []
+        return .more(
+            Reading([(again, { page.rows.append(FeedRow($0)) }), (query, { removals.append(FeedRemoval($0)) })]) {
+                () throws(StorageError) in
+                page.rows = try scrubbed(page.rows, removals)
+                return .value(page)
+            })
+    }
+
+    private static func scrubbed(
+        _ rows: [FeedRow], _ removals: [FeedRemoval]
+    ) throws(StorageError) -> [FeedRow] {
+        var scrubbed: [FeedRow] = []
+        for row in rows { scrubbed.append(try row.scrubbed(by: removals)) }
+        return scrubbed
+    }
+}
+
+extension FeedRow {
+    package init(_ row: any Row) {
+        self.init(number: row.integer(0), recordedAt: row.bounded(1), entries: row.bytes(2))
+    }
+}
+
+// MARK: Overwriting what was erased
+
+extension FeedRemoval {
+    /// The greatest number of an erasure, up to which rows are to be overwritten; no row if there is none.
+    package static let newestErasure = SQLQuery(
+        "feed_newest_erasure",
+        "SELECT max(number) FROM feed_removals WHERE account_hash IS NULL HAVING max(number) IS NOT NULL")
+
+    /// Forgets all erasures once the rows before them are overwritten, unless there is a newer one by now: that may have
+    /// taken back the entries of users who were merged earlier.
+    package static func forgetErasures(to newest: Int64) -> SQLQuery {
+        SQLQuery(
+            "feed_forget_erasures",
+            """
+            DELETE FROM feed_removals WHERE account_hash IS NULL
+                AND (SELECT max(number) FROM feed_removals WHERE account_hash IS NULL) = $1
+            """, .integer(newest))
+    }
+}
+
+/// The overwriting of erased entries in the feed, row by row, from the oldest on. It begins anew after a restart, and once
+/// a pass is complete it forgets the erasures that were known at its beginning.
+package struct FeedScrubbing: Sendable {
+    /// The rows that are read at once.
+    package static let rows = 64
+    /// The newest erasure that this pass deals with, and the row that is next.
+    package let newestErasure: Int64
+    package private(set) var next: Int64 = 0
+
+    package init(newestErasure: Int64) {
+        self.newestErasure = newestErasure
+    }
+
+    /// Whether the pass has reached its end.
+    package var isComplete: Bool { next > newestErasure }
+
+    /// Reads the next rows as they are stored, and what is removed of them.
+    package var query: SQLQuery {
+        SQLQuery(
+            "feed_scrubbed_rows",
+            """
+            SELECT number, recorded_at, entries FROM feed WHERE number >= $1 AND number <= $2
+            ORDER BY number LIMIT $3
+            """, .integer(next), .integer(newestErasure), .integer(Self.rows))
+    }
+
+    package static let removals = SQLQuery("feed_removals", "SELECT \(FeedRemoval.columns) FROM feed_removals")
+
+    /// Takes what was read, and advances.
+    ///
+    /// - Returns: the statements that overwrite rows, and at the end forget the erasures.
+    package mutating func take(
+        _ rows: [FeedRow], _ removals: [FeedRemoval]
+    ) -> [SQLQuery] {
+        next = rows.count < Self.rows ? newestErasure + 1 : (rows.last?.number ?? newestErasure) + 1
+        let updates: [SQLQuery] = rows.compactMap { row in
+            // Readers report a damaged row.
+            guard let scrubbed = try? row.scrubbed(by: removals), scrubbed.entries != row.entries else { return nil }
+            return SQLQuery(
+                "feed_scrub", "UPDATE feed SET entries = $2 WHERE number = $1", .integer(row.number),
+                .bytes(scrubbed.entries))
+        }
+        return isComplete ? updates + [FeedRemoval.forgetErasures(to: newestErasure)] : updates
+    }
+}

@@ -1,0 +1,53 @@
+import Storage
+
+/// The tables of the feed.
+enum FeedRows {
+    /// Inserts what a transaction has changed. The transaction has an id already, see ``StoreQuery/feed(from:limit:)``, and
+    /// the rows of the users are locked.
+    static let insert = Statement("insert_feed", "INSERT INTO feed (recorded_at, entries) VALUES ($1, $2)")
+    /// Gives a transaction an id that has written to other nodes only.
+    static let assignTransaction = Statement("feed_assign_transaction", "SELECT pg_current_xact_id()::text")
+
+    static let lockState = Statement(
+        "feed_state_locked", "SELECT \(FeedState.columns) FROM feed_state FOR UPDATE")
+
+    /// Notes an erasure or a merge, after the row with its entry was inserted: the last number that this session has drawn.
+    static func note(_ cause: FeedRemoval.Cause) -> [Query] {
+        cause.statements(number: nil).map { Query($0) }
+    }
+
+    /// Begins or ends the feed, as the mode says. Blocks until done.
+    ///
+    /// - Returns: whether changes are to be kept.
+    static func open(_ mode: FeedMode, _ handle: Handle) throws(PostgreSQLError) -> Bool {
+        let text = try handle.execute("SELECT epoch FROM feed_state").first?.first
+        var state = FeedState()
+        state.epoch = text.flatMap { $0 }.flatMap { Int64($0) } ?? 0
+        guard let epoch = state.newEpoch(mode) else { return state.epoch != 0 }
+        let sql = FeedState.setEpoch(epoch, .postgreSQL).sql.replacing("$1", with: "\(epoch)")
+        // Of several servers that start together, the first one begins it.
+        try handle.execute(epoch == 0 ? sql : "\(sql) WHERE epoch = 0")
+        return epoch != 0
+    }
+}
+
+extension Statement {
+    /// The statement, which returns the users that it has changed, with an insertion of their entries into the feed. It
+    /// draws one number, after all users' rows are locked.
+    ///
+    /// - Parameters: the numbers of the parameters with the time, and with the entries of each user.
+    func feeding(time: Int, entries: Int) -> Statement {
+        Statement(
+            "\(name)_feeding",
+            """
+            WITH touched AS (\(sql)), fed AS (
+                INSERT INTO feed (recorded_at, entries)
+                SELECT $\(time)::bigint, string_agg(new.entries, ''::bytea ORDER BY new.place)
+                FROM unnest($1::text[], $\(entries)::bytea[]) WITH ORDINALITY AS new (user_id, entries, place)
+                JOIN touched USING (user_id)
+                WHERE new.entries <> ''::bytea HAVING count(*) > 0
+            )
+            SELECT user_id FROM touched
+            """)
+    }
+}

@@ -1,0 +1,72 @@
+import Storage
+import Synchronization
+
+/// Deletes what the feed has kept long enough, and overwrites what it still has of erased users, in small transactions
+/// that do not delay other changes. Readers do not depend on it.
+final class FeedRetention: Sendable {
+    private let writer: Writer
+    private let reader: BackgroundReader
+    private let mode: FeedMode
+    private let batch: Int
+    private let deletion = BatchChain()
+    private let overwriting = BatchChain()
+    private let scrubbing = Mutex<FeedScrubbing?>(nil)
+
+    init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
+        self.writer = writer
+        self.reader = reader
+        mode = configuration.settings.feed
+        batch = configuration.settings.retentionBatch
+    }
+
+    func sweep() {
+        deletion.start { [self] in deleteOldest($0) }
+        overwriting.start { [self] in overwrite($0) }
+    }
+
+    private func deleteOldest(_ done: @escaping BatchChain.Done) {
+        writer.submit { [mode, batch] transaction throws(SQLiteError) in
+            let connection = transaction.connection
+            let stored = try FeedRows.state(on: connection)
+            var state = stored
+            let last = try connection.integer("SELECT feed_number FROM counters")
+            try connection.run(state.countNew(to: last)) { state.count(to: last, $0) }
+            var oldest: [FeedState.Size] = []
+            try connection.run(FeedState.oldest(to: last, limit: batch)) { oldest.append(.init($0)) }
+            let count = state.deleteOldest(of: oldest, mode, at: transaction.now)
+            if count > 0 { for query in state.deletions { try transaction.run(query) } }
+            if state != stored { try transaction.run(state.update) }
+            return count
+        } completion: { [batch] result in
+            // Readiness and metrics report a failure; the next sweep tries again.
+            if case .success(batch) = result { done(true) } else { done(false) }
+        }
+    }
+
+    /// Overwrites the next rows. Nobody else changes rows, so that they may be read before the transaction.
+    private func overwrite(_ done: @escaping BatchChain.Done) {
+        let pass = scrubbing.withLock { $0 }
+        reader.read { connection throws(SQLiteError) -> (FeedScrubbing, [SQLQuery])? in
+            var pass = pass
+            if pass == nil {
+                try connection.run(FeedRemoval.newestErasure) { pass = FeedScrubbing(newestErasure: $0.integer(0)) }
+            }
+            guard var pass else { return nil }
+            var rows: [FeedRow] = []
+            try connection.run(pass.query) { rows.append(FeedRow($0)) }
+            var removals: [FeedRemoval] = []
+            try connection.run(FeedScrubbing.removals) { removals.append(FeedRemoval($0)) }
+            let queries = pass.take(rows, removals)
+            return (pass, queries)
+        } _: { [self] result in
+            guard case .success(let (pass, queries)?) = result else { return done(false) }
+            writer.submit { transaction in
+                for query in queries { try transaction.run(query) }
+            } completion: { [self] result in
+                guard case .success = result else { return done(false) }
+                scrubbing.withLock { $0 = pass.isComplete ? nil : pass }
+                done(true)
+            }
+        }
+    }
+}
