@@ -234,7 +234,7 @@ extension PostgreSQLTests {
         @Test(arguments: ["row", "table"])
         func `A row or a table that stays locked fails changes in time`(_ what: String) async throws {
             let database = try TestDatabase(.postgreSQL)
-            let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 1 }
+            let store = try PostgreSQLStore.make(in: database) { $0.statementTimeout = 4 }
             defer { store.close() }
             try await store.apply(.replace(["e": "0"]), to: "ada")
             let locker = try SQLConnection(database.server.url(database.name))
