@@ -41,8 +41,7 @@ struct TrackEndpoint {
 
     /// Returns the value of the SDKs' reserved tags: `value`, or else `revenue`, a whole number of cents.
     private static func value(_ tags: JSONObject) -> Double {
-        let value = tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil }
-        return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
+        EventInput.usable(tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil })
     }
 
     private static func payload(_ event: Event?, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {

@@ -220,8 +220,7 @@ extension SDKEventBatch {
 
     /// Returns the `value` or else the `revenue`, a whole number of cents, as `/v1/track` takes them from the tags.
     private static func value(_ event: JSONObject) -> Double {
-        let value = event["value"]?.double ?? event["revenue"]?.double
-        return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
+        EventInput.usable(event["value"]?.double ?? event["revenue"]?.double)
     }
 
     private mutating func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {

@@ -90,14 +90,14 @@ struct SegmentBatch {
             throw CoreError(
                 .invalid, "`messageId` must be 1 to 128 bytes long, without NUL", at: place.appending("messageId"))
         }
-        let value = properties["value"]?.double ?? properties["revenue"]?.double
         var payload = JSONWriter()
         payload.beginObject()
         payload.detail("tags", properties)
         payload.endObject()
         return GoalEvent(
             userID: userID, goal: Identifier(name),
-            value: value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0, happenedAt: happenedAt,
+            value: EventInput.usable(properties["value"]?.double ?? properties["revenue"]?.double),
+            happenedAt: happenedAt,
             receivedAt: now, senderID: id.map { Identifier($0) },
             sdkKey: projects.count == 1 ? projects[0].sdkKey : "", payload: payload.finish())
     }

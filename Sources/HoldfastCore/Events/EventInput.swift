@@ -54,6 +54,11 @@ public struct EventInput {
         return Identifier(text)
     }
 
+    /// Returns a value that a published protocol's event has, or 0 if it has none that can be tallied.
+    public static func usable(_ value: Double?) -> Double {
+        value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
+    }
+
     /// The maximum length of a goal's name, in bytes.
     public static let goalLimit = 255
 

@@ -29,6 +29,8 @@ public final class FeedReader: Sendable {
 
     /// How often those who wait look for new rows: no more than one of them each time.
     private static let pollInterval = Duration.milliseconds(50)
+    /// How long what one of them has found holds for the others: somewhat less, so that the next look is not missed.
+    private static let freshNanoseconds: UInt64 = 45_000_000
     /// How many rows are read at once.
     private static let pageRows = 16
     /// About how much one batch reads at most, in bytes.
@@ -136,7 +138,7 @@ public final class FeedReader: Sendable {
     private func newestNumber() async throws(Failure) -> Int64 {
         let now = DispatchTime.now().uptimeNanoseconds
         let known: Int64? = newest.withLock { newest in
-            guard now &- newest.seenAt >= 45_000_000 else { return newest.number }
+            guard now &- newest.seenAt >= Self.freshNanoseconds else { return newest.number }
             // The others use this one's result.
             newest.seenAt = now
             return nil

@@ -59,6 +59,14 @@ public struct StoredExposure: Sendable {
         self.period = period
     }
 
+    /// The bits of ``flags``.
+    static let (multipleVariations, chosen): (UInt8, UInt8) = (1, 2)
+
+    /// How the exposure is stored, in its row and in the feed.
+    var flags: UInt8 {
+        (hasMultipleVariations ? Self.multipleVariations : 0) | (exposure.isChosen ? Self.chosen : 0)
+    }
+
     /// Whether results include the user.
     public var isCounted: Bool { !hasMultipleVariations && !exposure.isChosen }
 }

@@ -2,9 +2,9 @@ package import Bucketing
 
 /// Encodes what the writes of rules change about users as entries of the feed: the one place for all stores.
 package struct FeedEncoder: Sendable {
-    static let (multipleVariations, chosen): (UInt8, UInt8) = (1, 2)
-
     private var encoder = ProfileRecordEncoder(capacity: 0)
+    /// The content of one entry; kept for its capacity.
+    private var inner = ProfileRecordEncoder(capacity: 0)
 
     package init() {}
 
@@ -27,8 +27,7 @@ package struct FeedEncoder: Sendable {
         // Of an erasure or a merge.
         case .deleteProfile, .eraseOtherRecords: break
         case .expectNewestDatafile, .putForcedVariation, .deleteForcedVariation, .putTotal, .deleteTotals, .putPeriod,
-            .putSeries,
-            .eraseStickyDocuments, .recordAudit:
+            .putSeries, .eraseStickyDocuments, .recordAudit:
             break
         }
     }
@@ -36,7 +35,7 @@ package struct FeedEncoder: Sendable {
     private mutating func append(
         _ kind: FeedEntry.Kind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
     ) {
-        var inner = ProfileRecordEncoder(capacity: 128)
+        inner.removeAll()
         content(&inner)
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
@@ -65,9 +64,7 @@ package struct FeedEncoder: Sendable {
     private mutating func append(_ stored: StoredExposure) {
         let exposure = stored.exposure
         append(.exposure, of: exposure.userID) { content in
-            content.append(
-                byte: (stored.hasMultipleVariations ? Self.multipleVariations : 0)
-                    | (exposure.isChosen ? Self.chosen : 0))
+            content.append(byte: stored.flags)
             content.append(text: exposure.experimentID.string)
             content.append(text: exposure.experimentKey.string)
             content.append(text: exposure.variationID.string)

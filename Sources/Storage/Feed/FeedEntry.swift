@@ -67,15 +67,21 @@ public struct FeedRow: Sendable {
     /// - Throws: ``StorageError/unavailable(reason:)`` if the row is damaged, or of a newer release.
     public func lines() throws(StorageError) -> [FeedEntry?] {
         var lines: [FeedEntry?] = []
+        try forEachEntry { entry, decoder throws(ProfileRecordDamage) in
+            try decoder.append(entry, to: &lines)
+        }
+        return lines
+    }
+
+    func forEachEntry(
+        _ body: (FeedDecoder.Entry, FeedDecoder) throws(ProfileRecordDamage) -> Void
+    ) throws(StorageError) {
         do throws(ProfileRecordDamage) {
             var decoder = FeedDecoder(entries)
-            while let entry = try decoder.next() {
-                try decoder.append(entry, to: &lines)
-            }
+            while let entry = try decoder.next() { try body(entry, decoder) }
         } catch {
             throw .unavailable(reason: "row \(number) of the feed is damaged: \(error)")
         }
-        return lines
     }
 }
 
@@ -154,14 +160,14 @@ struct FeedDecoder {
             let flags = try content.byte()
             let exposure = Exposure(
                 userID: entry.userID, experimentID: try text(), experimentKey: try text(), variationID: try text(),
-                happenedAt: try content.signedNumber(), isChosen: flags & FeedEncoder.chosen != 0,
+                happenedAt: try content.signedNumber(), isChosen: flags & StoredExposure.chosen != 0,
                 sdkKey: try text().string, payload: Array(bytes[try content.text()]))
             let period = try content.signedNumber()
             add(
                 .exposure(
                     StoredExposure(
                         number: 0, exposure: exposure,
-                        hasMultipleVariations: flags & FeedEncoder.multipleVariations != 0, period: period)))
+                        hasMultipleVariations: flags & StoredExposure.multipleVariations != 0, period: period)))
         case .goal:
             let hasSenderID = try content.byte() != 0
             add(

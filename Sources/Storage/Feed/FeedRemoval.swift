@@ -104,17 +104,6 @@ extension FeedRow {
         }
         return hasChanged ? FeedRow(number: number, recordedAt: recordedAt, entries: output.bytes) : self
     }
-
-    private func forEachEntry(
-        _ body: (FeedDecoder.Entry, FeedDecoder) throws(ProfileRecordDamage) -> Void
-    ) throws(StorageError) {
-        do throws(ProfileRecordDamage) {
-            var decoder = FeedDecoder(entries)
-            while let entry = try decoder.next() { try body(entry, decoder) }
-        } catch {
-            throw .unavailable(reason: "row \(number) of the feed is damaged: \(error)")
-        }
-    }
 }
 
 extension FeedEntry.Kind {

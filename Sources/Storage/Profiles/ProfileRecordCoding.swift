@@ -177,6 +177,11 @@ struct ProfileRecordEncoder {
         bytes.reserveCapacity(capacity)
     }
 
+    /// Begins anew, in the same memory.
+    mutating func removeAll() {
+        bytes.removeAll(keepingCapacity: true)
+    }
+
     mutating func append(byte: UInt8) {
         bytes.append(byte)
     }

@@ -107,24 +107,21 @@ extension TrackedSeries {
 }
 
 extension StoredExposure {
-    private static let (multipleVariations, chosen): (Int64, Int64) = (1, 2)
-
     package init(_ row: any Row) {
         let flags = row.integer(6)
         let exposure = Exposure(
             userID: row.identifier(0), experimentID: row.identifier(1), experimentKey: row.identifier(3),
-            variationID: row.identifier(4), happenedAt: row.bounded(5), isChosen: flags & Self.chosen != 0,
+            variationID: row.identifier(4), happenedAt: row.bounded(5), isChosen: flags & Int64(Self.chosen) != 0,
             sdkKey: row.text(7), payload: row.bytes(8))
         self.init(
-            number: row.integer(2), exposure: exposure, hasMultipleVariations: flags & Self.multipleVariations != 0,
-            period: row.integer(9))
+            number: row.integer(2), exposure: exposure,
+            hasMultipleVariations: flags & Int64(Self.multipleVariations) != 0, period: row.integer(9))
     }
 
     package var values: [SQLValue] {
-        let flags = (hasMultipleVariations ? Self.multipleVariations : 0) | (exposure.isChosen ? Self.chosen : 0)
-        return [
+        [
             .text(exposure.userID), .text(exposure.experimentID), .text(exposure.experimentKey),
-            .text(exposure.variationID), .integer(exposure.happenedAt), .integer(flags), .text(exposure.sdkKey),
+            .text(exposure.variationID), .integer(exposure.happenedAt), .integer(Int64(flags)), .text(exposure.sdkKey),
             .text(exposure.payload), .integer(period),
         ]
     }
