@@ -52,21 +52,19 @@ extension StoreQuery<BreakdownTally> {
     private static func statement(_ dialect: SQLDialect) -> (name: String, sql: String) {
         switch dialect {
         case .sqlite:
-            let sums = StoredTable.variationGoals.columnNames.dropFirst(4).joined(separator: ", ")
-            return (
+            (
                 "groups",
                 """
-                SELECT goal, variation_id, day, \(sums) FROM variation_goals
+                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM variation_goals
                 WHERE experiment_id = $1 AND goal >= $2 AND goal < $3
                 """
             )
         // Its rows are summands.
         case .postgreSQL:
-            let counts = (1...4).map { "counts[\($0)]" } + (1...10).map { "sums[\($0)]" }
-            return (
+            (
                 "groups",
                 """
-                SELECT goal, variation_id, day, \(counts.joined(separator: ", ")) FROM tallies
+                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM tallies
                 WHERE experiment_id = $1 AND goal >= $2 AND goal < $3 ORDER BY number
                 """
             )

@@ -74,8 +74,7 @@ extension StoreQuery<ExperimentTally> {
                     (
                         TallySnapshot.usersInSQLite,
                         """
-                        SELECT variation_id, day, events, converted, converted_before, converted_both,
-                            y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest
+                        SELECT variation_id, day, \(GoalTally.columns(.sqlite))
                         FROM variation_goals WHERE experiment_id = $1 AND goal = $2
                         """
                     )
@@ -87,8 +86,7 @@ extension StoreQuery<ExperimentTally> {
                         WHERE experiment_id = $1 AND goal IS NULL ORDER BY number
                         """,
                         """
-                        SELECT variation_id, day, counts[1], counts[2], counts[3], counts[4], sums[1], sums[2],
-                            sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10]
+                        SELECT variation_id, day, \(GoalTally.columns(.postgreSQL))
                         FROM tallies WHERE experiment_id = $1 AND goal = $2 ORDER BY number
                         """
                     )
@@ -196,8 +194,7 @@ extension TallySnapshot {
             ]
         case .postgreSQL:
             let tallies = """
-                SELECT variation_id, period, day, counts[1], counts[2], counts[3], counts[4], sums[1], sums[2],
-                    sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10], goal
+                SELECT variation_id, period, day, \(GoalTally.columns(.postgreSQL)), goal
                 FROM tallies WHERE experiment_id = $1 ORDER BY number
                 """
             return [
@@ -218,6 +215,20 @@ extension TallySnapshot {
     fileprivate static let usersInSQLite = """
         SELECT variation_id, period, day, counted, crossed, forced FROM variation_users WHERE experiment_id = $1
         """
+}
+
+extension GoalTally {
+    private static let sqliteColumns = StoredTable.variationGoals.columnNames.dropFirst(4).joined(separator: ", ")
+    private static let postgreSQLColumns =
+        ((1...4).map { "counts[\($0)]" } + (1...10).map { "sums[\($0)]" }).joined(separator: ", ")
+
+    /// The columns that ``init(_:at:)`` reads.
+    static func columns(_ dialect: SQLDialect) -> String {
+        switch dialect {
+        case .sqlite: sqliteColumns
+        case .postgreSQL: postgreSQLColumns
+        }
+    }
 }
 
 extension Cohort {

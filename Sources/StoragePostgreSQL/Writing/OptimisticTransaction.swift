@@ -254,7 +254,7 @@ final class OptimisticTransaction {
     }
 
     func takeRows(_ rows: Rows, of userIDs: [Identifier]) {
-        for userID in userIDs { users[userID] = UserState(userID) }
+        for userID in userIDs { users[userID] = UserState(userID, hasFeed: store.hasFeed) }
         for row in rows {
             users[row.identifier(0)]?.read(
                 version: row.integer(1), profile: .init(row.optionalBytes(2), of: row.identifier(0)),
@@ -267,7 +267,7 @@ final class OptimisticTransaction {
     private func write() {
         let changed = users.values.filter { $0.hasChanged || $0.changesOtherTables }.sorted { $0.userID < $1.userID }
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
-        let fed = store.hasFeed ? users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID } : []
+        let fed = users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID }
         // Citus cannot insert into the feed what a statement on other nodes returns.
         let isDivisible =
             effects.isEmpty && !changed.contains { $0.changesOtherTables } && (fed.isEmpty || !store.isDistributed)

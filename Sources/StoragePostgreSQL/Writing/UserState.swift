@@ -51,13 +51,15 @@ final class UserState {
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
     private(set) var putForcedVariations: [ForcedVariation] = []
     private(set) var deletedForcedVariations: [ForcedVariation] = []
-    /// What the feed says of the user.
+    /// What the feed says of the user; empty if there is none.
     private(set) var feed = FeedEncoder()
+    private let hasFeed: Bool
     /// Whether rows in other tables change, so that the version of the user's row must protect them.
     private(set) var needsGuard = false
 
-    init(_ userID: Identifier) {
+    init(_ userID: Identifier, hasFeed: Bool) {
         self.userID = userID
+        self.hasFeed = hasFeed
     }
 
     /// Sets the contents of the user's row.
@@ -98,7 +100,7 @@ final class UserState {
     /// Stores a profile on behalf of somebody, for readers of the feed, too.
     func put(_ record: ProfileRecord, replacing stored: ProfileRecord?) {
         set(record)
-        feed.append(record, replacing: stored, of: userID)
+        if hasFeed { feed.append(record, replacing: stored, of: userID) }
     }
 
     func set(_ attributes: AttributeRecord?) {
@@ -150,7 +152,7 @@ final class UserState {
 
     /// Performs a write of a rule if it is part of the user's state; see ``RoundEffects`` for the others.
     func perform(_ write: UserRecords.Write) {
-        feed.append(write, of: userID)
+        if hasFeed { feed.append(write, of: userID) }
         switch write {
         case .putProfile(let record, _): set(record)
         case .deleteProfile: set(ProfileRecord?.none)
