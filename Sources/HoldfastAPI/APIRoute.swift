@@ -10,13 +10,26 @@ struct APIRoute {
         /// Any token will do: what apps and dashboards both need, and what reveals no more than a decision does.
         case anyToken
         case token(Token.Scope)
+        /// The same of a token that is not bound to projects: what concerns all of them, or the users of all.
+        case unbound(Token.Scope)
 
         /// Whether the token may call the route.
         func admits(_ token: Token) -> Bool {
             switch self {
             case .none, .anyToken: true
             case .token(let needed): token.scope.allows(needed)
+            case .unbound(let needed): token.scope.allows(needed) && token.projects == .all
             }
+        }
+
+        /// Returns why a token may not call the route.
+        func refusal(of token: Token) -> String {
+            if case .unbound(let needed) = self, token.scope.allows(needed) {
+                let list = token.projects.sdkKeys?.joined(separator: ", ") ?? ""
+                return
+                    "a token for all projects is required; the token '\(token.name)' is bound to the projects \(list)"
+            }
+            return "the scope \(self) is required; the token '\(token.name)' has the scope \(token.scope)"
         }
 
         /// Whether a token that ships inside a page may call it.
@@ -26,7 +39,7 @@ struct APIRoute {
             switch self {
             case .none: "none"
             case .anyToken: "any"
-            case .token(let scope): "\(scope)"
+            case .token(let scope), .unbound(let scope): "\(scope)"
             }
         }
     }

@@ -17,8 +17,11 @@ struct Call: Sendable {
         self.admission = admission
     }
 
-    /// Whether the caller may set overrides.
-    var mayOverride: Bool { admission.token?.scope.allows(.admin) ?? true }
+    /// The projects that the caller may use.
+    var access: ProjectAccess { admission.token?.projects ?? .all }
+
+    /// Whether the caller may set overrides in experiments of all projects.
+    var mayOverride: Bool { admission.token?.scope.allows(.admin) ?? true && access == .all }
 
     /// ``Caller/mayNameAnyUser``
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
@@ -262,6 +265,9 @@ struct Caller {
         Author(name: token?.name ?? Author.anonymousName, requestID: requestID.description)
     }
 
+    /// The projects that the caller may use.
+    var access: ProjectAccess { token?.projects ?? .all }
+
     /// Whether the caller may name any id as `anonymous_id`, because all profiles are open to it; otherwise it is limited
     /// by ``TakeoverRules``.
     var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
@@ -273,7 +279,7 @@ extension ProjectView {
     /// Returns the project of a request for flags that names none; `nil` if the server has no project and so no flags.
     func project(ofAny call: Call) throws(CoreError) -> Project? {
         do throws(CoreError) {
-            return try project(named: nil)
+            return try project(named: nil, for: call.access)
         } catch {
             guard error.kind == .notFound, call.isUpToDate else { throw error }
             return nil

@@ -100,6 +100,7 @@ extension CoreError.Kind {
         case .invalid: .badRequest
         case .tooLarge: .contentTooLarge
         case .unprocessable: .unprocessableContent
+        case .forbidden: .forbidden
         case .notFound: .notFound
         case .conflict: .conflict
         case .preconditionFailed: .preconditionFailed

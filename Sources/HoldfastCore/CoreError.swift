@@ -11,6 +11,8 @@ public struct CoreError: Error, Sendable {
         case tooLarge
         /// The input is well-formed, but conflicts with stored data or definitions. HTTP: 422.
         case unprocessable
+        /// The caller may not use what the request names. HTTP: 403.
+        case forbidden
         /// HTTP: 404.
         case notFound
         /// HTTP: 409.

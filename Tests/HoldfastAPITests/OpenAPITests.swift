@@ -54,7 +54,7 @@ import Testing
             switch route.scope {
             case .none: #expect(security == [], "\(operation.name)")
             case .anyToken: #expect(security == [["token": []]], "\(operation.name)")
-            case .token(let scope):
+            case .token(let scope), .unbound(let scope):
                 // OFREP takes the token as an API key, too.
                 let alternatives = operation.path.hasPrefix("/ofrep/") ? ["token", "apiKey"] : ["token"]
                 let expected = alternatives.map {

@@ -23,6 +23,9 @@ public final class AccessControl: Sendable {
             defer { current = tokens }
             return current
         }
+        for token in tokens {
+            if let same = former.first(where: token.hasSecret) { token.inheritUse(of: same) }
+        }
         generation.add(1, ordering: .releasing)
         reloadFailure = nil
         for replaced in observers.withLock({ $0 }) { replaced() }
@@ -70,6 +73,8 @@ struct Admission: Sendable {
         if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }
         guard let token else { return control.isOpen }
-        return control.tokens.contains { $0.hasSecret(of: token) && scope.admits($0) }
+        return control.tokens.contains {
+            $0.hasSecret(of: token) && $0.projects == token.projects && scope.admits($0)
+        }
     }
 }

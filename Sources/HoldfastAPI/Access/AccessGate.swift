@@ -60,9 +60,9 @@ final class AccessGate {
             throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: found)
         }
         guard scope.admits(found) else {
-            let detail = "the scope \(scope) is required; the token '\(found.name)' has the scope \(found.scope)"
-            throw AccessRefusal(Problem(.forbidden, detail), token: found)
+            throw AccessRefusal(Problem(.forbidden, scope.refusal(of: found)), token: found)
         }
+        found.noteUse()
         return admission(by: found, to: scope)
     }
 

@@ -1,10 +1,14 @@
 import Bucketing
 import CCrypto
+import Glibc
+import HoldfastCore
 public import JSON
 import Storage
+internal import Synchronization
 
-/// A bearer token: a secret with a name and a scope.
-public struct Token: Sendable {
+/// A bearer token: a secret with a name and a scope, and perhaps the projects to which it is bound. A class, because
+/// requests pass it on, and event loops share the time of its last use.
+public final class Token: Sendable {
     /// What a token allows. `client` is fit to ship inside an app or page: evaluate, report exposures and goals, set
     /// attributes, and nothing else. `write` includes `client` and `read`. `attributes` includes `read` but not
     /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets; `admin` includes
@@ -39,12 +43,18 @@ public struct Token: Sendable {
     private let secret: [UInt8]
     /// From when on the secret is refused; `nil` if it does not expire.
     let expiresAt: Timestamp?
+    let projects: ProjectAccess
+    /// Seconds since 1970; 0 before the first use.
+    private let lastUse = Atomic<Int64>(0)
 
     /// The minimum length of a secret, in bytes.
     static let minimumSecretLength = 16
 
-    init(scope: Scope, name: String, secret: [UInt8], expiresAt: Timestamp? = nil) {
+    init(
+        scope: Scope, name: String, secret: [UInt8], expiresAt: Timestamp? = nil, projects: ProjectAccess = .all
+    ) {
         self.scope = scope
+        self.projects = projects
         self.name = name
         self.secret = secret
         self.expiresAt = expiresAt
@@ -62,6 +72,24 @@ public struct Token: Sendable {
     }
 
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
+
+    /// Notes that a request was admitted.
+    func noteUse() {
+        let now = Int64(time(nil))
+        // Event loops share the value, so it is written once a second at most.
+        if lastUse.load(ordering: .relaxed) != now { lastUse.store(now, ordering: .relaxed) }
+    }
+
+    /// Takes over the last use of the same token as it was read before.
+    func inheritUse(of former: Token) {
+        lastUse.store(former.lastUse.load(ordering: .relaxed), ordering: .relaxed)
+    }
+
+    /// When a request was admitted last, to the second; `nil` if none was since the start of the process.
+    var lastUsedAt: Timestamp? {
+        let seconds = lastUse.load(ordering: .relaxed)
+        return seconds == 0 ? nil : seconds * 1_000
+    }
 
     /// Returns the HMAC-SHA-256 of a message with the secret as key.
     func authenticationCode(for message: [UInt8]) -> [UInt8] {
@@ -83,16 +111,18 @@ public struct Token: Sendable {
 }
 
 extension Token {
-    /// Returns the names, scopes and expiries of tokens, for the audit log.
+    /// Returns the names, scopes, projects and expiries of tokens, for the audit log.
     public static func describe(_ tokens: [Token]) -> JSONValue {
-        .array(
-            tokens.map { token in
-                var description = JSONObject()
-                description["name"] = .string(token.name)
-                description["scope"] = .string("\(token.scope)")
-                if let expiry = token.expiresAt { description["expires_at"] = .string(expiry.rfc3339) }
-                return .object(description)
-            })
+        .array(tokens.map { .object($0.auditDescription) })
+    }
+
+    var auditDescription: JSONObject {
+        var description = JSONObject()
+        description["name"] = .string(name)
+        description["scope"] = .string("\(scope)")
+        if let keys = projects.sdkKeys { description["projects"] = .array(keys.map { .string($0) }) }
+        if let expiresAt { description["expires_at"] = .string(expiresAt.rfc3339) }
+        return description
     }
 }
 
@@ -108,8 +138,8 @@ extension Token {
     /// The number of secrets that a name may have at once: the one in use and the one that replaces it.
     private static let secretLimit = 2
 
-    /// Parses lines of `scope name secret`, with `expires=DATE` behind those that expire; empty lines and lines that begin
-    /// with `#` are skipped.
+    /// Parses lines of `scope name secret`, with `expires=DATE` behind those that expire, and `projects=KEY,KEY` behind
+    /// those that are bound to projects; empty lines and lines that begin with `#` are skipped.
     ///
     /// - Throws: ``TokenFileError``, which quotes nothing of the line: if name and secret are swapped, the secret must
     ///   not reach a log.
@@ -119,9 +149,10 @@ extension Token {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
-            guard words.count == 3 || (words.count == 4 && words[3].hasPrefix(expiryPrefix)) else {
+            guard words.count >= 3, let properties = Properties(words.dropFirst(3)) else {
                 throw wrong(
-                    "a line must be 'scope name secret' or 'scope name secret expires=DATE', each a single word")
+                    "a line must be 'scope name secret', each a single word; behind it may be 'expires=DATE' and 'projects=KEY,KEY'"
+                )
             }
             guard let scope = Scope(name: first) else {
                 throw wrong("the scope must be client, read, write, attributes or admin")
@@ -134,6 +165,12 @@ extension Token {
             guard name != Author.anonymousName else {
                 throw wrong("the name must not be '\(name)', which stands for callers without a token")
             }
+            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
+                throw wrong("each secret must be unique; this one occurs twice")
+            }
+            let token = Token(
+                scope: scope, name: name, secret: secret, expiresAt: try properties.expiry(wrong),
+                projects: try properties.projects(wrong))
             let others = tokens.filter { $0.name.utf8.elementsEqual(name.utf8) }
             guard others.count < secretLimit else {
                 throw wrong("a name must have at most \(secretLimit) secrets; this one has more")
@@ -141,25 +178,48 @@ extension Token {
             guard others.allSatisfy({ $0.scope == scope }) else {
                 throw wrong("both secrets of a name must have the same scope; this one has two scopes")
             }
-            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
-                throw wrong("each secret must be unique; this one occurs twice")
+            guard others.allSatisfy({ $0.projects == token.projects }) else {
+                throw wrong("both secrets of a name must be bound to the same projects; these are not")
             }
-            var expiry: Timestamp?
-            if words.count == 4 {
-                guard let time = Self.expiry(words[3].dropFirst(expiryPrefix.count)) else {
-                    throw wrong("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
-                }
-                expiry = time
-            }
-            tokens.append(Token(scope: scope, name: name, secret: secret, expiresAt: expiry))
+            tokens.append(token)
         }
         return tokens
     }
 
-    private static let expiryPrefix = "expires="
+    /// The words behind the secret, each of which may occur once.
+    private struct Properties {
+        private var expires: Substring?
+        private var bound: Substring?
 
-    /// Parses a time of RFC 3339, or a date, which means its first moment in UTC.
-    private static func expiry(_ text: Substring) -> Timestamp? {
-        Timestamp(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z")
+        /// - Returns: `nil` if a word is not known, or occurs twice.
+        init?(_ words: ArraySlice<Substring>) {
+            for word in words {
+                if expires == nil, word.hasPrefix("expires=") {
+                    expires = word.dropFirst("expires=".count)
+                } else if bound == nil, word.hasPrefix("projects=") {
+                    bound = word.dropFirst("projects=".count)
+                } else {
+                    return nil
+                }
+            }
+        }
+
+        /// Reads a time of RFC 3339, or a date, which means its first moment in UTC.
+        func expiry(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> Timestamp? {
+            guard let text = expires else { return nil }
+            guard let time = Timestamp(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {
+                throw wrong("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
+            }
+            return time
+        }
+
+        func projects(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> ProjectAccess {
+            guard let bound else { return .all }
+            let keys = bound.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+            guard keys.allSatisfy({ (try? SDKKey.check($0)) != nil }) else {
+                throw wrong("projects=KEY,KEY must have SDK keys, separated by commas")
+            }
+            return ProjectAccess(only: keys)
+        }
     }
 }

@@ -33,8 +33,8 @@ struct BucketeerEventEndpoint {
             ids.append(Identifier(id))
         }
         let now = services.store.clock.now()
-        let results = try await call.results(of: list.indices, projects) { [ids] index, _ in
-            try await event(list[index], id: ids[index], now: now)
+        let results = try await call.results(of: list.indices, projects) { [ids] index, call in
+            try await event(list[index], id: ids[index], call, now: now)
         }
         var events: [UserEvent] = []
         var errors = JSONObject()
@@ -52,8 +52,10 @@ struct BucketeerEventEndpoint {
     }
 
     /// - Returns: the event to store; `nil` if it is accepted and not stored.
-    private func event(_ element: JSONValue, id: Identifier, now: Timestamp) async throws -> UserEvent? {
-        let event = try BucketeerEvent(element, id: id, try? projects.project(named: nil), now: now)
+    private func event(
+        _ element: JSONValue, id: Identifier, _ call: Call, now: Timestamp
+    ) async throws -> UserEvent? {
+        let event = try BucketeerEvent(element, id: id, try? projects.project(named: nil, for: call.access), now: now)
         switch event.kind {
         case .evaluation:
             guard let input = try event.exposure() else { return nil }

@@ -51,7 +51,7 @@ struct GrowthBookChanges {
         let project = try request.growthBookProject(projects, call)
         let known = request.field("last-event-id").flatMap { Int64($0) } ?? project.version
         return Response(
-            changes: try feed.open(sdkKey: project.sdkKey, knownVersion: known) {
+            changes: try feed.open(sdkKey: project.sdkKey, for: call.access, knownVersion: known) {
                 ChangeStream($0, .featuresUpdated, call.admission)
             })
     }
@@ -68,6 +68,6 @@ extension Request {
             throw CoreError(.invalid, "the client key in the path must be UTF-8")
         }
         let isSecret = call.admission.token != nil && secretOfFields == nil
-        return try projects.project(named: sdkKey ?? (isSecret ? nil : key))
+        return try projects.project(named: sdkKey ?? (isSecret ? nil : key), for: call.access)
     }
 }

@@ -74,7 +74,7 @@ struct AssignEndpoints {
 
     /// - Throws: 404 if there is no such project, or if it does not have the experiment.
     private func project(of request: AssignRequest) throws(CoreError) -> Project {
-        let project = try projects.project(named: request.sdkKey)
+        let project = try projects.project(named: request.sdkKey, for: request.access)
         guard project.datafile.experiment(keyOrID: request.experiment) != nil else {
             throw request.unknownExperiment(in: project.datafile)
         }
@@ -110,12 +110,14 @@ private final class AssignRequest: Sendable {
     /// A key or an id.
     let experiment: Identifier
     let sdkKey: String?
+    let access: ProjectAccess
 
     private static let members = ["user_id", "anonymous_id", "experiment", "attributes", "sdk_key"]
 
     /// - Parameter sdkKey: the project of a request that names none.
     init(_ value: JSONValue, sdkKey: String?, at place: JSONPointer, _ call: Call) throws(CoreError) {
         self.place = place
+        access = call.access
         let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileInput.user(of: object, at: place)
         anonymousID = try ProfileInput.anonymousID(of: object, at: place, mayNameAny: call.mayNameAnyUser)

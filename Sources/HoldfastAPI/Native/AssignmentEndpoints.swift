@@ -15,7 +15,7 @@ struct AssignmentEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
-        let experiment = try experiment(try Self.name(request))
+        let experiment = try experiment(try Self.name(request), call)
         let profile = try await completed { store.profile(of: userID, $0) }
         if profile?[experiment.id] == nil, experiment.definitions.isEmpty {
             // The name may be the key of an experiment that another server has just made.
@@ -52,9 +52,10 @@ struct AssignmentEndpoints {
 
     /// The experiment in the path: the one of this key, or else of this id.
     ///
-    /// - Throws: 400 when it is no key and cannot be an id; 409 when several projects have the key for several ids.
-    private func experiment(_ name: String) throws(CoreError) -> NamedExperiment {
-        let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
+    /// - Throws: 400 when it is no key and cannot be an id; 403 if only projects have it that the caller may not use; 409
+    ///   when several projects have the key for several ids.
+    private func experiment(_ name: String, _ call: Call) throws(CoreError) -> NamedExperiment {
+        let ids = Set(try projects.experiments(key: Identifier(name), for: call.access).map(\.id))
         guard ids.count <= 1 else {
             let list = ids.map(\.string).sorted().joined(separator: ", ")
             throw CoreError(
@@ -62,14 +63,14 @@ struct AssignmentEndpoints {
         }
         let id: Identifier
         if let known = ids.first { id = known } else { id = try ProfileInput.checkExperimentID(name, at: nil) }
-        return NamedExperiment(id: id, definitions: projects.experiments(id: id))
+        return NamedExperiment(id: id, definitions: try projects.experiments(id: id, for: call.access))
     }
 
     /// The experiment of a change. The key of one that another server has just made must not be taken for the id of an
     /// unknown one.
     private func experimentToChange(_ request: borrowing Request, _ call: Call) throws(CoreError) -> NamedExperiment {
         let name = try Self.name(request)
-        let experiment = try experiment(name)
+        let experiment = try experiment(name, call)
         guard call.isUpToDate || !experiment.definitions.isEmpty else {
             throw .undefined("no experiment has the key or id '\(name)'")
         }

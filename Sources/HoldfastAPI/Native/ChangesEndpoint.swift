@@ -9,11 +9,12 @@ struct ChangesEndpoint {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// Opens a stream for the project that `?sdk_key=` or the header names, or for all projects.
+    /// Opens a stream for the project that `?sdk_key=` or the header names, or for all that the caller may use.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
-        if let sdkKey { _ = try projects.project(named: sdkKey) }
-        return Response(changes: try feed.open(sdkKey: sdkKey) { ChangeStream($0, .datafile, call.admission) })
+        if let sdkKey { _ = try projects.project(named: sdkKey, for: call.access) }
+        return Response(
+            changes: try feed.open(sdkKey: sdkKey, for: call.access) { ChangeStream($0, .datafile, call.admission) })
     }
 }
 

@@ -35,7 +35,7 @@ struct ConclusionEndpoints {
     ) async throws -> Response {
         typealias Endpoints = DefinitionEndpoints<Experiment>
         try call.requireUpToDate()
-        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Endpoints.note(action, key, sdkKey)

@@ -21,7 +21,7 @@ struct DatafileEndpoints {
         let preconditions = Preconditions(request)
         let datafile = try await catalog.inBackground { _ in try Project.accept(content) }
         let snapshot = catalog.snapshot()
-        let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? datafile.sdkKey)
+        let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? datafile.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]
         try preconditions.check(former?.entityTag)
         if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
@@ -60,7 +60,7 @@ struct DatafileEndpoints {
     /// default 100.
     func history(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
-        let sdkKey = try projects.project(named: request.sdkKey).sdkKey
+        let sdkKey = try projects.project(named: request.sdkKey, for: call.access).sdkKey
         let history = try await store.read(.datafileHistory(sdkKey: sdkKey, limit: limit))
         return .json(Self.describe(history, sdkKey))
     }
@@ -70,7 +70,7 @@ struct DatafileEndpoints {
         guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
             throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
         }
-        let sdkKey = try projects.project(named: request.sdkKey).sdkKey
+        let sdkKey = try projects.project(named: request.sdkKey, for: call.access).sdkKey
         guard let stored = try await store.read(.datafile(sdkKey: sdkKey, version: version)) else {
             throw CoreError(
                 .notFound, "the project '\(sdkKey)' has no datafile of version \(version), or keeps it no longer")

@@ -13,14 +13,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
-        let project = try projects.project(named: request.sdkKey)
+        let project = try projects.project(named: request.sdkKey, for: call.access)
         let definitions = project.definitions
         let listed = page.select(Element.all(in: project.datafile), key: \.key) { $0.searchedTexts(definitions) }
         return JSONList(Element.list, listed) { Self.describe($0, project) }.response(entityTag: project.entityTag)
     }
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        let project = try projects.project(named: request.sdkKey)
+        let project = try projects.project(named: request.sdkKey, for: call.access)
         return try Self.response(with: request.key(), of: project)
     }
 
@@ -30,7 +30,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         try call.requireUpToDate()
         let query = try request.query(knowing: Element.copiedMembers.isEmpty ? ["moves"] : ["moves", "from"])
         let moves = try Request.movePolicy(query)
-        let input = try PutRequest(request, projects, from: query["from"])
+        let input = try PutRequest(request, call, projects, from: query["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
         let note = Self.note(Element.putAction, input.key, input.sdkKey)
@@ -43,7 +43,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let key = try request.key()
-        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Self.note(Element.deleteAction, key, sdkKey)
@@ -67,11 +67,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         fileprivate let content: [UInt8]
         fileprivate let preconditions: Preconditions
 
-        init(_ request: borrowing Request, _ projects: ProjectView, from source: String? = nil) throws(CoreError) {
+        init(
+            _ request: borrowing Request, _ call: Call, _ projects: ProjectView, from source: String? = nil
+        ) throws(CoreError) {
             key = try request.key()
             self.source = source
             content = request.withBody { Array($0) }
-            sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+            sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
             preconditions = Preconditions(request)
         }
     }

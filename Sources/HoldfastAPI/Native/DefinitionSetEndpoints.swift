@@ -11,7 +11,7 @@ struct DefinitionSetEndpoints {
     let clock: StoreClock
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey), catalog)
+        let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey, for: call.access), catalog)
         let content = try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey).json.encoded() }
         return .json(content, entityTag: Self.entityTag(content))
     }
@@ -51,10 +51,10 @@ struct DefinitionSetEndpoints {
         _ request: borrowing Request, _ query: [String: String], _ call: Call
     ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>) {
         let prunes = try Request.flag("prune", query)
-        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let content = request.withBody { Array($0) }
         let preconditions = Preconditions(request)
-        let (author, time, catalog) = (call.author(request), clock.now(), catalog)
+        let (author, time, catalog, access) = (call.author(request), clock.now(), catalog, call.access)
         let edit = try await catalog.inBackground { _ in
             DefinitionSetEdit(try DefinitionSet(JSONInput.parse(content)), prunes: prunes, by: author, at: time)
         }
@@ -65,7 +65,13 @@ struct DefinitionSetEndpoints {
                     let content = catalog.definitionSet(of: sdkKey).json.encoded()
                     try preconditions.check(Self.entityTag(content))
                 }
-                return try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
+                let outcome = try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
+                guard access == .all || outcome.schema.isEmpty else {
+                    throw CoreError(
+                        .forbidden,
+                        "attributes and segments are shared by all projects: a token for all projects must define them")
+                }
+                return outcome
             }
         )
     }

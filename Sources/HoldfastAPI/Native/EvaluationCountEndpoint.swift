@@ -15,7 +15,7 @@ struct EvaluationCountEndpoint {
         let list = try ReportList(request, limit: limit)
         let sdkKey = request.sdkKey
         let reports = try list.parse { value, place throws(CoreError) in
-            try parse(value, sdkKey: sdkKey, at: place)
+            try parse(value, sdkKey: sdkKey, call.access, at: place)
         }
         if !call.isUpToDate {
             for case .failure(let error) in reports where error.mayBeStale { throw error }
@@ -40,7 +40,9 @@ struct EvaluationCountEndpoint {
     /// `{"id","sdk_key"?,"counts":[{"flag_key","variation_key"?,"reason","count"}]}`
     ///
     /// - Parameter sdkKey: the project of a report that names none.
-    private func parse(_ value: JSONValue, sdkKey: String?, at place: JSONPointer) throws(CoreError) -> Report {
+    private func parse(
+        _ value: JSONValue, sdkKey: String?, _ access: ProjectAccess, at place: JSONPointer
+    ) throws(CoreError) -> Report {
         let object = try value.object("a report", knowing: ["id", "sdk_key", "counts"], at: place)
         let id = try object.text("id", in: place)
         guard EventInput.isName(id, limit: 128) else {
@@ -48,7 +50,8 @@ struct EvaluationCountEndpoint {
                 .invalid, "`id` must be 1 to 128 bytes long, without NUL; got \(id.utf8.count) bytes",
                 at: place.appending("id"))
         }
-        let project = try projects.project(named: try object.optionalText("sdk_key", in: place) ?? sdkKey)
+        let project = try projects.project(
+            named: try object.optionalText("sdk_key", in: place) ?? sdkKey, for: access)
         let pointer = place.appending("counts")
         guard let list = object["counts"]?.array, list.count <= limit else {
             let found = object["counts"].map { $0.array.map { "\($0.count)" } ?? $0.kind } ?? "nothing"

@@ -16,7 +16,8 @@ struct EvaluationEndpoint {
             try EvaluationRequest(JSONInput.parse(bytes), call)
         }
         let sdkKey = input.sdkKey ?? request.sdkKey
-        let project = try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey)
+        let project =
+            try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey, for: call.access)
         if !call.isUpToDate, let project,
             let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil })
         {

@@ -13,10 +13,10 @@ struct EventEndpoints {
     /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
     /// not affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try await record(request, call, knowing: GoalEvent.members) { body, _ in
+        try await record(request, call, knowing: GoalEvent.members) { body, call in
             do throws(CoreError) {
                 let event = try GoalEvent(body)
-                if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
+                if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey, for: call.access) }
                 return .goal(event)
             } catch {
                 throw EventRefusal(error, isRetriable: error.kind == .notFound)
@@ -27,7 +27,7 @@ struct EventEndpoints {
     /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
     func postExposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await record(request, call, knowing: ExposureInput.members) { body, call in
-            let exposure = try ExposureInput(body, projects)
+            let exposure = try ExposureInput(body, projects, for: call.access)
             if exposure.project.forcesVariations(on: exposure.userID) {
                 // Another process may have removed the forced variation, or erased the user.
                 try call.requireUpToDate()

@@ -24,7 +24,7 @@ struct ExplainEndpoint {
                 throw CoreError(.invalid, "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
             }
         }
-        let project = try projects.project(named: query["sdk_key"] ?? request.sdkKey)
+        let project = try projects.project(named: query["sdk_key"] ?? request.sdkKey, for: call.access)
         guard call.isUpToDate || time != nil || project.datafile.experiment(keyOrID: Identifier(name)) != nil else {
             throw CoreError.undefinedExperiment(Identifier(name), in: project.datafile)
         }

@@ -51,11 +51,12 @@ struct NativeProtocol: WireProtocol {
         let evaluationCount = EvaluationCountEndpoint(
             projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
+        let tokens = TokensEndpoint(control: services.access)
         let feed = FeedEndpoint(reader: services.feed, projects: projects)
         let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
 
         routes = [
-            APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
+            APIRoute(.get, "/v1/profiles", scope: .unbound(.admin), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
             APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
             APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get),
@@ -64,10 +65,10 @@ struct NativeProtocol: WireProtocol {
                 .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
                 callback: profile.patch),
             APIRoute(
-                .delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                .delete, "/v1/profiles/{user_id}", scope: .unbound(.admin), isConditional: true, readsQuery: true,
                 profile.delete),
             APIRoute(
-                .get, "/v1/profiles/{user_id}/export", scope: .token(.admin), respondsLater: true, personal.get),
+                .get, "/v1/profiles/{user_id}/export", scope: .unbound(.admin), respondsLater: true, personal.get),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
@@ -91,16 +92,16 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/sticky/{attribute}/{value}", scope: .token(.read), sticky.get),
             APIRoute(
                 .patch, "/v1/sticky/{attribute}/{value}", scope: .token(.write), readsQuery: true, sticky.patch),
-            APIRoute(.delete, "/v1/sticky/{attribute}/{value}", scope: .token(.admin), sticky.delete),
+            APIRoute(.delete, "/v1/sticky/{attribute}/{value}", scope: .unbound(.admin), sticky.delete),
             APIRoute(.post, "/v1/sticky/lookup", scope: .token(.read), sticky.postLookup),
             APIRoute(.get, "/v1/sticky-values/{key}", scope: .token(.read), stickyValues.get),
             APIRoute(.patch, "/v1/sticky-values/{key}", scope: .token(.write), stickyValues.patch),
-            APIRoute(.delete, "/v1/sticky-values/{key}", scope: .token(.admin), stickyValues.delete),
+            APIRoute(.delete, "/v1/sticky-values/{key}", scope: .unbound(.admin), stickyValues.delete),
 
             APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list),
             APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),
-            APIRoute(.put, "/v1/attributes/{name}", scope: .token(.admin), attribute.put),
-            APIRoute(.delete, "/v1/attributes/{name}", scope: .token(.admin), attribute.delete),
+            APIRoute(.put, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.put),
+            APIRoute(.delete, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.delete),
             APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
             APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.client), userAttributes.patch),
             APIRoute(
@@ -109,8 +110,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list),
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
-            APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), readsQuery: true, segment.put),
-            APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
+            APIRoute(.put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, segment.put),
+            APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
 
@@ -200,11 +201,12 @@ struct NativeProtocol: WireProtocol {
                 definitions.preview),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
-            APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),
+            APIRoute(.get, "/v1/exposures", scope: .unbound(.admin), readsQuery: true, event.exportExposures),
             APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents),
-            APIRoute(.get, "/v1/events", scope: .token(.admin), readsQuery: true, event.exportEvents),
-            APIRoute(.get, "/v1/feed", scope: .token(.admin), respondsLater: true, readsQuery: true, feed.get),
-            APIRoute(.get, "/v1/audit", scope: .token(.admin), respondsLater: true, readsQuery: true, audit.get),
+            APIRoute(.get, "/v1/events", scope: .unbound(.admin), readsQuery: true, event.exportEvents),
+            APIRoute(.get, "/v1/feed", scope: .unbound(.admin), respondsLater: true, readsQuery: true, feed.get),
+            APIRoute(.get, "/v1/audit", scope: .unbound(.admin), respondsLater: true, readsQuery: true, audit.get),
+            APIRoute(.get, "/v1/tokens", scope: .unbound(.admin), tokens.get),
         ]
     }
 }

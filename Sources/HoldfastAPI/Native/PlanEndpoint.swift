@@ -15,7 +15,7 @@ struct PlanEndpoint {
     private static let otherExperiments = 20
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let (project, experiment) = try projects.experiment(request)
+        let (project, experiment) = try projects.experiment(request, for: call.access)
         let asked = try request.withBody { bytes throws(CoreError) in try PlanRequest(JSONInput.parse(bytes)) }
         let (rule, metrics) = try await services.compute {
             let rule = PlanEstimate.Rule(of: experiment, in: project)

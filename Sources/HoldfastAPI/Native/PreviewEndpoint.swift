@@ -41,7 +41,7 @@ struct PreviewEndpoint {
         draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [JSONFault]
     ) {
         try call.requireUpToDate()
-        let input = try DefinitionEndpoints<Element>.PutRequest(request, projects)
+        let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
         let draft = try await ProjectEditor(catalog).preview(input.sdkKey, change)

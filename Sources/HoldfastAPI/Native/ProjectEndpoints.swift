@@ -14,26 +14,34 @@ struct ProjectEndpoints {
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
-        let listed = page.select(projects.records, key: { Identifier($0.sdkKey) }, texts: { [$0.name] })
+        let listed = page.select(
+            projects.records(for: call.access), key: { Identifier($0.sdkKey) }, texts: { [$0.name] })
         return JSONList("projects", listed) { [projects] in Self.describe($0, projects) }.response()
     }
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        .json(Self.describe(try record(request), projects))
+        .json(Self.describe(try record(request, call), projects))
     }
 
     /// Makes a project, or changes its name or which one is the default; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let sdkKey = try SDKKey.check(Self.key(request))
+        try call.access.check(sdkKey)
         let value = try request.withBody { bytes throws(CoreError) in
             bytes.isEmpty ? [:] : try JSONInput.parse(bytes)
         }
-        let known = projects.records.first { $0.sdkKey == sdkKey }
-        guard known != nil || projects.records.count < Self.limit else {
+        let known = projects.records(for: .all).first { $0.sdkKey == sdkKey }
+        guard known != nil || projects.records(for: .all).count < Self.limit else {
             throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
         }
         let change = try ProjectDefinition(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
+        if change.becomesDefault, known?.isDefault != true,
+            let former = projects.records(for: .all).first(where: \.isDefault)
+        {
+            // The requests of others that name no project would mean another one.
+            try call.access.check(former.sdkKey)
+        }
         let made = try await catalog.putProject(change, by: call.author(request))
         let status: Status = if case .created = made { .created } else { .ok }
         return .json(Self.describe(made.record, projects), status)
@@ -42,7 +50,7 @@ struct ProjectEndpoints {
     /// Deletes a project that has nothing in it.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let record = try record(request)
+        let record = try record(request, call)
         guard let project = projects.project(record.sdkKey) else {
             throw CoreError(
                 .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
@@ -72,8 +80,9 @@ struct ProjectEndpoints {
         }
     }
 
-    private func record(_ request: borrowing Request) throws(CoreError) -> ProjectRecord {
+    private func record(_ request: borrowing Request, _ call: Call) throws(CoreError) -> ProjectRecord {
         let key = try Self.key(request)
+        try call.access.check(key)
         return try catalog.snapshot().record(key)
     }
 

@@ -19,7 +19,7 @@ struct ResultsEndpoints {
         let parameters = try request.query(knowing: known)
         let query = try ResultsQuery(parameters)
         if query.goal == nil, query.metricKey == nil, query.breakdown == nil, query.format == .json {
-            let (project, experiment) = try experiment(request)
+            let (project, experiment) = try experiment(request, call)
             if let plan = try await services.compute({ project.plan(of: experiment) }) {
                 if let wrong = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
                     throw CoreError(
@@ -31,9 +31,9 @@ struct ResultsEndpoints {
             }
         }
         switch query.format {
-        case .json: return .json(try await compute(request, query) { $0.json })
+        case .json: return .json(try await compute(request, call, query) { $0.json })
         case .csv:
-            let bytes = try await compute(request, query) { Array($0.csv.utf8) }
+            let bytes = try await compute(request, call, query) { Array($0.csv.utf8) }
             return Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes))
         }
     }
@@ -41,7 +41,7 @@ struct ResultsEndpoints {
     /// A plot of the lifts with their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = ResultsQuery.parameters.filter { !["format", "by", "breakdown"].contains($0) }
-        let bytes = try await compute(request, ResultsQuery(request.query(knowing: parameters))) {
+        let bytes = try await compute(request, call, ResultsQuery(request.query(knowing: parameters))) {
             Array(ResultsChart($0).svg.utf8)
         }
         return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
@@ -72,10 +72,10 @@ struct ResultsEndpoints {
 
     /// Computes the results and renders them, off the event loop.
     private func compute(
-        _ request: borrowing Request, _ query: ResultsQuery,
+        _ request: borrowing Request, _ call: Call, _ query: ResultsQuery,
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
-        let (project, experiment) = try experiment(request)
+        let (project, experiment) = try experiment(request, call)
         let totals =
             if let goal = query.goal {
                 try await totals(of: goal, experiment, query)
@@ -182,10 +182,10 @@ struct ResultsEndpoints {
     }
 
     private func experiment(
-        _ request: borrowing Request
+        _ request: borrowing Request, _ call: Call
     ) throws(CoreError) -> (Project, Experiment) {
-        guard areOfHoldouts else { return try projects.experiment(request) }
-        let project = try projects.project(named: request.sdkKey)
+        guard areOfHoldouts else { return try projects.experiment(request, for: call.access) }
+        let project = try projects.project(named: request.sdkKey, for: call.access)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         guard let comparison = Holdout.find(Identifier(key), in: project.datafile)?.comparison else {
             throw Holdout.unknown(key, in: project.datafile)
@@ -196,7 +196,7 @@ struct ResultsEndpoints {
     /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
     func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
-        let id = try experiment(request).1.id
+        let id = try experiment(request, call).1.id
         let goals = try await store.read(.goals(experimentID: id, limit: limit))
         return .json(["goals": .array(goals.map { .string($0.string) })])
     }
@@ -218,8 +218,10 @@ extension Experiment {
 
 extension ProjectView {
     /// Returns the experiment that the path names by its key or id, and its project.
-    func experiment(_ request: borrowing Request) throws(CoreError) -> (Project, Experiment) {
-        let project = try project(named: request.sdkKey)
+    func experiment(
+        _ request: borrowing Request, for access: ProjectAccess
+    ) throws(CoreError) -> (Project, Experiment) {
+        let project = try project(named: request.sdkKey, for: access)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
         guard let experiment = project.datafile.experiment(keyOrID: name) else {

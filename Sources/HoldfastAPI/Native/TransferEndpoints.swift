@@ -31,8 +31,9 @@ struct TransferEndpoints {
         return LineImport(call: call, options: services.options) { line throws(CoreError) in
             let profile = try ProfileInput(line: line)
             if !call.mayOverride, let place = profile.restoredOverride {
+                let scope = call.access == .all ? "admin" : "admin for all projects"
                 throw CoreError(
-                    .unprocessable, "an override must be imported with a token of the scope admin", at: place)
+                    .unprocessable, "an override must be imported with a token of the scope \(scope)", at: place)
             }
             return profile.change(onConflict: rule)
         } submit: { changes in

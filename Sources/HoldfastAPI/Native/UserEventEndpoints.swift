@@ -12,14 +12,16 @@ struct UserEventEndpoints {
         let userID = try request.userID()
         let page = try Page(request)
         let found = try await store.read(.exposures(of: userID, before: page.before, limit: page.limit + 1))
-        return page.response("exposures", found, \.number, EventLine.append)
+        return page.response("exposures", found, \.number, EventLine.append) { call.access.allows($0.exposure.sdkKey) }
     }
 
     func events(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
         let found = try await store.read(.goalEvents(of: userID, before: page.before, limit: page.limit + 1))
-        return page.response("events", found, \.number, EventLine.append)
+        return page.response("events", found, \.number, EventLine.append) { stored in
+            stored.event.sdkKey.isEmpty || call.access.allows(stored.event.sdkKey)
+        }
     }
 
     /// `?after=` the `next` of an earlier response, `&limit=N`.
@@ -37,17 +39,19 @@ struct UserEventEndpoints {
             self.before = before
         }
 
-        /// - Parameter found: one event more than the page has shows that there are older ones.
+        /// - Parameters:
+        ///   - found: one event more than the page has shows that there are older ones.
+        ///   - isShown: whether the caller may see the event. What it may not see is left out of the page.
         func response<Event>(
             _ name: StaticString, _ found: [Event], _ number: (Event) -> Int64,
-            _ append: (Event, inout JSONWriter) -> Void
+            _ append: (Event, inout JSONWriter) -> Void, if isShown: (Event) -> Bool
         ) -> Response {
             let events = found.prefix(limit)
             var writer = JSONWriter()
             writer.beginObject()
             writer.key(name)
             writer.beginArray()
-            for event in events { append(event, &writer) }
+            for event in events where isShown(event) { append(event, &writer) }
             writer.endArray()
             writer.key("next")
             if let last = events.last, found.count > limit { writer.integer(number(last)) } else { writer.null() }

@@ -25,7 +25,7 @@ struct OFREPEvaluation {
         }
         do {
             let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
-            let project = try project(request)
+            let project = try project(request, call)
             let flagKey = Identifier(key)
             guard project.datafile.flag(key: flagKey) != nil else {
                 throw OFREPError.notFound(flagKey, in: project.datafile)
@@ -57,7 +57,7 @@ struct OFREPEvaluation {
     func evaluateAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
         let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
-        let project = try project(request)
+        let project = try project(request, call)
         if let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version {
             // Another server has announced a change that this one has not seen yet.
             try call.requireUpToDate()
@@ -69,10 +69,11 @@ struct OFREPEvaluation {
     }
 
     /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.
-    private func project(_ request: borrowing Request) throws(OFREPError) -> Project {
+    private func project(_ request: borrowing Request, _ call: Call) throws(OFREPError) -> Project {
         do throws(CoreError) {
-            return try projects.project(named: request.sdkKey)
+            return try projects.project(named: request.sdkKey, for: call.access)
         } catch {
+            if error.kind == .forbidden { throw OFREPError(error) }
             throw OFREPError(error.kind == .notFound ? .flagNotFound : .general, error.detail)
         }
     }

@@ -56,10 +56,10 @@ struct OFREPChanges {
     /// reconnects, or else from its evaluation.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["sdk_key", Self.versionParameter, Self.ticketParameter])
-        let project = try projects.project(named: query["sdk_key"])
+        let project = try projects.project(named: query["sdk_key"], for: call.access)
         let known = (request.field("last-event-id") ?? query[Self.versionParameter]).flatMap { Int64($0) }
         return Response(
-            changes: try feed.open(sdkKey: project.sdkKey, knownVersion: known) {
+            changes: try feed.open(sdkKey: project.sdkKey, for: call.access, knownVersion: known) {
                 ChangeStream($0, .refetchEvaluation, call.admission)
             })
     }

@@ -37,7 +37,7 @@ struct OpenFeatureManifest {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let project =
             if let sdkKey = request.sdkKey {
-                try projects.project(named: sdkKey)
+                try projects.project(named: sdkKey, for: call.access)
             } else {
                 try projects.project(ofAny: call)
             }

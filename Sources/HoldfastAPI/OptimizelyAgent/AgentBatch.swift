@@ -128,7 +128,7 @@ struct BatchOperation {
     func request(
         _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller, isUpToDate: Bool
     ) throws(AgentError) -> AgentRequest {
-        let project = try projects.project(ofHeader: header("x-optimizely-sdk-key"))
+        let project = try projects.project(ofHeader: header("x-optimizely-sdk-key"), for: caller.access)
         let query = AgentQuery(target.queryItems + parameters)
         guard method == .post else {
             return AgentRequest(

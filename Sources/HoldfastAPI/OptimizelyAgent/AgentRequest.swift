@@ -34,7 +34,7 @@ extension AgentRequest {
     init(_ request: borrowing Request, _ call: Call, _ projects: ProjectView) throws(AgentError) {
         caller = Caller(token: call.admission.token, requestID: request.id)
         isUpToDate = call.isUpToDate
-        project = try projects.project(ofHeader: request.sdkKey)
+        project = try projects.project(ofHeader: request.sdkKey, for: caller.access)
         guard let items = request.hasQuery ? request.queryItems() : [] else {
             throw AgentError(.badRequest, "the query must be UTF-8")
         }
@@ -52,13 +52,16 @@ extension ProjectView {
     /// Returns the project that an `X-Optimizely-SDK-Key` header names. The part after a colon is the Agent's access
     /// token for secured datafiles on a CDN, and is ignored.
     ///
-    /// - Throws: 400 if the key is missing or malformed, 403 if it is unknown.
-    func project(ofHeader sdkKey: String?) throws(AgentError) -> Project {
+    /// - Throws: 400 if the key is missing or malformed, 403 if it is unknown or the caller may not use the project.
+    func project(ofHeader sdkKey: String?, for access: ProjectAccess) throws(AgentError) -> Project {
         guard let sdkKey, !sdkKey.isEmpty else {
             throw AgentError(.badRequest, "missing required X-Optimizely-SDK-Key header")
         }
         guard (try? SDKKey.check(sdkKey)) != nil else { throw AgentError(.badRequest, "sdkKey failed validation") }
-        if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) { return project }
+        if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) {
+            do throws(CoreError) { try access.check(project.sdkKey) } catch { throw AgentError(error) }
+            return project
+        }
         throw AgentError(
             .forbidden, "unable to fetch fresh datafile (consider rechecking SDK key), status code: 403 Forbidden",
             mayBeStale: true)

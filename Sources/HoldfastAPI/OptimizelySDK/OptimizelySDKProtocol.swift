@@ -38,7 +38,7 @@ struct SDKDatafileEndpoint {
         guard let sdkKey = request.parameter(0) else {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
-        let project = try projects.project(named: sdkKey)
+        let project = try projects.project(named: sdkKey, for: call.access)
         // Clients send back exactly the date that they got.
         let early = Self.date(of: project.contentHash)
         let settled =

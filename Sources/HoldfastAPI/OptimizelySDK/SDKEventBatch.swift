@@ -24,13 +24,16 @@ struct SDKEventBatch {
     private static let activation: JSONValue = "campaign_activated"
 
     /// - Throws: 400 if the body is not an object with `visitors`, 404 if no project has the SDK key.
-    init(_ value: JSONValue, sdkKey: String?, _ projects: ProjectView, now: Timestamp) throws(CoreError) {
+    init(
+        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, now: Timestamp
+    ) throws(CoreError) {
         let object = try value.payload("a batch of events", at: [])
         guard let visitors = try object.list("visitors", in: []) else {
             throw CoreError(.invalid, "`visitors` is required", at: ["visitors"])
         }
         self.visitors = visitors
-        self.projects = try projects.projects(sdkKey: sdkKey, projectID: object["project_id"]?.string)
+        self.projects = try projects.projects(
+            sdkKey: sdkKey, projectID: object["project_id"]?.string, for: access)
         self.now = now
     }
 

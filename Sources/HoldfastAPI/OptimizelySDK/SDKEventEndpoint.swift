@@ -22,7 +22,8 @@ struct SDKEventEndpoint {
                 throw CoreError(error, in: "the body")
             }
         }
-        var batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: services.store.clock.now())
+        var batch = try SDKEventBatch(
+            value, sdkKey: sdkKey, projects, for: call.access, now: services.store.clock.now())
         var events = ReportedEvents()
         var slice = TimeSlice(call.responder)
         for visitor in batch.visitors.indices {

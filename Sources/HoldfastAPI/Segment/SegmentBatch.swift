@@ -19,7 +19,8 @@ struct SegmentBatch {
 
     /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
     init(
-        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, limit: Int, now: Timestamp
+        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, limit: Int,
+        now: Timestamp
     ) throws(CoreError) {
         guard let object = value.object else {
             throw CoreError(.invalid, "a batch must be an object; got \(value.kind)", at: [])
@@ -33,7 +34,7 @@ struct SegmentBatch {
                 .invalid, "`batch` must have at most \(limit) messages; got \(messages.count)", at: Self.place)
         }
         self.messages = messages
-        self.projects = try projects.projects(sdkKey: sdkKey, projectID: nil)
+        self.projects = try projects.projects(sdkKey: sdkKey, projectID: nil, for: access)
         self.now = now
         let sentAt = object["sentAt"]?.string.flatMap { Timestamp(rfc3339: $0) }
         lead = sentAt.map { $0 - now } ?? 0

@@ -82,7 +82,7 @@ struct SegmentBatchEndpoint {
         }
         let now = services.store.clock.now()
         let batch = try SegmentBatch(
-            value, sdkKey: sdkKey, projects, limit: services.options.elementLimit, now: now)
+            value, sdkKey: sdkKey, projects, for: call.access, limit: services.options.elementLimit, now: now)
         var events = ReportedEvents()
         var slice = TimeSlice(call.responder)
         for index in batch.messages.indices {

@@ -15,12 +15,14 @@ public struct ExposureInput {
 
     public static let members = ["user_id", "experiment", "variation_id", "variation_key", "timestamp", "sdk_key"]
 
-    public init(_ body: EventInput, _ projects: ProjectView) throws(EventRefusal) {
+    public init(
+        _ body: EventInput, _ projects: ProjectView, for access: ProjectAccess
+    ) throws(EventRefusal) {
         place = body.place
         do throws(CoreError) {
             userID = try body.userID()
             happenedAt = try body.happenedAt()
-            project = try projects.project(named: try body.sdkKey())
+            project = try projects.project(named: try body.sdkKey(), for: access)
         } catch {
             throw EventRefusal(error, isRetriable: error.kind == .notFound)
         }

@@ -67,12 +67,13 @@ public final class ChangeFeed: Sendable {
     /// Opens a stream, which begins with the active datafiles.
     ///
     /// - Parameters:
-    ///   - sdkKey: the project that the client follows; `nil` for all.
+    ///   - sdkKey: the project that the client follows; `nil` for all that it may use.
     ///   - knownVersion: the version of the project's datafile that the client knows, if any.
     ///   - makeStream: makes the stream with its subscription.
     /// - Throws: 503 if too many streams are open or the server is shutting down.
     public func open<Stream: ChangeFollower>(
-        sdkKey: String?, knownVersion: Int64? = nil, _ makeStream: (ChangeSubscription) -> Stream
+        sdkKey: String?, for access: ProjectAccess, knownVersion: Int64? = nil,
+        _ makeStream: (ChangeSubscription) -> Stream
     ) throws(CoreError) -> Stream {
         let opened = state.withLock { state -> Result<Stream, CoreError> in
             guard !state.isClosed else { return .failure(CoreError(.unavailable, "the server is shutting down")) }
@@ -82,7 +83,8 @@ public final class ChangeFeed: Sendable {
             }
             let stream = makeStream(
                 ChangeSubscription(
-                    id: state.nextID, sdkKey: sdkKey, knownVersion: knownVersion, catalog: catalog, feed: self))
+                    id: state.nextID, sdkKey: sdkKey, access: access, knownVersion: knownVersion, catalog: catalog,
+                    feed: self))
             state.streams[state.nextID] = Follower(stream: stream)
             state.nextID &+= 1
             state.statistics.open += 1
@@ -138,13 +140,18 @@ public protocol ChangeFollower: AnyObject, Sendable {
 public final class ChangeSubscription: Sendable {
     private let id: UInt64
     private let sdkKey: String?
+    private let access: ProjectAccess
     private let catalog: ProjectCatalog
     private let feed: ChangeFeed
     /// The version of each project's datafile that was sent last, by SDK key.
     private let sentVersions: Mutex<[String: Int64]>
 
-    fileprivate init(id: UInt64, sdkKey: String?, knownVersion: Int64?, catalog: ProjectCatalog, feed: ChangeFeed) {
+    fileprivate init(
+        id: UInt64, sdkKey: String?, access: ProjectAccess, knownVersion: Int64?, catalog: ProjectCatalog,
+        feed: ChangeFeed
+    ) {
         self.id = id
+        self.access = access
         self.sdkKey = sdkKey
         self.catalog = catalog
         self.feed = feed
@@ -162,7 +169,7 @@ public final class ChangeSubscription: Sendable {
         let projects = catalog.snapshot().projects
         let changed = sentVersions.withLock { versions in
             projects.values.filter { project in
-                (sdkKey == nil || project.sdkKey == sdkKey)
+                (sdkKey.map { $0 == project.sdkKey } ?? access.allows(project.sdkKey))
                     && versions.updateValue(project.version, forKey: project.sdkKey) != project.version
             }
         }

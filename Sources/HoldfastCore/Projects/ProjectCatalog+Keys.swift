@@ -5,16 +5,20 @@ extension ProjectCatalog.Snapshot {
     /// The SDK key of the first project, if what makes it names none.
     private static let firstKey = "default"
 
-    /// Returns the SDK key of the project to change: the one that is named, or else the default's. The first change of
-    /// all makes its project.
+    /// Returns the SDK key of the project to change: the one that is named, or else the only one that the caller may use,
+    /// or else the default's. The first change of all makes its project.
     ///
-    /// - Throws: 404 when there are projects, and none has the SDK key.
-    public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
-        guard !records.isEmpty else { return try SDKKey.check(sdkKey ?? Self.firstKey) }
-        if let sdkKey { return try record(sdkKey).sdkKey }
+    /// - Throws: 403 if the caller may not use the project, 404 when there are projects, and none has the SDK key.
+    public func sdkKeyToChange(_ sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> String {
+        let sdkKey = sdkKey ?? access.onlyProject ?? (records.isEmpty ? Self.firstKey : nil)
+        if let sdkKey {
+            try access.check(sdkKey)
+            return try records.isEmpty ? SDKKey.check(sdkKey) : record(sdkKey).sdkKey
+        }
         guard let project = records.first(where: \.isDefault) else {
             throw CoreError(.conflict, "one project must be the default; none is: name one by its SDK key")
         }
+        try access.check(project.sdkKey)
         return project.sdkKey
     }
 

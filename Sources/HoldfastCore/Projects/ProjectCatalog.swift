@@ -327,18 +327,19 @@ public final class ProjectView {
         return snapshot.schema
     }
 
-    /// All projects, in the order of their SDK keys.
-    public var records: [ProjectRecord] {
+    /// The projects that a caller may use, in the order of their SDK keys.
+    public func records(for access: ProjectAccess) -> [ProjectRecord] {
         refresh()
-        return snapshot.records
+        return snapshot.records.filter { access.allows($0.sdkKey) }
     }
 
-    /// Returns the project of the SDK key; without one the default.
+    /// Returns the project of the SDK key; without one the only one that the caller may use, or else the default.
     ///
-    /// - Throws: 404 when there is no such project.
-    public func project(named sdkKey: String?) throws(CoreError) -> Project {
+    /// - Throws: 403 if the caller may not use the project, 404 when there is no such project.
+    public func project(named sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> Project {
         refresh()
-        if let sdkKey {
+        if let sdkKey = sdkKey ?? access.onlyProject {
+            try access.check(sdkKey)
             guard let project = projects[sdkKey] else { throw .undefined("no project has the SDK key '\(sdkKey)'") }
             return project
         }
@@ -348,28 +349,28 @@ public final class ProjectView {
                     ? "the server has no datafile and no experiment yet"
                     : "the default project must have a datafile that this server can use; name another project")
         }
+        try access.check(project.sdkKey)
         return project
     }
 
     /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK
-    /// key; without it those that have the project id; without any, all.
+    /// key; without it those that have the project id; without any, all that the caller may use.
     ///
-    /// - Throws: 404 when no project has the SDK key.
-    public func projects(sdkKey: String?, projectID: String?) throws(CoreError) -> [Project] {
-        if let sdkKey { return [try project(named: sdkKey)] }
+    /// - Throws: 403 if the caller may not use the project, 404 when no project has the SDK key.
+    public func projects(
+        sdkKey: String?, projectID: String?, for access: ProjectAccess
+    ) throws(CoreError) -> [Project] {
+        if let sdkKey { return [try project(named: sdkKey, for: access)] }
         refresh()
-        let all = projects.values.sorted { $0.sdkKey < $1.sdkKey }
+        let all = projects.values.filter { access.allows($0.sdkKey) }.sorted { $0.sdkKey < $1.sdkKey }
         let ofID = all.filter { $0.datafile.projectID == projectID }
         return ofID.isEmpty ? all : ofID
     }
 
-    /// Returns the SDK key of the project to change: the one that is named, or else the default's. The first change of
-    /// all makes its project.
-    ///
-    /// - Throws: 404 when there are projects, and none has the SDK key.
-    public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
+    /// See ``ProjectCatalog/Snapshot/sdkKeyToChange(_:for:)``.
+    public func sdkKeyToChange(_ sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> String {
         refresh()
-        return try snapshot.sdkKeyToChange(sdkKey)
+        return try snapshot.sdkKeyToChange(sdkKey, for: access)
     }
 
     /// Whether a variation belongs to this experiment in the datafile of another project.
@@ -382,16 +383,28 @@ public final class ProjectView {
         }
     }
 
-    /// The experiments of this key, of all projects.
-    public func experiments(key: Identifier) -> [Experiment] {
-        refresh()
-        return projects.values.compactMap { $0.datafile.experiment(key: key) }
+    /// The experiments of this key, of the projects that a caller may use.
+    ///
+    /// - Throws: 403 if only other projects have one.
+    public func experiments(key: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
+        try experiments(for: access) { $0.experiment(key: key) }
     }
 
-    /// The experiments of this id, of all projects.
-    public func experiments(id: Identifier) -> [Experiment] {
+    /// The experiments of this id, of the projects that a caller may use.
+    ///
+    /// - Throws: 403 if only other projects have one.
+    public func experiments(id: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
+        try experiments(for: access) { $0.experiment(id: id) }
+    }
+
+    private func experiments(
+        for access: ProjectAccess, _ find: (Datafile) -> Experiment?
+    ) throws(CoreError) -> [Experiment] {
         refresh()
-        return projects.values.compactMap { $0.datafile.experiment(id: id) }
+        let all = projects.values.filter { find($0.datafile) != nil }
+        let allowed = all.filter { access.allows($0.sdkKey) }
+        if allowed.isEmpty, let other = all.map(\.sdkKey).min() { try access.check(other) }
+        return allowed.compactMap { find($0.datafile) }
     }
 
     private func refresh() {
