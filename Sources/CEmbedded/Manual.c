@@ -35,6 +35,9 @@ static const struct embedded_file files[] = {
     {"Feed", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Feed.md" suffix(, 0)
     }},
+    {"Export", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Export.md" suffix(, 0)
+    }},
     {"Console", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
     }},

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A file that is open for reading, or a standard stream. Errors have the reason alone; who catches them names the file.
+/// A file that is open for reading or for appending, or a standard stream. Errors have the reason alone; who catches them names the file.
 final class OpenFile: Sendable {
     static let standardInput = OpenFile(standard: STDIN_FILENO)
     static let standardOutput = OpenFile(standard: STDOUT_FILENO)
@@ -15,6 +15,12 @@ final class OpenFile: Sendable {
     /// Opens a file for reading.
     init(path: String) throws(Failure) {
         descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw Self.failure() }
+    }
+
+    /// Opens a file for appending, and creates it if there is none.
+    init(appendingTo path: String) throws(Failure) {
+        descriptor = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Self.failure() }
     }
 
@@ -67,6 +73,27 @@ final class OpenFile: Sendable {
             guard count > 0 else { throw Self.failure() }
             rest = rest.dropFirst(count)
         }
+    }
+
+    /// Cuts off what is behind a length.
+    func truncate(to length: Int) throws(Failure) {
+        guard ftruncate(descriptor, off_t(length)) == 0 else { throw Self.failure() }
+    }
+
+    /// Blocks until everything that was written survives a power failure. Of a directory: its names.
+    func synchronize() throws(Failure) {
+        guard fsync(descriptor) == 0 else { throw Self.failure() }
+    }
+
+    /// Takes the file's lock, which ends with the process.
+    ///
+    /// - Returns: whether no other process has it.
+    func lock() -> Bool {
+        flock(descriptor, LOCK_EX | LOCK_NB) == 0
+    }
+
+    static func rename(_ path: String, to target: String) throws(Failure) {
+        guard Glibc.rename(path, target) == 0 else { throw failure() }
     }
 
     private static func failure() -> Failure {

@@ -27,6 +27,21 @@ import Testing
         }
     }
 
+    @Test func `A reader who waits for the feed is woken by what another server commits`() throws {
+        let (reader, writer) = (try servers[0].client(), try servers[1].client())
+        var cursor = try JSONParser().parse(reader.request("GET", "/v1/feed?limit=0").text)["cursor"].string ?? ""
+        for round in 0..<5 {
+            let started = ContinuousClock.now
+            try reader.send(HTTPClient.head("GET", "/v1/feed?wait=30&after=\(cursor)", nil))
+            let save = profile("ada", ["11": "v\(round)"])
+            #expect(try writer.request("POST", "/ups/save", save).status == 200)
+            let lines = try reader.receive().text.split(separator: "\n").map { try JSONParser().parse(String($0)) }
+            #expect(lines.first?["variation_id"] == .string("v\(round)"))
+            #expect(ContinuousClock.now - started < .seconds(25))
+            cursor = lines.last?["cursor"].string ?? ""
+        }
+    }
+
     @Test func `Edits that clients send to one server at once are all made`() throws {
         let clients = try (0..<24).map { _ in try servers[0].client() }
         for (number, client) in clients.enumerated() {

@@ -21,7 +21,7 @@ struct DefinitionSourceOptions: ParsableArguments {
         help: .init("A file or directory with definitions, instead of a server; may be repeated.", valueName: "path"))
     var file: [String] = []
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup var server: ProjectOptions
 
     func definitions() throws -> DefinitionSet {
         guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
@@ -41,7 +41,7 @@ struct PlanCommand: ParsableCommand {
         discussion: "The exit status is 0 if nothing would change, 2 if something would, 1 after an error.")
 
     @OptionGroup var files: DefinitionFileOptions
-    @OptionGroup var server: ServerOptions
+    @OptionGroup var server: ProjectOptions
 
     @Flag(help: "Remove what the files lack.")
     var prune = false
@@ -62,7 +62,7 @@ struct ApplyCommand: ParsableCommand {
         commandName: "apply", abstract: "Applies definitions in files to a server, all of them or none.")
 
     @OptionGroup var files: DefinitionFileOptions
-    @OptionGroup var server: ServerOptions
+    @OptionGroup var server: ProjectOptions
 
     @Flag(help: "Remove what the files lack.")
     var prune = false
@@ -93,7 +93,7 @@ struct PullCommand: ParsableCommand {
             "A file, or a directory for a file of each kind (default: standard output).", valueName: "path"))
     var output: String?
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup var server: ProjectOptions
 
     func run() throws {
         let definitions = try server.client().send("GET", "/v1/definitions").object ?? JSONObject()

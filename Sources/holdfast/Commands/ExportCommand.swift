@@ -6,11 +6,24 @@ import HoldfastCore
 import Storage
 import StorageSQLite
 
-/// Writes all profiles as NDJSON to standard output.
+/// Writes what is stored as NDJSON.
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
-        abstract: "Writes all profiles to standard output, one JSON object per line, while servers use the database.")
+        abstract: "Writes what is stored, one JSON object per line.",
+        discussion: "'profiles' reads a database; the others ask a server, and can follow what changes.",
+        subcommands: [
+            ExportProfilesCommand.self, ExportAssignmentsCommand.self, ExportExposuresCommand.self,
+            ExportEventsCommand.self, ExportAuditCommand.self, ExportAllCommand.self,
+        ],
+        defaultSubcommand: ExportProfilesCommand.self)
+}
+
+/// Writes all profiles as NDJSON to standard output.
+struct ExportProfilesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "profiles",
+        abstract: "Writes all profiles to standard output while servers use the database.")
 
     @OptionGroup var database: DatabaseOptions
 
@@ -52,6 +65,89 @@ struct ExportCommand: ParsableCommand {
         } while last != nil
         progress.finish()
     }
+}
+
+/// Where an export from a server goes, and from where it goes on.
+struct ServerExportOptions: ParsableArguments {
+    @Option(help: .init("The file that keeps how far the export has come.", valueName: "file"))
+    var after: String
+
+    @Option(help: .init("The directory of the files, or - for standard output (default: .).", valueName: "directory"))
+    var directory = "."
+
+    @Option(help: .init("The size at which a file ends (default: 256MiB).", valueName: "size"))
+    var maxBytes: String?
+
+    @Option(help: .init("The age at which a file ends (default: 1h).", valueName: "time"))
+    var every: String?
+
+    @Flag(help: "Wait for what comes next (default: end at what there is).")
+    var follow = false
+
+    @OptionGroup var server: ServerOptions
+
+    func run(_ kinds: [ExportKind]) throws {
+        let settings = Settings(environment: [:])
+        var (size, time) = (ByteCount(bytes: 256 * ByteCount.MiB), Period(seconds: 3_600))
+        try settings.apply(maxBytes, "max-bytes", in: 1...ByteCount.TiB, to: &size)
+        try settings.apply(every, "every", in: Period(seconds: 1)...Period.longest, to: &time)
+        let files = try ExportFiles(
+            kinds, statePath: after, directory: directory == "-" ? nil : directory, maximumBytes: size.bytes,
+            seconds: time.seconds)
+        var export = ServerExport(try server.client(), into: files, follows: follow)
+        try export.run()
+    }
+}
+
+/// Writes assignments and overrides.
+struct ExportAssignmentsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "assignments", abstract: "Writes assignments and overrides of a server to files.")
+
+    @OptionGroup var options: ServerExportOptions
+
+    func run() throws { try options.run([.assignments]) }
+}
+
+/// Writes exposures.
+struct ExportExposuresCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "exposures", abstract: "Writes exposures of a server to files.")
+
+    @OptionGroup var options: ServerExportOptions
+
+    func run() throws { try options.run([.exposures]) }
+}
+
+/// Writes goal events.
+struct ExportEventsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "events", abstract: "Writes goal events of a server to files.")
+
+    @OptionGroup var options: ServerExportOptions
+
+    func run() throws { try options.run([.events]) }
+}
+
+/// Writes the audit log.
+struct ExportAuditCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "audit", abstract: "Writes the audit log of a server to files.")
+
+    @OptionGroup var options: ServerExportOptions
+
+    func run() throws { try options.run([.audit]) }
+}
+
+/// Writes all of these, each to files of its own.
+struct ExportAllCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "all",
+        abstract: "Writes assignments, exposures, events and the audit log of a server to files.")
+
+    @OptionGroup var options: ServerExportOptions
+
+    func run() throws { try options.run(ExportKind.allCases) }
 }
 
 /// Shows a count on standard error while a long command runs, if that is a terminal.

@@ -13,48 +13,72 @@ struct ServerOptions: ParsableArguments {
             valueName: "url"))
     var url: String?
 
-    @Option(help: .init("The project (default: the server's default project).", valueName: "key"))
-    var sdkKey: String?
-
-    /// The names of its settings, which may be in the environment that it shares with the server.
+    /// The names of its settings and of a project's, which may be in the environment that it shares with the server.
     static let settings = ["url", "token", "sdk-key"]
 
-    func client() throws -> ServerClient {
+    func client(sdkKey: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        var (url, token, sdkKey): (String?, String?, String?)
+        var (url, token): (String?, String?)
         settings.apply(self.url, "url", to: &url)
         // Not an option, which all users of the host could see.
         settings.apply(nil, "token", to: &token)
-        settings.apply(self.sdkKey, "sdk-key", to: &sdkKey)
         let address = try url ?? HealthCommand.defaultAddress(settings)
         guard let target = URL(string: address), ["http", "https"].contains(target.scheme), target.host != nil else {
             throw Failure("--url must be an http or https URL; got '\(address)'")
         }
         let base = address.hasSuffix("/") ? String(address.dropLast()) : address
-        return ServerClient(base: base, token: token, sdkKey: sdkKey)
+        return try ServerClient(base: base, token: token, sdkKey: sdkKey)
+    }
+}
+
+/// The server that a command talks to, and one of its projects.
+struct ProjectOptions: ParsableArguments {
+    @OptionGroup var server: ServerOptions
+
+    @Option(help: .init("The project (default: the server's default project).", valueName: "key"))
+    var sdkKey: String?
+
+    func client() throws -> ServerClient {
+        var sdkKey: String?
+        Settings(environment: ProcessInfo.processInfo.environment).apply(self.sdkKey, "sdk-key", to: &sdkKey)
+        return try server.client(sdkKey: sdkKey)
     }
 }
 
 /// Sends requests to a server, one at a time.
 struct ServerClient {
-    let base: String
-    let token: String?
-    let sdkKey: String?
+    private let base: String
+    private let fields: [String]
     /// Counting the users whom a change would move can take long.
     private static let seconds = 600
 
-    /// - Returns: the body of a response with success.
-    /// - Throws: ``ServerRefusal`` if the server refuses the request, ``Failure`` if there is no response.
-    func send(_ method: String, _ path: String, body: JSONValue? = nil) throws -> JSONValue {
+    fileprivate init(base: String, token: String?, sdkKey: String?) throws(Failure) {
+        self.base = base
         // curl would wait for the server's consent to a large body.
-        var fields = ["Accept: application/json", "Content-Type: application/json", "Expect:"]
+        var fields = ["Content-Type: application/json", "Expect:"]
         if let token { fields.append("Authorization: Bearer \(token)") }
         if let sdkKey { fields.append("X-Optimizely-SDK-Key: \(sdkKey)") }
         guard fields.allSatisfy({ !$0.utf8.contains { $0 < 0x20 } }) else {
             throw Failure("the token and the SDK key must have no control characters")
         }
+        self.fields = fields
+    }
+
+    /// - Returns: the body of a response with success.
+    /// - Throws: ``ServerRefusal`` if the server refuses the request, ``Failure`` if there is no response.
+    func send(_ method: String, _ path: String, body: JSONValue? = nil) throws -> JSONValue {
+        let bytes = try content(method, path, body: body, accept: "application/json")
+        guard let value = try? JSONParser().parse(bytes) else {
+            throw ServerRefusal(server: base, status: 200, problem: nil)
+        }
+        return value
+    }
+
+    /// The same for a response of any type.
+    func content(_ method: String, _ path: String, body: JSONValue? = nil, accept: String = "*/*") throws -> [UInt8] {
         let content = body?.encoded()
-        var pointers: [UnsafePointer<CChar>?] = fields.map { UnsafePointer(strdup($0)) } + [nil]
+        var pointers: [UnsafePointer<CChar>?] =
+            (fields + ["Accept: \(accept)"]).map { UnsafePointer(strdup($0)) } + [nil]
         defer { for pointer in pointers { free(UnsafeMutablePointer(mutating: pointer)) } }
         let response =
             if let content {
@@ -68,11 +92,11 @@ struct ServerClient {
             throw Failure("\(base) does not respond: \(reason)")
         }
         let bytes = Array(UnsafeBufferPointer(start: response.body, count: response.length))
-        let value = try? JSONParser().parse(bytes)
-        guard (200...299).contains(response.status), let value else {
-            throw ServerRefusal(server: base, status: response.status, problem: value?.object)
+        guard (200...299).contains(response.status) else {
+            let problem = (try? JSONParser().parse(bytes))?.object
+            throw ServerRefusal(server: base, status: response.status, problem: problem)
         }
-        return value
+        return bytes
     }
 }
 

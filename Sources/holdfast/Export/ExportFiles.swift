@@ -1,0 +1,262 @@
+import FoundationEssentials
+import Glibc
+
+/// Where the lines of an export go: files of each kind, or standard output.
+///
+/// A file is named `KIND-EXPORT-NUMBER.ndjson`, with `.partial` behind it while it may grow. What counts is what the
+/// file of the ``ExportState`` says: lines are synchronized before it is replaced, files are renamed afterwards, and a
+/// start mends what lies between.
+final class ExportFiles {
+    let kinds: [ExportKind]
+    private(set) var state: ExportState
+    private let statePath: String
+    /// `nil` for standard output.
+    private let directory: String?
+    private let maximumBytes: Int
+    private let seconds: Double
+    private var outputs: [ExportKind: Output] = [:]
+    private var namesChanged = false
+    /// Held as long as this process runs.
+    private let lock: OpenFile
+
+    /// Lines of one file that are not written yet.
+    private struct Output {
+        let file: OpenFile
+        var waiting: [UInt8] = []
+    }
+
+    private static let (ending, partial) = (".ndjson", ".partial")
+    private static let pieceBytes = 1 << 20
+
+    /// Opens what a former run has left, and removes what does not count.
+    init(
+        _ kinds: [ExportKind], statePath: String, directory: String?, maximumBytes: Int, seconds: Double
+    ) throws {
+        self.kinds = kinds
+        self.statePath = statePath
+        self.directory = directory
+        self.maximumBytes = maximumBytes
+        self.seconds = seconds
+        do {
+            lock = try OpenFile(appendingTo: statePath + ".lock")
+        } catch {
+            throw Failure("\(statePath).lock cannot be written: \(error)")
+        }
+        guard lock.lock() else { throw Failure("\(statePath) must be used by one export; another process has it") }
+        state = try ExportState(path: statePath, kinds) ?? ExportState(kinds)
+        guard let directory else { return }
+        do {
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        } catch {
+            throw Failure("the directory \(directory) cannot be made: \(error)")
+        }
+        try mend()
+    }
+
+    // MARK: Names
+
+    private func path(_ kind: ExportKind, _ number: Int) -> String {
+        func padded(_ number: Int, _ width: Int) -> String {
+            String(repeating: "0", count: max(0, width - "\(number)".count)) + "\(number)"
+        }
+        return "\(directory ?? ".")/\(kind.rawValue)-\(padded(state.export, 4))-\(padded(number, 6))\(Self.ending)"
+    }
+
+    /// Makes the directory as the state says: complete files have their name, the one that grows its length.
+    private func mend() throws {
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: directory ?? ".")
+        } catch {
+            throw Failure("the directory \(directory ?? ".") cannot be read: \(error)")
+        }
+        // Complete files first: those that the state does not know mean that it is not of this directory.
+        for name in names.sorted(by: { $0.count < $1.count }) {
+            let isPartial = name.hasSuffix(Self.partial)
+            let stem = isPartial ? name.dropLast(Self.partial.count) : name[...]
+            let parts = stem.dropLast(Self.ending.count).split(separator: "-")
+            guard stem.hasSuffix(Self.ending), parts.count == 3, let kind = ExportKind(rawValue: String(parts[0])),
+                let file = state.files[kind], let export = Int(parts[1]), let number = Int(parts[2])
+            else { continue }
+            let path = "\(directory ?? ".")/\(name)"
+            guard isPartial else {
+                if (export, number) < (state.export, file.number) { continue }
+                throw Failure("\(statePath) must know the files of the directory; it does not know \(path)")
+            }
+            do {
+                if (export, number) < (state.export, file.number) {
+                    try OpenFile.rename(path, to: String(path.dropLast(Self.partial.count)))
+                } else if (export, number) > (state.export, file.number) || file.bytes == 0 {
+                    try FileManager.default.removeItem(atPath: path)
+                }
+            } catch {
+                throw Failure("\(path) cannot be mended: \(error)")
+            }
+        }
+        for (kind, file) in state.files where file.bytes > 0 {
+            let path = path(kind, file.number) + Self.partial
+            do {
+                let open = try OpenFile(appendingTo: path)
+                let length = Int(try open.status().st_size)
+                guard length >= file.bytes else {
+                    throw Failure("it must have the \(file.bytes) bytes that \(statePath) names; it has \(length)")
+                }
+                try open.truncate(to: file.bytes)
+                outputs[kind] = Output(file: open)
+            } catch {
+                throw Failure("\(path) cannot be continued: \(error)")
+            }
+        }
+    }
+
+    /// The paths of the files of a kind of this export that have lines, whatever is committed.
+    func paths(of kind: ExportKind) throws -> [String] {
+        guard directory != nil, let file = state.files[kind] else { return [] }
+        try writeOut(kind)
+        let last = file.bytes > 0 ? file.number : file.number - 1
+        return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partial }
+    }
+
+    // MARK: Writing
+
+    /// Begins another export, in new files. Everything before must be committed.
+    func begin() throws {
+        try finish()
+        state.export += 1
+        state.audit = ExportState.Audit()
+        state.files = state.files.mapValues { _ in ExportState.File() }
+    }
+
+    /// Appends lines to the files of a kind, each with its number.
+    ///
+    /// - Parameter members: a line without its first brace: `"kind":"goal",…}`.
+    func append(_ members: some Sequence<UInt8>, to kind: ExportKind) throws {
+        state.line += 1
+        let line = Array("{\"line\":\(state.line),".utf8) + members + [UInt8(ascii: "\n")]
+        // One buffer keeps the order.
+        guard directory != nil else { return try append(line, to: .standardOutput, kinds[0]) }
+        var file = state.files[kind] ?? ExportState.File()
+        if file.bytes > 0, file.bytes + line.count > maximumBytes {
+            try close(kind)
+            file = state.files[kind] ?? file
+        }
+        if file.bytes == 0 { file.begunAt = Double(systemSeconds()) }
+        file.bytes += line.count
+        state.files[kind] = file
+        let output = try outputs[kind]?.file ?? create(kind, file.number)
+        try append(line, to: output, kind)
+    }
+
+    /// The same for the files of each kind. Standard output gets the line once.
+    func appendToAll(_ members: some Sequence<UInt8>) throws {
+        for kind in directory == nil ? kinds.prefix(1) : kinds[...] { try append(members, to: kind) }
+    }
+
+    private func create(_ kind: ExportKind, _ number: Int) throws(Failure) -> OpenFile {
+        let path = path(kind, number) + Self.partial
+        do {
+            let file = try OpenFile(appendingTo: path)
+            try file.truncate(to: 0)
+            namesChanged = true
+            return file
+        } catch {
+            throw Failure("\(path) cannot be created: \(error)")
+        }
+    }
+
+    private func append(_ line: [UInt8], to file: OpenFile, _ kind: ExportKind) throws(Failure) {
+        var output = outputs.removeValue(forKey: kind) ?? Output(file: file)
+        output.waiting += line
+        let isFull = output.waiting.count >= Self.pieceBytes
+        outputs[kind] = output
+        if isFull { try writeOut(kind) }
+    }
+
+    private func writeOut(_ kind: ExportKind) throws(Failure) {
+        guard let output = outputs[kind], !output.waiting.isEmpty else { return }
+        do {
+            try output.file.write(output.waiting)
+        } catch {
+            throw Failure("the file of \(kind) cannot be written: \(error)")
+        }
+        outputs[kind]?.waiting = []
+    }
+
+    /// Ends a file. It gets its name with the next commit.
+    private func close(_ kind: ExportKind) throws(Failure) {
+        guard directory != nil, let file = state.files[kind], file.bytes > 0 else { return }
+        try synchronize(kind)
+        outputs[kind] = nil
+        state.files[kind] = ExportState.File(number: file.number + 1)
+    }
+
+    private func synchronize(_ kind: ExportKind) throws(Failure) {
+        try writeOut(kind)
+        guard directory != nil else { return }
+        do {
+            try outputs[kind]?.file.synchronize()
+        } catch {
+            throw Failure("the file of \(kind) cannot be written: \(error)")
+        }
+    }
+
+    // MARK: Committing
+
+    /// When the next file is due to end, in seconds since 1970; `nil` if none is.
+    var nextEnd: Double? {
+        directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + seconds }.min()
+    }
+
+    /// Makes what was appended count, together with where the export goes on.
+    func commit(feed: String, audit: ExportState.Audit) throws {
+        (state.feed, state.audit) = (feed, audit)
+        let now = systemSeconds()
+        for (kind, file) in state.files where file.bytes > 0 && file.begunAt + seconds <= now { try close(kind) }
+        for kind in kinds { try synchronize(kind) }
+        try synchronizeNames()
+        try state.write(to: statePath)
+        try rename()
+    }
+
+    /// Ends the files that grow.
+    func finish() throws {
+        guard state.export > 0 else { return }
+        for kind in kinds { try close(kind) }
+        try synchronizeNames()
+        try state.write(to: statePath)
+        try rename()
+    }
+
+    /// Gives the complete files their names.
+    private func rename() throws {
+        guard directory != nil else { return }
+        for (kind, file) in state.files {
+            var number = file.number - 1
+            while number > 0 {
+                let path = path(kind, number)
+                guard FileManager.default.fileExists(atPath: path + Self.partial) else { break }
+                do {
+                    try OpenFile.rename(path + Self.partial, to: path)
+                } catch {
+                    throw Failure("\(path) cannot be named: \(error)")
+                }
+                namesChanged = true
+                number -= 1
+            }
+        }
+        try synchronizeNames()
+    }
+
+    private func synchronizeNames() throws(Failure) {
+        guard let directory, namesChanged else { return }
+        do {
+            try OpenFile(path: directory).synchronize()
+        } catch {
+            throw Failure("the directory \(directory) cannot be written: \(error)")
+        }
+        namesChanged = false
+    }
+}
+
+/// Seconds since 1970.
+func systemSeconds() -> Double { Date().timeIntervalSince1970 }

@@ -1,0 +1,327 @@
+import Glibc
+import JSON
+import Storage
+
+/// Exports what a server has, and then what the feed says, as lines.
+struct ServerExport {
+    private let server: ServerClient
+    private let files: ExportFiles
+    /// Whether it waits for what comes next.
+    private let follows: Bool
+    /// Goals that are in the files already, while the feed repeats what was committed during the export.
+    private var repeats = RepeatedGoals()
+
+    /// Elements of a page of an export, and lines of a response of the feed.
+    private static let (pageLimit, feedLimit) = (1_000, 10_000)
+    /// How long a response of the feed may wait, how often the audit log is read, and the least time between two commits
+    /// of few lines.
+    private static let (mostSeconds, auditSeconds, commitSeconds) = (30.0, 5.0, 1.0)
+
+    init(_ server: ServerClient, into files: ExportFiles, follows: Bool) {
+        self.server = server
+        self.files = files
+        self.follows = follows
+    }
+
+    private var kinds: [ExportKind] { files.kinds }
+
+    /// Goes on where the last run ended.
+    mutating func run() throws {
+        if files.state.export == 0 { try exportAll() }
+        let end = follows ? nil : try feed(after: "now", kinds: nil, limit: 0).end
+        while true {
+            let started = systemSeconds()
+            let lines = try advance()
+            if let end, Self.has(files.state.feed, reached: end) { return try files.finish() }
+            let rest = started + Self.commitSeconds - systemSeconds()
+            if lines < Self.feedLimit / 10, rest > 0 { usleep(UInt32(min(rest, Self.commitSeconds) * 1e6)) }
+        }
+    }
+
+    /// Writes what comes next in the feed, and then what is new in the audit log. If the feed has deleted what comes next,
+    /// writes another export.
+    ///
+    /// - Returns: the number of lines of the feed.
+    private mutating func advance() throws -> Int {
+        var seconds = 0.0
+        if follows {
+            seconds = kinds.contains(.audit) ? Self.auditSeconds : Self.mostSeconds
+            if let end = files.nextEnd { seconds = max(0, min(seconds, end - systemSeconds())) }
+        }
+        do {
+            let page = try feed(after: files.state.feed, kinds: feedKinds, wait: Int(seconds.rounded(.up)))
+            for line in page.lines { try append(line) }
+            try appendAuditAndCommit(after: page.end)
+            return page.lines.count
+        } catch let refusal as ServerRefusal where refusal.status == 410 {
+            OpenFile.printError("the feed has deleted what comes next: another export begins, in new files\n")
+            try exportAll()
+            return 0
+        }
+    }
+
+    // MARK: Export
+
+    /// Exports everything there is, and what was committed meanwhile. Nothing of it counts before the end.
+    private mutating func exportAll() throws {
+        let start = try feed(after: "now", kinds: nil, limit: 0).end
+        try files.begin()
+        try appendMark("export_begin")
+        if kinds.contains(.assignments) { try exportAssignments() }
+        if kinds.contains(.exposures) { try exportLines("/v1/exposures", as: "exposure", .exposures) }
+        if kinds.contains(.events) { try exportLines("/v1/events", as: "goal", .events) }
+        let end = try feed(after: "now", kinds: nil, limit: 0).end
+        if kinds.contains(.events) { try findRepeats(from: start, to: end) }
+        var cursor = start
+        while !Self.has(cursor, reached: end) {
+            let page = try feed(after: cursor, kinds: feedKinds, wait: 1)
+            for line in page.lines { try append(line) }
+            cursor = page.end
+        }
+        repeats = RepeatedGoals()
+        try appendAuditAndCommit(after: cursor, isExport: true)
+    }
+
+    private func appendMark(_ kind: String) throws {
+        let at = Timestamp(systemSeconds() * 1_000).rfc3339
+        try files.appendToAll(
+            Array(#""kind":"\#(kind)","export":\#(files.state.export),"at":"\#(at)"}"#.utf8))
+    }
+
+    private func exportAssignments() throws {
+        var after = ""
+        while true {
+            let path = "/v1/profiles?detail=true&limit=\(Self.pageLimit)" + (after.isEmpty ? "" : "&after=\(after)")
+            let lines = try lines(of: path)
+            for line in lines {
+                let profile = try object(line)
+                let user = profile["user_id"] ?? .null
+                let map = profile["experiment_bucket_map"]?.object ?? JSONObject()
+                for member in map.isEmpty ? [JSONObject.Member(key: "", value: ["variation_id": .null])] : map.members {
+                    var line = JSONObject()
+                    line["kind"] = "assignment"
+                    line["user_id"] = user
+                    line["experiment_id"] = member.key.isEmpty ? .null : .string(member.key)
+                    for detail in member.value.object ?? JSONObject() { line[detail.key] = detail.value }
+                    try files.append(JSONValue.object(line).encoded().dropFirst(), to: .assignments)
+                }
+                after = (user.string ?? "").percentEncoded
+            }
+            if lines.count < Self.pageLimit { return }
+        }
+    }
+
+    private func exportLines(_ path: String, as kind: String, _ files: ExportKind) throws {
+        var after = "0"
+        while true {
+            let lines = try lines(of: "\(path)?after=\(after)&limit=\(Self.pageLimit)")
+            for line in lines {
+                let (cursor, members) = try Self.split(line)
+                after = cursor
+                try self.files.append(Array("\"kind\":\"\(kind)\",".utf8) + members, to: files)
+            }
+            if lines.count < Self.pageLimit { return }
+        }
+    }
+
+    /// Appends the entries of the audit log that are not there yet, the oldest first, and commits.
+    ///
+    /// Whoever reads a tombstone clears the entries before it. So entries come behind all tombstones that are committed
+    /// before them, and are read again if one of their users is erased or merged meanwhile.
+    ///
+    /// - Parameter isExport: whether an export ends.
+    private mutating func appendAuditAndCommit(after cursor: String, isExport: Bool = false) throws {
+        var (cursor, audit) = (cursor, files.state.audit)
+        var entries = try newAuditEntries()
+        while !entries.isEmpty {
+            let page = try feed(after: cursor, kinds: feedKinds)
+            for line in page.lines { try append(line) }
+            cursor = page.end
+            let changed = Set(
+                page.lines.filter { ["merge", "erasure"].contains($0.kind) }.flatMap {
+                    [$0.object["user_id"]?.string, $0.object["from"]?.string].compactMap(\.self)
+                })
+            if !entries.contains(where: { $0["user_id"]?.string.map(changed.contains) ?? false }) { break }
+            entries = try newAuditEntries()
+        }
+        for entry in entries {
+            let members = JSONValue.object(entry).encoded().dropFirst()
+            try files.append(Array(#""kind":"audit","#.utf8) + members, to: .audit)
+        }
+        audit.take(entries.compactMap { $0["id"]?.integer })
+        if isExport { try appendMark("export_end") }
+        try files.commit(feed: cursor, audit: audit)
+    }
+
+    private func newAuditEntries() throws -> [JSONObject] {
+        guard kinds.contains(.audit) else { return [] }
+        let audit = files.state.audit
+        var (entries, after): ([JSONObject], Int64?) = ([], nil)
+        repeat {
+            let path = "/v1/audit?limit=\(Self.pageLimit)" + (after.map { "&after=\($0)" } ?? "")
+            let page = try object(try ask(path, accept: "application/json")[...])
+            let found = (page["entries"]?.array ?? []).compactMap(\.object)
+            entries += found.filter { !audit.has($0["id"]?.integer ?? 0) }
+            after = (found.last?["id"]?.integer ?? 0) > audit.next ? page["next"]?.integer : nil
+        } while after != nil
+        return entries.reversed()
+    }
+
+    // MARK: Feed
+
+    private struct FeedLine {
+        let kind: String
+        let object: JSONObject
+        /// The line behind its cursor.
+        let members: ArraySlice<UInt8>
+    }
+
+    /// The kinds of lines that the files need.
+    private var feedKinds: [String] { kinds.compactMap(\.feedKind) + ["merge", "erasure"] }
+
+    /// - Returns: the lines, and the cursor behind them.
+    private func feed(
+        after cursor: String, kinds: [String]?, limit: Int = feedLimit, wait: Int = 0
+    ) throws -> (lines: [FeedLine], end: String) {
+        var path = "/v1/feed?after=\(cursor)&limit=\(limit)"
+        if let kinds { path += "&kinds=\(kinds.joined(separator: ","))" }
+        if wait > 0 { path += "&wait=\(wait)" }
+        var found = try lines(of: path).map { line in
+            let object = try object(line)
+            return FeedLine(
+                kind: object["kind"]?.string ?? "", object: object, members: try Self.split(line).members)
+        }
+        guard let last = found.popLast(), last.kind == "end" else {
+            throw Failure("the feed must have a last line of the kind end; it has none")
+        }
+        return (found, last.object["cursor"]?.string ?? "")
+    }
+
+    private mutating func append(_ line: FeedLine) throws {
+        switch line.kind {
+        case "assignment": try files.append(line.members, to: .assignments)
+        case "exposure": try files.append(line.members, to: .exposures)
+        case "goal": if !repeats.has(line.object) { try files.append(line.members, to: .events) }
+        case "erasure":
+            repeats.erase(line.object)
+            try files.appendToAll(line.members)
+        case "merge": try files.appendToAll(line.members)
+        // Of a newer release.
+        default: break
+        }
+    }
+
+    private static func has(_ cursor: String, reached end: String) -> Bool {
+        guard let cursor = FeedCursor(cursor), let end = FeedCursor(end) else { return true }
+        return (cursor.number, cursor.lines) >= (end.number, end.lines)
+    }
+
+    /// Finds the goals that the feed has between two cursors, and the files already.
+    private mutating func findRepeats(from start: String, to end: String) throws {
+        var cursor = start
+        while !Self.has(cursor, reached: end) {
+            let page = try feed(after: cursor, kinds: ["goal", "merge"], wait: 1)
+            for line in page.lines { repeats.expect(line.object) }
+            cursor = page.end
+        }
+        guard !repeats.isEmpty else { return }
+        for path in try files.paths(of: .events) {
+            var reader = LineReader(try OpenFile(path: path))
+            while let line = try reader.next() { repeats.find(try object(line)) }
+        }
+    }
+
+    // MARK: Requests
+
+    private func lines(of path: String) throws -> [ArraySlice<UInt8>] {
+        try ask(path, accept: "application/x-ndjson").split(separator: UInt8(ascii: "\n"))
+    }
+
+    /// Asks again while the server does not respond or is not ready: for a minute, or for ever while it follows.
+    private func ask(_ path: String, accept: String) throws -> [UInt8] {
+        let deadline = systemSeconds() + 60
+        var (pause, told) = (0.1, "")
+        while true {
+            let reason: String
+            do {
+                return try server.content("GET", path, accept: accept)
+            } catch let refusal as ServerRefusal where refusal.status == 429 || refusal.status >= 500 {
+                reason = refusal.description
+                if !follows, systemSeconds() > deadline { throw Failure(reason) }
+            } catch let failure as Failure {
+                reason = failure.description
+                if !follows, systemSeconds() > deadline { throw failure }
+            } catch let refusal as ServerRefusal where refusal.status != 410 {
+                throw Failure(refusal.description)
+            }
+            if reason != told { OpenFile.printError("\(reason); trying again\n") }
+            told = reason
+            usleep(UInt32(pause * 1e6))
+            pause = min(pause * 2, 10)
+        }
+    }
+
+    private func object(_ line: ArraySlice<UInt8>) throws(Failure) -> JSONObject {
+        guard let object = (try? JSONParser().parse(Array(line)))?.object else {
+            throw Failure("the server must respond with JSON objects; got something else")
+        }
+        return object
+    }
+
+    /// Takes the cursor off a line, which begins with it.
+    private static func split(_ line: ArraySlice<UInt8>) throws(Failure) -> (cursor: String, members: ArraySlice<UInt8>)
+    {
+        let opening = Array(#"{"cursor":"#.utf8)
+        guard line.starts(with: opening), let comma = line.firstIndex(of: UInt8(ascii: ",")) else {
+            throw Failure("a line of the server must begin with its cursor; got something else")
+        }
+        let cursor = String(decoding: line[(line.startIndex + opening.count)..<comma], as: UTF8.self)
+        return (cursor, line[(comma + 1)...])
+    }
+}
+
+/// The lines of a file, one after the other.
+private struct LineReader {
+    private let file: OpenFile
+    private var waiting: [ArraySlice<UInt8>] = []
+    private var rest: [UInt8] = []
+    private static let pieceBytes = 1 << 20
+
+    init(_ file: OpenFile) {
+        self.file = file
+    }
+
+    mutating func next() throws -> ArraySlice<UInt8>? {
+        while waiting.isEmpty {
+            let piece = try file.read(upToCount: Self.pieceBytes)
+            if piece.isEmpty { return nil }
+            rest += piece
+            waiting = rest.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).reversed()
+            rest = Array(waiting.removeFirst())
+        }
+        return waiting.popLast()
+    }
+}
+
+extension String {
+    /// The text as a value of a query.
+    fileprivate var percentEncoded: String {
+        var text = ""
+        for byte in utf8 {
+            if byte.isUnreserved {
+                text.unicodeScalars.append(Unicode.Scalar(byte))
+            } else {
+                let digits = String(byte, radix: 16, uppercase: true)
+                text += "%" + (digits.count == 1 ? "0" : "") + digits
+            }
+        }
+        return text
+    }
+}
+
+extension UInt8 {
+    /// RFC 3986 §2.3, without what is rare.
+    fileprivate var isUnreserved: Bool {
+        (0x30...0x39).contains(self) || (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self)
+    }
+}
