@@ -38,6 +38,9 @@ static const struct embedded_file files[] = {
     {"Export", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Export.md" suffix(, 0)
     }},
+    {"Assistants", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Assistants.md" suffix(, 0)
+    }},
     {"Console", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
     }},

@@ -21,7 +21,7 @@ public final class HoldfastApplication: Application {
         self.services = services
         session = try services.store.makeSession(on: loop)
         try session.prepareLookups()
-        let loopServices = LoopServices(services, session)
+        let loopServices = LoopServices(services, session, loop)
         let protocols: [any WireProtocol] =
             [
                 NativeProtocol(loopServices),
@@ -33,7 +33,8 @@ public final class HoldfastApplication: Application {
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
                 GrowthBookProtocol(loopServices),
-            ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
+            ] + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
+            + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =
@@ -45,6 +46,7 @@ public final class HoldfastApplication: Application {
         self.protocols = protocols
         self.routes = routes
         self.protocolOfRoute = protocolOfRoute
+        loopServices.requests.application = self
     }
 
     public var logsRequests: Bool { services.options.accessLog }

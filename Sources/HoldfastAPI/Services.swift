@@ -32,6 +32,8 @@ public final class Services: Sendable {
     public let monitor: ExperimentMonitor
     /// `nil` if the store could not open another session.
     private let seriesFiller: SeriesFiller?
+    /// Authenticates what this process gives to callers who have no secret.
+    let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
     private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
     public struct Options: Sendable {
@@ -53,6 +55,8 @@ public final class Services: Sendable {
         public var changeStreams = 1_000
         /// Seconds between the heartbeats of an idle stream of changes.
         public var changeHeartbeat: Double = 15
+        /// Whether `/mcp` is served, for assistants.
+        public var servesAssistants = false
         /// Whether `/console/` is served.
         public var servesConsole = true
 

@@ -50,8 +50,10 @@ struct LoopServices {
     let projects: ProjectView
     let decisions: StickyDecisionService
     let gate: AccessGate
+    let requests: LocalRequests
 
-    init(_ services: Services, _ session: any StoreSession) {
+    init(_ services: Services, _ session: any StoreSession, _ loop: EventLoop) {
+        requests = LocalRequests(loop)
         self.services = services
         self.session = session
         projects = ProjectView(services.projects)

@@ -30,6 +30,7 @@ final class InProcessHoldfast: TestServer {
         var limits = Limits()
         if let maxBodyBytes { limits.bodyBytes = maxBodyBytes }
         var options = Services.Options()
+        options.servesAssistants = true
         options.importLineBytes = limits.bodyBytes
         if let changeHeartbeat { options.changeHeartbeat = Double(changeHeartbeat) / 1_000 }
         options.allowedOrigins = corsOrigins.flatMap { AllowedOrigins($0) }

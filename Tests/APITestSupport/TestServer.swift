@@ -60,7 +60,7 @@ public func startTestServer(
             database: path, tokens: tokens, maxBodyBytes: maxBodyBytes, changeHeartbeat: changeHeartbeat,
             corsOrigins: corsOrigins, keeping: directory, isAlone: isAlone)
     }
-    var options = TestStore.options
+    var options = TestStore.options + ["--mcp"]
     if let tokens { options += ["--tokens-file", try directory.write(tokens, to: database + ".tokens")] }
     if let maxBodyBytes { options += ["--max-body-size", "\(maxBodyBytes)"] }
     if let changeHeartbeat { options += ["--change-heartbeat", "\(changeHeartbeat)ms"] }

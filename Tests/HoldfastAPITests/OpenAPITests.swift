@@ -32,10 +32,12 @@ import Testing
             store.close()
             for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
         }
+        var options = Services.Options()
+        options.servesAssistants = true
         let services = Services(
             store: store, projects: try ProjectCatalog(store: store, logger: logger),
             events: try EventQueue(store: store), access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0),
-            logger: logger)
+            logger: logger, options: options)
         let application = try HoldfastApplication(services: services, loop: EventLoop(index: 0))
         defer { application.stop() }
         // The console's routes are a page, not an API.

@@ -83,7 +83,7 @@ import Testing
 
     @Test(arguments: [
         ("experimnts", "did you mean Experiments?"),
-        ("a", "choose one of AttributesAndSegments, API, Access, Architecture"),
+        ("a", "choose one of AttributesAndSegments, Assistants, API, Access, Architecture"),
         ("zzz", "choose one of FromPlanToWinner, Experiments, "), ("", "choose one of FromPlanToWinner, Experiments, "),
     ])
     func `An unknown topic is an error that names the nearest`(topic: String, hint: String) throws {

@@ -66,6 +66,44 @@ import Testing
         server.stop()
     }
 
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `People sign in with tokens of their identity provider, and forged ones are refused`() throws {
+        let path = directory.file("sign-in")
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        let script = "\(PythonPackages.scripts)/sign_in.py"
+        _ = try runAt(PythonPackages.interpreter, [script, "prepare", path])
+        let tokens = try directory.write("admin on-call on-call-secret-0123456789\n", to: "tokens")
+        let server = try ServerProcess(
+            database: directory.file("holdfast.db"),
+            [
+                "--tokens-file", tokens, "--jwt-keys", "\(path)/keys.json", "--jwt-scopes", "\(path)/scopes",
+                "--jwt-issuer", "https://id.example", "--jwt-audience", "holdfast", "--jwt-scopes-claim", "realm.roles",
+            ])
+        let child = try ChildProcess(
+            PythonPackages.interpreter, [script, "check", path, "http://127.0.0.1:\(server.port)"],
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        server.stop()
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `The public client of the Model Context Protocol finds the tools, and changes in two steps`() throws {
+        let tokens = try directory.write(
+            "admin planner admin-secret-0123456789\nread looker read-secret-0123456789\n", to: "tokens")
+        // The token of a change is accepted by every process.
+        let servers = try (0..<2).map { _ in
+            try ServerProcess(database: directory.file("holdfast.db"), ["--mcp", "--tokens-file", tokens])
+        }
+        let child = try ChildProcess(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/assistant.py"] + servers.map { "http://127.0.0.1:\($0.port)" },
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        for server in servers { server.stop() }
+    }
+
     // MARK: GrowthBook
 
     /// The manual's adapter between GrowthBook and two servers on one database.
@@ -212,7 +250,7 @@ import Testing
     /// Sends what the published description allows and what it forbids, and compares the responses with it.
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The server answers as it is described to, whatever it is sent`() throws {
-        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let server = try ServerProcess(database: directory.file("holdfast.db"), ["--mcp"])
         let address = "http://127.0.0.1:\(server.port)"
         let scripts = PythonPackages.scripts
         // It leaves notes where it is run.

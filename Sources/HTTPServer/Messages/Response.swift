@@ -54,6 +54,7 @@ public struct Status: Sendable, Hashable {
 
     public static let ok = Status(code: 200, reason: "OK")
     public static let created = Status(code: 201, reason: "Created")
+    public static let accepted = Status(code: 202, reason: "Accepted")
     public static let noContent = Status(code: 204, reason: "No Content")
     public static let notModified = Status(code: 304, reason: "Not Modified")
     public static let badRequest = Status(code: 400, reason: "Bad Request")

@@ -1,17 +1,30 @@
 import HTTPServer
 internal import Synchronization
 
-/// Holds the active tokens. Without any, every caller has every scope, and the server listens on loopback only. Each
-/// event loop reads them through its own ``AccessGate``.
+/// Holds the active tokens, and who signs people in. Without any, every caller has every scope, and the server listens on
+/// loopback only. Each event loop reads them through its own ``AccessGate``.
 public final class AccessControl: Sendable {
     private let current: Mutex<[Token]>
+    private let provider: Mutex<IdentityProvider?>
     /// Incremented by each change, so that event loops take the lock only after one.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let failure = Mutex<String?>(nil)
 
-    public init(tokens: [Token] = []) {
+    public init(tokens: [Token] = [], identity: IdentityProvider? = nil) {
         current = Mutex(tokens)
+        provider = Mutex(identity)
+    }
+
+    /// Activates other keys and another map of scopes, for every request from now on.
+    public func replaceIdentity(_ identity: IdentityProvider) {
+        provider.withLock { $0 = identity }
+        changed()
+    }
+
+    private func changed() {
+        generation.add(1, ordering: .releasing)
+        for replaced in observers.withLock({ $0 }) { replaced() }
     }
 
     /// Activates other tokens, for every request from now on.
@@ -26,9 +39,8 @@ public final class AccessControl: Sendable {
         for token in tokens {
             if let same = former.first(where: token.hasSecret) { token.inheritUse(of: same) }
         }
-        generation.add(1, ordering: .releasing)
         reloadFailure = nil
-        for replaced in observers.withLock({ $0 }) { replaced() }
+        changed()
         return former
     }
 
@@ -48,12 +60,16 @@ public final class AccessControl: Sendable {
     func loggable(_ text: String) -> String {
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
-        let isSecret = tokens.contains { token in forms.contains(where: token.isContained) }
+        let isSecret =
+            tokens.contains { token in forms.contains(where: token.isContained) }
+            || identity != nil && forms.contains { $0.contains("eyJ") }
         return isSecret ? "(hidden: it contains the secret of a token)" : text
     }
 
-    /// Whether there are no tokens, so that every caller has every scope.
-    public var isOpen: Bool { tokens.isEmpty }
+    /// Whether there are no tokens and nobody signs people in, so that every caller has every scope.
+    public var isOpen: Bool { tokens.isEmpty && identity == nil }
+
+    var identity: IdentityProvider? { provider.withLock { $0 } }
 
     var tokens: [Token] { current.withLock { $0 } }
     var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
@@ -73,6 +89,7 @@ struct Admission: Sendable {
         if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }
         guard let token else { return control.isOpen }
+        if let person = token.person { return control.identity?.admits(person) ?? false }
         return control.tokens.contains {
             $0.hasSecret(of: token) && $0.projects == token.projects && scope.admits($0)
         }

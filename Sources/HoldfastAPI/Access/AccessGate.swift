@@ -7,6 +7,8 @@ final class AccessGate {
     private let refusals: RefusalLog
     private var generation: UInt64 = 0
     private var tokens: [Token] = []
+    private var identity: IdentityProvider?
+    private var verified = VerifiedTokens()
 
     init(_ control: AccessControl, refusals: RefusalLog) {
         self.control = control
@@ -21,7 +23,7 @@ final class AccessGate {
     ) throws(AccessRefusal) -> Admission {
         guard scope != .none else { return admission(by: nil, to: scope) }
         refresh()
-        guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
+        guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
             return try admit(secret: credential(), to: scope)
         } catch {
@@ -37,7 +39,7 @@ final class AccessGate {
         secret: Substring?, to scope: APIRoute.Scope, path: String, method: Method, of origin: RequestOrigin
     ) throws(AccessRefusal) -> Admission {
         refresh()
-        guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
+        guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
             return try admit(secret: secret, to: scope)
         } catch {
@@ -53,6 +55,13 @@ final class AccessGate {
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
+        if found == nil, let identity, IdentityProvider.isToken(secret) {
+            do throws(Problem) {
+                found = try verified.token(secret, by: identity) { name in tokens.contains { $0.name == name } }
+            } catch {
+                throw AccessRefusal(unauthorized(error.detail, error: "invalid_token"))
+            }
+        }
         guard let found else { throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")) }
         if let expiry = found.expiresAt, found.hasExpired {
             let detail =
@@ -73,6 +82,8 @@ final class AccessGate {
         return tokens.first { StreamTicket.isValid(ticket, of: $0, at: now) }?.credential
     }
 
+    private var isOpen: Bool { tokens.isEmpty && identity == nil }
+
     private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
         Admission(token: token, scope: scope, control: control, generation: generation)
     }
@@ -82,6 +93,8 @@ final class AccessGate {
         guard current != generation else { return }
         generation = current
         tokens = control.tokens
+        identity = control.identity
+        verified.removeAll()
     }
 
     /// - Parameter error: the error code of RFC 6750 §3.1; `nil` if the request had no token.

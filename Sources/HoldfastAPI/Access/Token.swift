@@ -44,6 +44,8 @@ public final class Token: Sendable {
     /// From when on the secret is refused; `nil` if it does not expire.
     let expiresAt: Timestamp?
     let projects: ProjectAccess
+    /// The person whom an identity provider has signed in; `nil` for a token of the token file.
+    let person: Person?
     /// Seconds since 1970; 0 before the first use.
     private let lastUse = Atomic<Int64>(0)
 
@@ -55,9 +57,26 @@ public final class Token: Sendable {
     ) {
         self.scope = scope
         self.projects = projects
+        person = nil
         self.name = name
         self.secret = secret
         self.expiresAt = expiresAt
+    }
+
+    /// What admits a person, so that a change of the keys or of the map of scopes ends it.
+    struct Person: Sendable {
+        let publicKey: [UInt8]
+        let rule: IdentityProvider.ScopeRule
+    }
+
+    /// The token of a person. It has no secret that a request could send.
+    init(name: String, expiresAt: Timestamp, person: Person) {
+        scope = person.rule.scope
+        projects = person.rule.projects
+        self.name = name
+        self.person = person
+        self.expiresAt = expiresAt
+        secret = []
     }
 
     /// Whether the secret has expired by now.
@@ -93,12 +112,7 @@ public final class Token: Sendable {
 
     /// Returns the HMAC-SHA-256 of a message with the secret as key.
     func authenticationCode(for message: [UInt8]) -> [UInt8] {
-        var code = [UInt8](repeating: 0, count: 32)
-        if HMAC(EVP_sha256(), secret, Int32(clamping: secret.count), message, message.count, &code, nil) == nil {
-            // A policy of the system may refuse the key. A random code equals no other.
-            for index in code.indices { code[index] = .random(in: 0...255) }
-        }
-        return code
+        HMACSHA256.code(of: message, key: secret)
     }
 
     /// The secret, as a request would carry it.
@@ -107,6 +121,17 @@ public final class Token: Sendable {
     /// Whether a text contains the secret.
     func isContained(in text: String) -> Bool {
         text.utf8.firstRange(of: secret) != nil
+    }
+}
+
+enum HMACSHA256 {
+    static func code(of message: [UInt8], key: [UInt8]) -> [UInt8] {
+        var code = [UInt8](repeating: 0, count: 32)
+        if HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil {
+            // A policy of the system may refuse the key. A random code equals no other.
+            for index in code.indices { code[index] = .random(in: 0...255) }
+        }
+        return code
     }
 }
 
@@ -155,7 +180,7 @@ extension Token {
                 )
             }
             guard let scope = Scope(name: first) else {
-                throw wrong("the scope must be client, read, write, attributes or admin")
+                throw wrong(scopeRule)
             }
             let name = String(words[1])
             let secret = Array(words[2].utf8)
@@ -185,6 +210,27 @@ extension Token {
         }
         return tokens
     }
+
+    /// Parses lines of `scope value`, with `projects=KEY,KEY` behind those that are bound to projects.
+    static func parseRules(_ text: String) throws(TokenFileError) -> [IdentityProvider.ScopeRule] {
+        var rules: [IdentityProvider.ScopeRule] = []
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+            let words = line.split(whereSeparator: \.isWhitespace)
+            guard let first = words.first, !first.hasPrefix("#") else { continue }
+            func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
+            guard words.count >= 2, let properties = Properties(words.dropFirst(2)), try properties.expiry(wrong) == nil
+            else {
+                throw wrong("a line must be 'scope value', each a single word; behind it may be 'projects=KEY,KEY'")
+            }
+            guard let scope = Scope(name: first) else { throw wrong(scopeRule) }
+            rules.append(
+                IdentityProvider.ScopeRule(
+                    scope: scope, value: String(words[1]), projects: try properties.projects(wrong)))
+        }
+        return rules
+    }
+
+    private static let scopeRule = "the scope must be client, read, write, attributes or admin"
 
     /// The words behind the secret, each of which may occur once.
     private struct Properties {

@@ -84,7 +84,7 @@ struct OFREPEvaluation {
         _ decisions: Decisions, _ changesPath: String, for token: Token?
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
-        let ticket = token.map { StreamTicket(for: $0, at: systemWallClock()).text }
+        let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
         // A provider that is told that nothing has changed keeps the address of the stream, whose ticket expires.
         var covered = JSONWriter(capacity: decisions.flags.count * 64)
         covered.beginArray()

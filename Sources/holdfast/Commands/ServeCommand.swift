@@ -39,6 +39,30 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
+            "File of the identity provider's public keys (JWKS), whose tokens are accepted; reread when it changes.",
+            valueName: "path"))
+    var jwtKeys: String?
+
+    @Option(help: .init("The identity provider: the claim iss of its tokens.", valueName: "url"))
+    var jwtIssuer: String?
+
+    @Option(help: .init("What its tokens must be for: one of the claim aud.", valueName: "name"))
+    var jwtAudience: String?
+
+    @Option(
+        help: .init(
+            "File that maps values of a claim to scopes, one 'scope value' per line; reread when it changes.",
+            valueName: "path"))
+    var jwtScopes: String?
+
+    @Option(help: .init("The claim with the values that are mapped to scopes (default: scope).", valueName: "name"))
+    var jwtScopesClaim: String?
+
+    @Option(help: .init("The claim that names the person in the audit log (default: sub).", valueName: "name"))
+    var jwtNameClaim: String?
+
+    @Option(
+        help: .init(
             "Origins whose pages may use client tokens, or * (default: none).", valueName: "list"))
     var corsOrigins: String?
 
@@ -148,6 +172,9 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .init("Time to complete requests in flight at shutdown (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
+    @Flag(help: "Serve /mcp, the Model Context Protocol for assistants.")
+    var mcp = false
+
     @Flag(help: "Do not serve the console at /console/.")
     var noConsole = false
 
@@ -183,6 +210,7 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
         try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
+        result.identity = try identity(settings)
         settings.apply(datafile, "datafile", to: &result.datafile)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
@@ -224,6 +252,24 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
     }
 
+    private func identity(_ settings: Settings) throws -> IdentityFiles? {
+        var (keys, scopes): (String?, String?)
+        var required = IdentityProvider.Settings()
+        settings.apply(jwtKeys, "jwt-keys", to: &keys)
+        settings.apply(jwtScopes, "jwt-scopes", to: &scopes)
+        settings.apply(jwtIssuer, "jwt-issuer", to: &required.issuer)
+        settings.apply(jwtAudience, "jwt-audience", to: &required.audience)
+        settings.apply(jwtScopesClaim, "jwt-scopes-claim", to: &required.scopesClaim)
+        settings.apply(jwtNameClaim, "jwt-name-claim", to: &required.nameClaim)
+        let isGiven = [keys ?? "", scopes ?? "", required.issuer, required.audience].map { !$0.isEmpty }
+        guard isGiven.contains(true) else { return nil }
+        guard let keys, let scopes, !isGiven.contains(false) else {
+            throw Failure(
+                "--jwt-keys, --jwt-issuer, --jwt-audience and --jwt-scopes must be given together; one is missing")
+        }
+        return IdentityFiles(keys: keys, scopes: scopes, settings: required)
+    }
+
     private func feed(_ settings: Settings) throws -> FeedMode {
         var retention = 7.0 * 86_400
         try settings.apply(orNone: feedRetention, "feed-retention", to: &retention)
@@ -241,6 +287,7 @@ struct ServeCommand: ParsableCommand {
         var leavesOutConsole = false
         try settings.apply(noConsole, "no-console", to: &leavesOutConsole)
         services.servesConsole = !leavesOutConsole
+        try settings.apply(mcp, "mcp", to: &services.servesAssistants)
         try settings.apply(accessLog, "access-log", to: &services.accessLog)
         try settings.apply(trustedProxies, "trusted-proxies", to: &services.trustedProxies)
     }

@@ -22,6 +22,8 @@ struct ServeConfiguration: Sendable {
     /// How long a write waits while another process locks the database, in seconds.
     var lockTimeout = 2.0
     var tokensFile: String?
+    /// Who signs people in; `nil` for nobody.
+    var identity: IdentityFiles?
     /// A file, or a directory of `*.json`.
     var datafile: String?
     /// How long requests are still served after `/readyz` fails, in seconds.

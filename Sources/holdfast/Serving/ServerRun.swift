@@ -24,7 +24,10 @@ struct ServerRun {
     /// - Parameter whenListening: called once the server listens, with its address.
     func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
-        let access = AccessControl(tokens: try ConfigurationError.wrapping { try tokens?.read() ?? [] })
+        let identity = configuration.identity
+        let access = try ConfigurationError.wrapping {
+            AccessControl(tokens: try tokens?.read() ?? [], identity: try identity?.read())
+        }
         try refuseOpenAddress(access)
         let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
         let signals = Signals(delay: configuration.shutdownDelay)
@@ -37,6 +40,8 @@ struct ServerRun {
         var isStopped = false
         defer { if !isStopped { store.close() } }
         let audit = try BackgroundSession(store, label: "signals")
+        let watch = identity.map { IdentityWatch($0, access, logger) }
+        defer { watch?.cancel() }
         signals.onHangUp { [logger] in
             let reload = { Self.reload(tokens, access, audit, logger) }
             if let notifier { notifier.reloading(reload) } else { _ = reload() }
@@ -127,7 +132,7 @@ struct ServerRun {
         throw ConfigurationError(
             reason: Failure(
                 "refusing to listen on \(address), which others can reach, without access tokens: "
-                    + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1"))
+                    + "give --tokens-file PATH with lines 'scope name secret', or --jwt-keys, or listen on 127.0.0.1"))
     }
 
     /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.

@@ -9,7 +9,7 @@ struct FuzzTarget: Sendable, CustomStringConvertible {
 
     static let all: [FuzzTarget] = [
         requestHead, connection, chunkedBody, query, json, profile, importLines, datafile, experiment, condition,
-        segment, record, tokens,
+        segment, record, tokens, signIn,
     ]
 }
 

@@ -21,6 +21,7 @@ struct ExampleRun {
             let tokens = "admin on-call \(secrets[0])\nwrite app \(secrets[1])\n"
             options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
         }
+        if section.file == "Assistants.md" { options = ["--mcp"] }
         server = try ServerProcess(database: directory.file("holdfast.db"), options)
         // Where output is no terminal, curl would show its progress.
         _ = try directory.write("silent\nshow-error\n", to: ".curlrc")

@@ -1,5 +1,3 @@
-public import HTTPServer
-
 /// Collects the response to a request that has no connection. Confined to its event loop's thread.
 public final class ResponseCollector {
     public let loop: EventLoop

@@ -1,0 +1,231 @@
+import CCrypto
+import HTTPServer
+import HoldfastCore
+import JSON
+public import Storage
+
+/// Who signs people in: an identity provider whose JSON Web Tokens (RFC 7519) are tokens here. The claims say who the
+/// person is and what the person may do.
+public struct IdentityProvider: Sendable {
+    /// What a token must claim.
+    public struct Settings: Sendable {
+        /// `iss`
+        public var issuer = ""
+        /// One of `aud`.
+        public var audience = ""
+        /// The claim with the values that ``IdentityProvider/init(_:keys:scopes:)`` maps to scopes: an array, or a text with
+        /// spaces. Dots lead into objects.
+        public var scopesClaim = "scope"
+        /// The claim with the name of the person, as the audit log shows it.
+        public var nameClaim = "sub"
+
+        public init() {}
+    }
+
+    /// Maps a value of the claim to a scope and to projects.
+    struct ScopeRule: Sendable, Equatable {
+        let scope: Token.Scope
+        let value: String
+        let projects: ProjectAccess
+    }
+
+    private let settings: Settings
+    private let keys: [JSONWebKey]
+    private let rules: [ScopeRule]
+
+    /// How far the clock of the identity provider may differ, in milliseconds.
+    private static let leeway: Timestamp = 60_000
+    /// The maximum length of a token in bytes.
+    static let longestToken = 8 * 1_024
+
+    /// - Parameters:
+    ///   - keys: a set of public keys (RFC 7517).
+    ///   - scopes: lines `scope value`, with `projects=KEY,KEY` behind those that are bound to projects. The first line whose
+    ///     value the token has decides.
+    public init(_ settings: Settings, keys: [UInt8], scopes: String) throws(IdentityFileError) {
+        self.settings = settings
+        self.keys = try JSONWebKey.parse(set: keys)
+        do throws(TokenFileError) {
+            rules = try Token.parseRules(scopes)
+        } catch {
+            throw IdentityFileError("\(error)")
+        }
+        guard !rules.isEmpty else { throw IdentityFileError("the map of scopes has no line 'scope value'") }
+    }
+
+    /// Whether a token that was accepted before would be accepted with the present keys and rules, too.
+    func admits(_ person: Token.Person) -> Bool {
+        keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
+    }
+
+    /// Whether a secret has the form of a token of an identity provider: three parts, of which the first is an object.
+    static func isToken(_ secret: Substring) -> Bool {
+        secret.hasPrefix("eyJ") && secret.utf8.count { $0 == UInt8(ascii: ".") } == 2
+    }
+
+    /// Verifies a token (RFC 7515 §5.2, RFC 7519 §7.2, RFC 8725).
+    ///
+    /// - Parameter isTaken: whether the name is that of another holder, so that the audit log could not tell them apart.
+    /// - Throws: 401 with the reason.
+    func token(_ text: Substring, at now: Timestamp, isTaken: (String) -> Bool) throws(Problem) -> Token {
+        func refused(_ reason: String) -> Problem { Problem(.unauthorized, reason) }
+        guard text.utf8.count <= Self.longestToken else {
+            throw refused("a signed token must have at most \(Self.longestToken) bytes; got \(text.utf8.count)")
+        }
+        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
+            let signature = Base64URL.decode(parts[2])
+        else {
+            throw refused("a signed token must have a header, claims and a signature in base64url (RFC 7515)")
+        }
+        let key = try key(header, refused)
+        guard key.verifies(signature, of: Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])) else {
+            throw refused("the token must be signed by the key of the identity provider that it names; it is not")
+        }
+        let expiry = try check(claims, at: now, refused)
+        let name = try name(claims, refused)
+        guard !isTaken(name) else {
+            throw refused("the claim `\(settings.nameClaim)` must not be the name of a token of the token file")
+        }
+        let values = Self.values(of: settings.scopesClaim, in: claims)
+        guard let rule = rules.first(where: { values.contains($0.value) }) else {
+            throw refused(
+                "the claim `\(settings.scopesClaim)` must have a value that is mapped to a scope; it has none")
+        }
+        return Token(
+            name: name, expiresAt: expiry, person: Token.Person(publicKey: key.publicKey, rule: rule))
+    }
+
+    private func key(_ header: JSONObject, _ refused: (String) -> Problem) throws(Problem) -> JSONWebKey {
+        guard let name = header["alg"]?.string, let algorithm = JSONWebKey.Algorithm(rawValue: name) else {
+            let known = JSONWebKey.Algorithm.allCases.map(\.rawValue).joined(separator: ", ")
+            throw refused("`alg` of a signed token must be one of \(known)")
+        }
+        guard header["crit"] == nil else {
+            throw refused("a signed token must need no extension; this has `crit`")
+        }
+        if let type = header["typ"] {
+            let name = type.string?.lowercased() ?? ""
+            guard ["jwt", "at+jwt", "application/at+jwt"].contains(name) else {
+                throw refused("`typ` of a signed token must be JWT or at+jwt")
+            }
+        }
+        let suitable = keys.filter { $0.algorithm == algorithm }
+        if let id = header["kid"] {
+            guard let key = suitable.first(where: { $0.id != nil && $0.id == id.string }) else {
+                throw refused("`kid` of a signed token must name a key of the identity provider for \(name)")
+            }
+            return key
+        }
+        guard suitable.count == 1, let key = suitable.first else {
+            throw refused(
+                "a signed token must have a `kid`: the identity provider has several keys, or none, for \(name)")
+        }
+        return key
+    }
+
+    /// - Returns: when the token expires.
+    private func check(
+        _ claims: JSONObject, at now: Timestamp, _ refused: (String) -> Problem
+    ) throws(Problem) -> Timestamp {
+        guard claims["iss"]?.string == settings.issuer else {
+            throw refused("`iss` of a signed token must be '\(settings.issuer)'")
+        }
+        let audiences = claims["aud"]?.array ?? claims["aud"].map { [$0] } ?? []
+        guard audiences.contains(.string(settings.audience)) else {
+            throw refused("`aud` of a signed token must have '\(settings.audience)'")
+        }
+        guard let expiry = Self.time("exp", claims) else { throw refused("a signed token must have `exp`, a number") }
+        guard expiry + Self.leeway > now else {
+            throw refused("a signed token must not have expired; this one expired at \(expiry.rfc3339)")
+        }
+        if claims["nbf"] != nil {
+            guard let start = Self.time("nbf", claims), start - Self.leeway <= now else {
+                throw refused("`nbf` of a signed token must be a time that has come")
+            }
+        }
+        return expiry + Self.leeway
+    }
+
+    private func name(_ claims: JSONObject, _ refused: (String) -> Problem) throws(Problem) -> String {
+        guard let name = claims[settings.nameClaim]?.string, (1...255).contains(name.utf8.count),
+            !name.contains(where: \.isWhitespace), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
+            name != Author.anonymousName
+        else {
+            throw refused("the claim `\(settings.nameClaim)` must be a name of 1 to 255 bytes without white space")
+        }
+        return name
+    }
+
+    /// Returns the time of a `NumericDate` in milliseconds.
+    private static func time(_ name: String, _ claims: JSONObject) -> Timestamp? {
+        guard let seconds = claims[name]?.double, (0...Double(1 << 40)).contains(seconds) else { return nil }
+        return Timestamp(seconds * 1_000)
+    }
+
+    private static func values(of claim: String, in claims: JSONObject) -> [String] {
+        var value = claims[claim]
+        if value == nil {
+            value = claim.split(separator: ".").reduce(.object(claims)) { value, name in
+                value?.object?[String(name)]
+            }
+        }
+        return value?.array?.compactMap(\.string) ?? value?.string?.split(separator: " ").map(String.init) ?? []
+    }
+
+    private static func object(_ part: some Sequence<UInt8>) -> JSONObject? {
+        guard let bytes = Base64URL.decode(part) else { return nil }
+        return try? JSONParser(maximumDepth: 16, duplicateKeys: .refused).parse(bytes).object
+    }
+}
+
+/// The people whose signed tokens one event loop has verified, by the hashes of the tokens: a request does not pay for a
+/// signature each time. Nothing that was refused is kept.
+struct VerifiedTokens {
+    private struct Digest: Hashable {
+        var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+
+        init?(of text: Substring) {
+            let bytes = Array(text.utf8)
+            let isHashed = bytes.withUnsafeBytes { bytes in
+                withUnsafeMutableBytes(of: &words) { words in
+                    EVP_Digest(
+                        bytes.baseAddress, bytes.count,
+                        words.baseAddress?.assumingMemoryBound(to: UInt8.self), nil, EVP_sha256(), nil) == 1
+                }
+            }
+            if !isHashed { return nil }
+        }
+
+        static func == (left: Digest, right: Digest) -> Bool { left.words == right.words }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(words.0)
+        }
+    }
+
+    private var tokens: [Digest: Token] = [:]
+    private static let limit = 1_024
+
+    mutating func removeAll() {
+        tokens.removeAll()
+    }
+
+    /// Returns the token as it was verified before, or verifies it.
+    mutating func token(
+        _ text: Substring, by provider: IdentityProvider, isTaken: (String) -> Bool
+    ) throws(Problem) -> Token {
+        let digest = Digest(of: text)
+        if let digest, let known = tokens[digest] {
+            if !known.hasExpired { return known }
+            tokens[digest] = nil
+        }
+        let token = try provider.token(text, at: systemWallClock(), isTaken: isTaken)
+        if let digest {
+            if tokens.count >= Self.limit { tokens = tokens.filter { !$0.value.hasExpired } }
+            if tokens.count >= Self.limit { tokens.removeAll() }
+            tokens[digest] = token
+        }
+        return token
+    }
+}

@@ -1,0 +1,71 @@
+import CCrypto
+import HTTPServer
+import JSON
+
+/// A change that a preview has shown, for the next request to make exactly that: the content, the version that it changes,
+/// who asked, and until when. The code (HMAC-SHA-256) is made with the caller's own secret, so every process that admits
+/// the caller accepts it, and it is of no use to anybody else.
+struct ChangeToken {
+    let path: String
+    let query: [(name: String, value: String)]
+    let project: String?
+    let body: [UInt8]
+    /// `If-Match` or `If-None-Match`.
+    let condition: (name: String, value: String)?
+    let author: String
+    /// Seconds since 1970.
+    let expiry: Int64
+
+    /// Seconds.
+    static let lifetime: Int64 = 600
+
+    init(
+        path: String, query: [(name: String, value: String)], project: String?, body: [UInt8],
+        condition: (name: String, value: String)?, author: String, expiry: Int64
+    ) {
+        self.path = path
+        self.query = query
+        self.project = project
+        self.body = body
+        self.condition = condition
+        self.author = author
+        self.expiry = expiry
+    }
+
+    func text(key: [UInt8]) -> String {
+        let query = query.map { JSONValue.array([.string($0.name), .string($0.value)]) }
+        let condition = condition.map { JSONValue.array([.string($0.name), .string($0.value)]) }
+        let content: JSONValue = [
+            "path": .string(path), "query": .array(query), "project": project.map { .string($0) } ?? .null,
+            "body": .string(String(decoding: body, as: UTF8.self)), "condition": condition ?? .null,
+            "author": .string(author), "expiry": .integer(expiry),
+        ]
+        let payload = content.encoded()
+        return "\(Base64URL.encode(payload)).\(Base64URL.encode(Self.code(of: payload, key)))"
+    }
+
+    /// - Returns: `nil` unless the text was made with the key.
+    init?(_ text: String, key: [UInt8]) {
+        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 2, let payload = Base64URL.decode(parts[0]), let given = Base64URL.decode(parts[1]) else {
+            return nil
+        }
+        let expected = Self.code(of: payload, key)
+        guard given.count == expected.count, zip(given, expected).reduce(0, { $0 | ($1.0 ^ $1.1) }) == 0,
+            let content = try? JSONParser().parse(payload).object, let path = content["path"]?.string,
+            let body = content["body"]?.string, let author = content["author"]?.string,
+            let expiry = content["expiry"]?.integer
+        else { return nil }
+        func pair(_ value: JSONValue?) -> (name: String, value: String)? {
+            guard let texts = value?.array?.compactMap(\.string), texts.count == 2 else { return nil }
+            return (texts[0], texts[1])
+        }
+        self.init(
+            path: path, query: (content["query"]?.array ?? []).compactMap(pair), project: content["project"]?.string,
+            body: Array(body.utf8), condition: pair(content["condition"]), author: author, expiry: expiry)
+    }
+
+    private static func code(of payload: [UInt8], _ key: [UInt8]) -> [UInt8] {
+        HMACSHA256.code(of: Array("change of a preview ".utf8) + payload, key: key)
+    }
+}

@@ -1,0 +1,250 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// The Model Context Protocol over HTTP, with which programs of language models find and call tools: Streamable HTTP with
+/// JSON responses, no streams and no sessions. Versions with the handshake `initialize`, and the version without one.
+///
+/// - SeeAlso: modelcontextprotocol.io, "Base protocol" and "Tools" of each version.
+struct MCPProtocol: WireProtocol {
+    let routes: [APIRoute]
+    let pathPrefixes = ["/mcp"]
+
+    init(_ loop: LoopServices) {
+        let endpoint = MCPEndpoint(
+            tools: MCPTools(loop), build: loop.services.build, origins: loop.services.options.allowedOrigins)
+        routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post)]
+    }
+
+    /// Refusals before a message is read have no id.
+    func response(to error: any Error) -> Response {
+        let problem = Problem(error)
+        let code: RPCError.Code = problem.status == .internalServerError ? .internalError : .invalidRequest
+        var response = RPCError(code, problem.sentence).response(to: .null, problem.status)
+        response.fields = problem.fields
+        return response
+    }
+}
+
+/// An error as JSON-RPC 2.0 §5.1 has it.
+struct RPCError: Error {
+    enum Code: Int64 {
+        case parseError = -32_700
+        case invalidRequest = -32_600
+        case methodNotFound = -32_601
+        case invalidParameters = -32_602
+        case internalError = -32_603
+        case headerMismatch = -32_020
+        case unsupportedVersion = -32_022
+
+        /// That of the version without a handshake; earlier ones do not care.
+        var status: Status {
+            switch self {
+            case .methodNotFound: .notFound
+            case .internalError: .ok
+            default: .badRequest
+            }
+        }
+    }
+
+    let code: Code
+    let message: String
+    var data: JSONValue?
+
+    init(_ code: Code, _ message: String, data: JSONValue? = nil) {
+        self.code = code
+        self.message = message
+        self.data = data
+    }
+
+    func json(id: JSONValue) -> JSONValue {
+        var error = JSONObject()
+        error["code"] = .integer(code.rawValue)
+        error["message"] = .string(message)
+        if let data { error["data"] = data }
+        return ["jsonrpc": "2.0", "id": id, "error": .object(error)]
+    }
+
+    func response(to id: JSONValue, _ status: Status? = nil) -> Response {
+        .json(json(id: id), status ?? code.status)
+    }
+}
+
+/// `POST /mcp`: one message, or with the oldest version an array of them.
+private struct MCPEndpoint {
+    let tools: MCPTools
+    let build: BuildInfo
+    let origins: AllowedOrigins?
+
+    private static let handshakeVersions = ["2025-03-26", "2025-06-18", "2025-11-25"]
+    /// Each request says by itself what it needs to.
+    private static let statelessVersion = "2026-07-28"
+    private static var versions: JSONValue {
+        .array((handshakeVersions + [statelessVersion]).map { .string($0) })
+    }
+    private static let metaVersion = "io.modelcontextprotocol/protocolVersion"
+    private static let metaServer = "io.modelcontextprotocol/serverInfo"
+    private static let longestBatch = 50
+
+    private static let instructions = """
+        Holdfast keeps A/B tests and feature flags. Read with the list, get, explain and results tools. To change an \
+        experiment or a flag, call the preview tool, show the person what would change and who would move, and only then \
+        call apply_change with the change token of the preview.
+        """
+
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try checkOrigin(request.field("origin"))
+        let caller = MCPCaller(request, call)
+        let version = request.field("mcp-protocol-version")
+        let value: JSONValue
+        do throws(CoreError) {
+            value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        } catch {
+            return RPCError(.parseError, "\(error)").response(to: .null)
+        }
+        let isStateless = version == Self.statelessVersion
+        if let version, !isStateless, !Self.handshakeVersions.contains(version) {
+            return RPCError(
+                .unsupportedVersion, "MCP-Protocol-Version must be one of those of this server",
+                data: ["supported": Self.versions, "requested": .string(version)]
+            ).response(to: value["id"])
+        }
+        if let batch = value.array, !isStateless {
+            guard (1...Self.longestBatch).contains(batch.count) else {
+                return RPCError(.invalidRequest, "a batch must have 1 to \(Self.longestBatch) messages").response(
+                    to: .null)
+            }
+            var responses: [JSONValue] = []
+            for message in batch {
+                let (response, _) = await respond(to: message, caller, isStateless: false)
+                if let response { responses.append(response) }
+            }
+            return responses.isEmpty ? Response(.accepted) : .json(.array(responses))
+        }
+        if isStateless,
+            let mismatch = Self.mismatch(
+                value, method: request.field("mcp-method"), name: request.field("mcp-name"))
+        {
+            return mismatch.response(to: value["id"])
+        }
+        let (response, status) = await respond(to: value, caller, isStateless: isStateless)
+        return response.map { .json($0, status) } ?? Response(.accepted)
+    }
+
+    /// A page may call this server under a name of its own (DNS rebinding), so the header `Host` says nothing, and only
+    /// listed origins and those of this machine are taken.
+    private func checkOrigin(_ origin: String?) throws(Problem) {
+        guard let origin else { return }
+        let host = origin.firstRange(of: "://").map { origin[$0.upperBound...] } ?? ""
+        let name = host.hasPrefix("[") ? host.prefix { $0 != "]" } + "]" : host.prefix { $0 != ":" }
+        if ["localhost", "127.0.0.1", "[::1]"].contains(name) || origins?.lists(origin.lowercased()) == true { return }
+        throw Problem(.forbidden, "`Origin` must be of this machine, or one of --cors-origins; got '\(origin)'")
+    }
+
+    /// Compares the header with the message, so that a proxy that looks at the header alone sees what is done.
+    private static func mismatch(_ value: JSONValue, method: String?, name: String?) -> RPCError? {
+        guard !value["id"].isNull else { return nil }
+        let parameters = value["params"]
+        guard let version = parameters["_meta"][metaVersion].string else {
+            return RPCError(.invalidParameters, "params._meta must have '\(metaVersion)'")
+        }
+        guard version == statelessVersion, method == value["method"].string,
+            method != "tools/call" || name == parameters["name"].string
+        else {
+            return RPCError(
+                .headerMismatch, "MCP-Protocol-Version, Mcp-Method and Mcp-Name must be those of the message")
+        }
+        return nil
+    }
+
+    /// - Returns: no response to a notification.
+    private func respond(
+        to message: JSONValue, _ caller: MCPCaller, isStateless: Bool
+    ) async -> (response: JSONValue?, status: Status) {
+        guard let object = message.object, object["jsonrpc"] == "2.0" else {
+            let error = RPCError(.invalidRequest, "a message must be an object of JSON-RPC 2.0")
+            return (error.json(id: .null), error.code.status)
+        }
+        // A response of the client: this server asks it nothing.
+        guard let method = object["method"]?.string, let id = object["id"] else { return (nil, .accepted) }
+        guard id.string != nil || id.integer != nil else {
+            let error = RPCError(.invalidRequest, "`id` must be a string or a whole number")
+            return (error.json(id: .null), error.code.status)
+        }
+        do throws(RPCError) {
+            let value = try await result(of: method, object["params"] ?? [:], caller)
+            var result = value.object ?? JSONObject()
+            if isStateless {
+                result["resultType"] = "complete"
+                result["_meta"] = [Self.metaServer: server]
+                if method != "tools/call" {
+                    result["ttlMs"] = 60_000
+                    result["cacheScope"] = "private"
+                }
+            }
+            return (["jsonrpc": "2.0", "id": id, "result": .object(result)], .ok)
+        } catch {
+            return (error.json(id: id), isStateless ? error.code.status : .ok)
+        }
+    }
+
+    private var server: JSONValue { ["name": .string(build.name), "version": .string(build.version)] }
+
+    private func result(
+        of method: String, _ parameters: JSONValue, _ caller: MCPCaller
+    ) async throws(RPCError) -> JSONValue {
+        switch method {
+        case "initialize":
+            let asked = parameters["protocolVersion"].string
+            let version = asked.flatMap { Self.handshakeVersions.contains($0) ? $0 : nil }
+            return [
+                "protocolVersion": .string(version ?? Self.handshakeVersions.last ?? ""),
+                "capabilities": ["tools": [:]], "serverInfo": server, "instructions": .string(Self.instructions),
+            ]
+        case "server/discover":
+            return [
+                "supportedVersions": Self.versions, "capabilities": ["tools": [:]],
+                "instructions": .string(Self.instructions),
+            ]
+        case "ping": return [:]
+        case "tools/list": return ["tools": .array(tools.descriptions(for: caller))]
+        case "tools/call":
+            guard let name = parameters["name"].string else {
+                throw RPCError(.invalidParameters, "`name` must be the name of a tool")
+            }
+            let arguments = parameters["arguments"].object ?? JSONObject()
+            return try await tools.call(name, arguments, caller)
+        default:
+            throw RPCError(.methodNotFound, "the method '\(method.shortened(to: CoreError.longestQuote))' is unknown")
+        }
+    }
+}
+
+extension JSONValue {
+    /// A member of an object; `null` if there is none.
+    fileprivate subscript(_ key: String) -> JSONValue { object?[key] ?? .null }
+}
+
+/// Who calls tools, and how native routes recognize the caller.
+struct MCPCaller {
+    let call: Call
+    let author: Author
+    /// The header fields that identify the caller to native routes.
+    let fields: [(name: String, value: String)]
+    let peer: IPAddress
+    /// What only the caller and the servers know; empty if the server asks for no tokens.
+    let secret: [UInt8]
+
+    init(_ request: borrowing Request, _ call: Call) {
+        self.call = call
+        author = call.author(request)
+        peer = request.peer
+        let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
+        self.secret = call.admission.token == nil ? [] : Array((secret ?? "").utf8)
+        var fields = [("X-Request-Id", request.id.description)]
+        if let secret { fields.append(("Authorization", "Bearer \(secret)")) }
+        if let forwarded = request.field("x-forwarded-for") { fields.append(("X-Forwarded-For", forwarded)) }
+        self.fields = fields
+    }
+}
