@@ -19,6 +19,7 @@ public enum Migrations {
         PackageResources._013_frozen_results_sql,
         PackageResources._014_metric_series_sql,
         PackageResources._015_feed_sql,
+        PackageResources._016_last_uses_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -32,5 +33,6 @@ public enum Migrations {
         PackageResources._007_frozen_results_sql,
         PackageResources._008_metric_series_sql,
         PackageResources._009_feed_sql,
+        PackageResources._010_last_uses_sql,
     ]
 }

@@ -25,8 +25,10 @@ public final class Services: Sendable {
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed
+    let agentNotifications = AgentNotifications()
     let feed: FeedReader
     let knownExposures = KnownExposures()
+    public let uses: UseRecorder
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
     public let monitor: ExperimentMonitor
@@ -70,7 +72,8 @@ public final class Services: Sendable {
         self.store = store
         self.projects = projects
         self.events = events
-        reporter = EventReporter(events, projects)
+        uses = UseRecorder(store)
+        reporter = EventReporter(events, projects, uses: uses)
         removals = RemovalWatch(projects, knownExposures)
         scheduler = ExperimentScheduler(projects, store: store)
         monitor = ExperimentMonitor(projects, store: store)
@@ -106,6 +109,7 @@ public final class Services: Sendable {
         scheduler.close()
         monitor.close()
         let lost = events.waitUntilStored(before: deadline)
+        uses.close()
         projects.close()
         seriesFiller?.close()
         feed.close()

@@ -60,8 +60,9 @@ struct LoopServices {
         decisions = StickyDecisionService(
             session: session, projects: projects,
             exposures: ExposureRecorder(
-                events: services.events, known: services.knownExposures, clock: services.store.clock),
-            metrics: services.decisions)
+                events: services.events, known: services.knownExposures, uses: services.uses,
+                clock: services.store.clock),
+            metrics: services.decisions, uses: services.uses)
         gate = AccessGate(services.access, refusals: services.refusals)
     }
 }

@@ -88,7 +88,7 @@ package struct SharedRecords {
     package enum Write: Sendable {
         /// Stores a project. If it is the default, no other is any longer.
         case putProject(ProjectRecord)
-        /// Deletes a project, its datafiles and forced variations.
+        /// Deletes a project, its datafiles, forced variations and last uses.
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes those of its project that are not kept any longer: older than the settings say,
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
@@ -111,12 +111,14 @@ package struct SharedRecords {
         case deleteSegment(Identifier)
         case putStickyDocument(StickyDocument)
         case deleteStickyDocument(StickyDocumentKey)
+        case putLastUses([LastUse])
         case recordAudit(AuditNote, Author)
 
         /// Whether ``StoreQuery/projects(ifChangedSince:datafilesAfter:)`` reports it.
         package var changesProjects: Bool {
             switch self {
-            case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries:
+            case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries,
+                .putLastUses:
                 false
             default: true
             }

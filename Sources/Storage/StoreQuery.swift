@@ -36,5 +36,6 @@ public enum QuerySubject: Sendable {
     case datafile(sdkKey: String, version: Int64)
     case lastDatafile(sdkKey: String, author: String)
     case auditEntries(AuditQuery)
+    case lastUses(sdkKey: String)
     case feed(from: Int64, limit: Int)
 }

@@ -78,7 +78,7 @@ final class SQLiteSession: StoreSession {
                 completion(.failure(error))
             }
             return
-        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile:
+        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
             .frozenResults, .series, .openSeries, .auditEntries, .feed:

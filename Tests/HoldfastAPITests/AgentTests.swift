@@ -33,15 +33,83 @@ import Testing
         server.stop()
     }
 
-    @Test(arguments: [("POST", "/v1/send-odp-event"), ("GET", "/v1/notifications/event-stream")])
-    func `What this server does not have is not implemented, as the Agent would say it`(
-        method: String, target: String
-    ) throws {
+    @Test func `What this server does not have is not implemented, as the Agent would say it`() throws {
         try putDatafile()
-        let body = method == "POST" ? #"{"action":"any"}"# : nil
-        let response = try server.request(method, target, body, fields: AgentSamples.fields)
+        let response = try post("/v1/send-odp-event", #"{"action":"any"}"#)
         #expect(response.status == 501)
         #expect(response.json.object?.members.map(\.key) == ["error"])
+        server.stop()
+    }
+
+    // MARK: Notifications
+
+    /// The notifications of a stream, one after the other.
+    private final class Notifications {
+        private let stream: any TestStream
+        private let (opening, end): (String, String)
+        private var text = ""
+
+        init(_ server: any TestServer, _ query: String = "") throws {
+            stream = try server.stream(
+                "GET", "/v1/notifications/event-stream\(query)", fields: ["X-Optimizely-SDK-Key: tests"])
+            #expect(stream.head.status == 200 && stream.head.field("content-type") == "text/event-stream")
+            (opening, end) = query.contains("raw") ? ("", "\n") : ("data: ", "\n\n")
+        }
+
+        func next() throws -> JSONValue {
+            while !text.contains(end) { text += try #require(try stream.receiveChunk()) }
+            let event = text.prefix(upTo: try #require(text.firstRange(of: end)).lowerBound)
+            #expect(event.hasPrefix(opening))
+            text.removeFirst(event.count + end.count)
+            return try JSONParser().parse(String(event.dropFirst(opening.count)))
+        }
+    }
+
+    @Test func `Decisions, goals and new datafiles of the project are notified in the Agent's JSON`() throws {
+        try putDatafile()
+        let flag = #""featureFlags":[{"id":"5","key":"pay","rolloutId":"","experimentIds":["7"],"variables":[]}]"#
+        let attribute = #""attributes":[{"id":"a1","key":"plan"}]"#
+        let datafile = AgentSamples.datafile.replacing(#""featureFlags":[]"#, with: flag)
+            .replacing(#""attributes":[]"#, with: attribute).replacing(#""revision":"1""#, with: #""revision":"2""#)
+        let all = try Notifications(server)
+        let raw = try Notifications(server, "?raw=1&filter=decision&filter=project_config_update")
+        #expect(try server.request("PUT", "/v1/datafile", datafile, fields: AgentSamples.fields).status == 200)
+        #expect(try all.next() == ["Type": "project_config_update", "Revision": "2"])
+        let user: JSONValue = ["ID": "ada", "Attributes": ["plan": "pro", "x": 1], "QualifiedSegments": .null]
+        let body = #"{"userId":"ada","userAttributes":{"plan":"pro","x":1}}"#
+        #expect(try post("/v1/decide?keys=pay", body).status == 200)
+        #expect(
+            try all.next() == [
+                "Type": "flag", "UserContext": user,
+                "DecisionInfo": [
+                    "decisionEventDispatched": true, "enabled": false, "flagKey": "pay", "reasons": [],
+                    "ruleKey": "checkout", "variables": [:], "variationKey": "control",
+                ],
+            ])
+        #expect(try post("/v1/activate?experimentKey=checkout&featureKey=pay", body).status == 200)
+        let activated = try [all.next(), all.next()]
+        #expect(activated[0]["Type"] == "ab-test")
+        #expect(activated[0]["DecisionInfo"] == ["experimentKey": "checkout", "variationKey": "control"])
+        #expect(activated[1]["Type"] == "all-feature-variables")
+        #expect(
+            activated[1]["DecisionInfo"] == [
+                "feature": [
+                    "featureEnabled": false, "featureKey": "pay", "source": "feature-test",
+                    "sourceInfo": ["experimentKey": "checkout", "variationKey": "control"], "variableValues": [:],
+                ]
+            ])
+        let tracked = #"{"userId":"ada","userAttributes":{"plan":"pro","x":1},"eventTags":{"revenue":5}}"#
+        #expect(try post("/v1/track?eventKey=purchase", tracked).status == 200)
+        let goal: JSONValue = [
+            "EventKey": "purchase", "UserContext": user, "EventTags": ["revenue": 5],
+            "ConversionEvent": [
+                "entity_id": "e1", "key": "purchase",
+                "Attributes": [["value": "pro", "key": "plan", "type": "custom", "entity_id": "a1"]],
+                "tags": ["revenue": 5], "revenue": 5,
+            ],
+        ]
+        #expect(try all.next() == goal)
+        #expect(try raw.next() == goal)
         server.stop()
     }
 

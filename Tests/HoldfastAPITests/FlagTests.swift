@@ -55,6 +55,52 @@ import Testing
         #expect(off["value"].double == JSONValue.parsed(second).double)
     }
 
+    // MARK: Last use
+
+    @Test func `A flag says when it was last evaluated by name, reported, and when users were exposed`() throws {
+        let experiment = #"{"id":"8001","weights":{"off":0,"on":1}}"#
+        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":\#(experiment)}]}"#)
+        try put(#"{"type":"boolean"}"#, key: "quiet")
+        let never = try server.request("GET", "/v1/flags/banner")
+        #expect(never["last_evaluated_on"] == .null && never["last_exposed_on"] == .null)
+        _ = try evaluate("ada")
+        #expect(try server.request("GET", "/v1/flags/banner")["last_evaluated_on"] == .null, "for a client's cache")
+        let body = #"{"userId":"ada","decideOptions":["DISABLE_DECISION_EVENT"]}"#
+        let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+        #expect(try server.request("POST", "/v1/decide?keys=banner", body, fields: fields).status == 200)
+        let flag = try server.request("GET", "/v1/flags/banner")
+        let today = try #require(flag["last_evaluated_on"].string)
+        #expect(today.wholeMatch(of: #/\d{4}-\d\d-\d\d/#) != nil)
+        func days(_ flag: JSONValue) -> [String: [JSONValue]] {
+            Dictionary(
+                uniqueKeysWithValues: (flag["variations"].array ?? []).map {
+                    ($0["key"].string ?? "", [$0["last_evaluated_on"], $0["last_exposed_on"]])
+                })
+        }
+        #expect(flag["last_exposed_on"] == .null)
+        #expect(days(flag.json)["on"]?.first?.string == today)
+        #expect(days(flag.json)["off"] == [.null, .null])
+        let exposure = #"{"user_id":"bob","experiment":"test","variation_key":"off"}"#
+        #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        let exposed = try server.request("GET", "/v1/flags/banner")
+        #expect(exposed["last_exposed_on"].string == today)
+        #expect(days(exposed.json)["off"] == [.null, .string(today)])
+        let counts = #"{"id":"r","counts":[{"flag_key":"quiet","variation_key":"on","reason":"rollout","count":2}]}"#
+        #expect(try server.request("POST", "/v1/evaluations/counts", counts).status == 200)
+        #expect(try server.request("GET", "/v1/flags/quiet")["last_evaluated_on"].string == today)
+        let listed = try server.request("GET", "/v1/flags")["flags"].array?.map { $0["last_evaluated_on"].string }
+        #expect(listed == [today, today])
+        // What is shown may be sent back.
+        let again = try put(String(decoding: exposed.body, as: UTF8.self))
+        #expect(again.status == 200 && again["revision"] == exposed["revision"], "\(again.text)")
+        #expect(try server.request("GET", "/v1/flags?stale=30d")["flags"] == [])
+        for wrong in ["30", "0d", "d", "-1d", "1.5d"] {
+            let refused = try server.request("GET", "/v1/flags?stale=\(wrong)")
+            #expect(refused.status == 400 && refused["detail"].string?.contains("such as 30d") == true, "\(wrong)")
+        }
+        #expect(try server.request("GET", "/v1/experiments?stale=30d").status == 400)
+    }
+
     @Test func `A boolean flag needs no variations, and an integer is no double`() throws {
         let created = try put(#"{"type":"boolean"}"#)
         #expect(

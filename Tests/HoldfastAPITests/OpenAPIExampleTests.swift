@@ -60,7 +60,7 @@ import Testing
         for example in examples {
             let name = "\(example.method) \(example.target)"
             if example.operation["responses"]["200"]["content"]["text/event-stream"].object != nil {
-                try expectStream(at: example.target, name)
+                try expectStream(at: example.target, example.fields, name)
                 continue
             }
             if example.operation["responses"]["501"].object != nil { continue }
@@ -83,10 +83,12 @@ import Testing
     }
 
     /// Reads an endless response to its first event.
-    private func expectStream(at target: String, _ name: String) throws {
-        let stream = try server.stream("GET", target, fields: ["Last-Event-ID: 0"])
+    private func expectStream(at target: String, _ fields: [String], _ name: String) throws {
+        let stream = try server.stream("GET", target, fields: fields + ["Last-Event-ID: 0"])
         #expect(stream.head.status == 200, "\(name)")
         #expect(stream.head.field("content-type") == "text/event-stream", "\(name)")
+        // Nothing is decided meanwhile.
+        if name.contains("/v1/notifications/") { return }
         #expect(try stream.receiveChunk()?.contains("event: ") == true, "\(name)")
     }
 

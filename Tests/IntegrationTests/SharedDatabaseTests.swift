@@ -42,6 +42,37 @@ import Testing
         }
     }
 
+    @Test func `Flags that no server has used for some days are stale`() throws {
+        let client = try servers[1].client()
+        for key in ["old", "used", "new"] {
+            #expect(try client.request("PUT", "/v1/flags/\(key)", #"{"type":"boolean"}"#).status == 201)
+        }
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try servers[0].request("GET", "/v1/flags/new").status != 200 {
+            guard .now < deadline else { throw TestFailure("another server's flag is not seen") }
+        }
+        func evaluate(_ server: ServerProcess, _ keys: String) throws {
+            let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+            let decided = try server.request("POST", "/v1/decide?\(keys)", #"{"userId":"ada"}"#, fields: fields)
+            #expect(decided.status == 200)
+        }
+        try evaluate(servers[0], "keys=old&keys=used")
+        // It writes what it has noted.
+        servers[0].stop()
+        #expect(try client.request("GET", "/v1/flags/old")["last_evaluated_on"].string != nil)
+        let database = try DatabaseConnection(directory.file("holdfast.db"))
+        try database.execute("UPDATE last_uses SET day = day - 30")
+        try evaluate(servers[1], "keys=used")
+        func stale(_ days: Int) throws -> [String?]? {
+            try client.request("GET", "/v1/flags?stale=\(days)d")["flags"].array?.map { $0["key"].string }
+        }
+        #expect(try stale(30) == ["old"])
+        #expect(try stale(31) == [])
+        let command = try Command(
+            "stale", "--unused", "30d", environment: ["HOLDFAST_URL": "http://127.0.0.1:\(servers[1].port)"])
+        #expect(command.end == .exit(2) && command.output == "old: nobody has used it for 30d", "\(command)")
+    }
+
     @Test func `Edits that clients send to one server at once are all made`() throws {
         let clients = try (0..<24).map { _ in try servers[0].client() }
         for (number, client) in clients.enumerated() {

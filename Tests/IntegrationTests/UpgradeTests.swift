@@ -97,6 +97,9 @@ import Testing
         UPDATE feed_state SET epoch = 7, counted_to = 1, row_count = 1, byte_count = 6;
         INSERT INTO feed_removals VALUES (42, 1, NULL);
         """,
+        """
+        INSERT INTO last_uses VALUES ('tests', 1, 'checkout', 'control', 20000);
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

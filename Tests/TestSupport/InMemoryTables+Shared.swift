@@ -46,10 +46,12 @@ extension InMemoryTables {
             projects.removeAll { $0.sdkKey == sdkKey }
             datafiles.removeAll { $0.sdkKey == sdkKey }
             forcedVariations.removeAll { $0.sdkKey == sdkKey }
+            lastUses = lastUses.filter { $0.key.sdkKey != sdkKey }
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
         case .insertFrozenResults(let rows): frozenResults += rows
+        case .putLastUses(let uses): for use in uses { lastUses[use.subject] = use.day }
         case .putSeries(let put): setSeries(put)
         case .deleteSums(let sums, let number):
             delete(sums)

@@ -25,6 +25,7 @@ struct InMemoryTables {
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
     var periods: [Identifier: [AllocationPeriod]] = [:]
     var frozenResults: [FrozenRow] = []
+    var lastUses: [LastUse.Subject: Int64] = [:]
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0
     private var lastNumber: Int64 = 0
@@ -379,6 +380,8 @@ struct InMemoryTables {
             return datafiles.last { $0.sdkKey == sdkKey && $0.author == author }
         case .auditEntries(let query):
             return Array(auditEntries.reversed().filter { $0.matches(query) }.prefix(query.limit))
+        case .lastUses(let sdkKey):
+            return lastUses.filter { $0.key.sdkKey == sdkKey }.map { LastUse($0.key, day: $0.value) }
         case .feed(let number, let limit):
             let rows = Array(feed.filter { $0.number >= number }.prefix(limit))
             let end = rows.count == limit ? rows.last?.number : nil

@@ -111,6 +111,30 @@ extension StoreContract {
             #expect(try await store.removeProject("shop", expecting: version - 1) == .removed)
             #expect(try store.projectNames().isEmpty)
         },
+        StoreContract("The last day of each use is kept by project, and deleted with it") { context async throws in
+            let store = context.store
+            try await store.putProject("shop")
+            try await store.putProject("app")
+            func subject(_ sdkKey: String, _ kind: LastUse.Kind, _ variation: Identifier) -> LastUse.Subject {
+                LastUse.Subject(sdkKey: sdkKey, kind, "banner", variation: variation)
+            }
+            func note(_ uses: [LastUse]) async throws { try await store.perform { $0.write(.note(uses), $1) } }
+            let uses = [
+                LastUse(subject("app", .known, ""), day: 20_000),
+                LastUse(subject("app", .evaluated, "on"), day: 20_001),
+                LastUse(subject("app", .exposed, "7"), day: 20_002),
+            ]
+            let changes = try store.projectChanges()
+            try await note(uses + [LastUse(subject("shop", .evaluated, "on"), day: 1)])
+            #expect(Set(try store.read(.lastUses(sdkKey: "app"))) == Set(uses))
+            try await note([LastUse(subject("app", .evaluated, "on"), day: 20_003)])
+            #expect(try store.read(.lastUses(sdkKey: "app")).map(\.day).sorted() == [20_000, 20_002, 20_003])
+            #expect(try store.projectChanges() == changes, "nobody has to read definitions again")
+            let version = try #require(try store.datafileHistory(sdkKey: "app", limit: 1).first?.version)
+            #expect(try await store.removeProject("app", expecting: version) == .removed)
+            #expect(try store.read(.lastUses(sdkKey: "app")).isEmpty)
+            #expect(try store.read(.lastUses(sdkKey: "shop")).count == 1)
+        },
         StoreContract("The datafile that was active at a time is found while it is kept", datafileHistory: 2) {
             context async throws in
             let (store, start) = (context.store, context.clock.now)

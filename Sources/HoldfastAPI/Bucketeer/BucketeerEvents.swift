@@ -58,7 +58,7 @@ struct BucketeerEventEndpoint {
         let event = try BucketeerEvent(element, id: id, try? projects.project(named: nil, for: call.access), now: now)
         switch event.kind {
         case .evaluation:
-            guard let input = try event.exposure() else { return nil }
+            guard let input = try event.exposure(services.uses) else { return nil }
             // The profile may have an override, which keeps the exposure out of results.
             let profile = try await completed { store.profile(of: input.userID, $0) }
             return .exposure(try input.exposure(profile))
@@ -103,8 +103,8 @@ private struct BucketeerEvent {
         self.kind = kind
     }
 
-    /// Returns the exposure; `nil` if the user was not in an experiment.
-    func exposure() throws(EventRefusal) -> ExposureInput? {
+    /// Returns the exposure; `nil` if the user was not in an experiment. Notes the evaluation in any case.
+    func exposure(_ uses: UseRecorder) throws(EventRefusal) -> ExposureInput? {
         let (userID, happenedAt) = (try userID(), try happenedAt())
         let (key, variationID) = (Identifier(try text("featureId")), Identifier(try text("variationId")))
         guard !key.string.isEmpty else { throw Self.refusal("`featureId` is required") }
@@ -114,6 +114,8 @@ private struct BucketeerEvent {
         guard let project, let flag = project.datafile.flag(key: key) else {
             throw EventRefusal(CoreError(.invalid, "no flag has the key '\(key)'", mayBeStale: true))
         }
+        let variationKey = flag.variations.first { $0.id == variationID }?.key
+        uses.note(LastUse.Subject(sdkKey: project.sdkKey, .evaluated, key, variation: variationKey ?? ""))
         let rule = event["reason"]?["ruleId"]?.string.map { Identifier($0) }
         let experiments = flag.experiments.filter { $0.variation(id: variationID) != nil }
         guard let experiment = experiments.first(where: { $0.key == rule }) ?? experiments.first,

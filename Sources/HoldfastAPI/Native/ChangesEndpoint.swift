@@ -39,12 +39,16 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         case refetchEvaluation
         /// As GrowthBook's proxy does: an event without data, after which an SDK evaluates again.
         case featuresUpdated
+        /// As Optimizely Agent does, whose streams have notifications of other kinds, too.
+        case agent(AgentNotifications.Format)
     }
 
     private struct State {
         /// Waits for something to send; `nil` while the connection has no room.
         var writer: StreamWriter?
         var isHeartbeatDue = false
+        /// Events beside changes that the connection had no room for.
+        var waiting: [UInt8] = []
         var hasBegun = false
         var hasEnded = false
     }
@@ -53,6 +57,8 @@ final class ChangeStream: ResponseStream, ChangeFollower {
     private let format: Format
     private let admission: Admission
     private let state = Mutex(State())
+    /// The maximum size of the events that wait, in bytes.
+    private static let longestQueue = 1 << 20
 
     /// - Parameter admission: the stream ends when it becomes invalid.
     init(_ subscription: ChangeSubscription, _ format: Format, _ admission: Admission) {
@@ -81,6 +87,14 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         sendChanges()
     }
 
+    /// Sends an event beside changes. If a slow client leaves no room, the event is dropped.
+    func add(_ event: [UInt8]) {
+        state.withLock { state in
+            if state.waiting.count + event.count <= Self.longestQueue { state.waiting += event }
+        }
+        sendChanges()
+    }
+
     /// Sends the datafiles that the client does not know yet, if the connection has room, and ends a stream that was
     /// closed or whose token was revoked. Without a change, sends a comment if a heartbeat is due.
     private func sendChanges() {
@@ -90,8 +104,11 @@ final class ChangeStream: ResponseStream, ChangeFollower {
                 state.writer = nil
                 return (writer, nil)
             }
-            var text = subscription.takeChanges().reduce(into: []) { $0 = format.event($1, appendingTo: $0) }
-            if text.isEmpty, state.isHeartbeatDue { text = Array(": nothing new\n\n".utf8) }
+            var text = subscription.takeChanges().reduce(into: state.waiting) {
+                $0 = format.event($1, appendingTo: $0)
+            }
+            state.waiting = []
+            if text.isEmpty, state.isHeartbeatDue, format.hasComments { text = Array(": nothing new\n\n".utf8) }
             // The first write, even an empty one, sends the head of the response, for which the client waits.
             guard !text.isEmpty || !state.hasBegun else { return nil }
             state.hasBegun = true
@@ -105,12 +122,19 @@ final class ChangeStream: ResponseStream, ChangeFollower {
 }
 
 extension ChangeStream.Format {
+    /// Whether a line that clients ignore may keep a connection alive.
+    fileprivate var hasComments: Bool {
+        if case .agent(let format) = self { !format.isRaw } else { true }
+    }
+
     fileprivate func event(_ project: Project, appendingTo text: [UInt8]) -> [UInt8] {
+        if case .agent(let format) = self { return text + format.event(project) }
         let head =
             switch self {
             case .datafile: "event: datafile\ndata: "
             case .refetchEvaluation: "id: \(project.version)\nevent: message\ndata: "
             case .featuresUpdated: "id: \(project.version)\nevent: features-updated\ndata: "
+            case .agent: ""
             }
         var writer = JSONWriter(appendingTo: text + Array(head.utf8))
         writer.beginObject()
@@ -122,7 +146,7 @@ extension ChangeStream.Format {
             writer.member("type", "refetchEvaluation")
             writer.member("etag", "\(project.version)")
             writer.member("lastModified", project.storedAt / 1_000)
-        case .featuresUpdated: break
+        case .featuresUpdated, .agent: break
         }
         writer.endObject()
         writer.endLine()

@@ -8,20 +8,44 @@ import Storage
 /// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
 /// element of all makes its project.
 struct DefinitionEndpoints<Element: DefinedElement> {
-    let catalog: ProjectCatalog
+    let services: Services
+    let store: any StoreSession
     let projects: ProjectView
 
-    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        let page = try ListPage(request)
+    private var catalog: ProjectCatalog { services.projects }
+
+    func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let page = try ListPage(request, readsStale: Element.self == Flag.self)
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let definitions = project.definitions
-        let listed = page.select(Element.all(in: project.datafile), key: \.key) { $0.searchedTexts(definitions) }
-        return JSONList(Element.list, listed) { Self.describe($0, project) }.response(entityTag: project.entityTag)
+        var elements = Element.all(in: project.datafile)
+        let uses = try await uses(in: project, areRequired: page.staleDays != nil)
+        if let uses, let days = page.staleDays {
+            let day = UseRecorder.day(at: services.store.clock.now()) - days
+            elements.removeAll { $0.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
+        }
+        let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
+        return JSONList(Element.list, listed) { Self.describe($0, project, uses) }
+            .response(entityTag: project.entityTag)
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let project = try projects.project(named: request.sdkKey, for: call.access)
-        return try Self.response(with: request.key(), of: project)
+        let key = try request.key()
+        return try Self.response(with: key, of: project, uses: try await uses(in: project))
+    }
+
+    /// Reads when flags were last used; `nil` for other elements.
+    ///
+    /// - Parameter areRequired: otherwise `nil` if they cannot be read: definitions are in memory.
+    private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
+        guard Element.self == Flag.self else { return nil }
+        do {
+            let stored = try await store.read(.lastUses(sdkKey: project.sdkKey))
+            return FlagUses(services.uses.uses(of: project.sdkKey, stored: stored))
+        } catch  where !areRequired {
+            return nil
+        }
     }
 
     /// Creates an element, or changes what the body names; 201 if it is new. `?from=KEY` makes a copy of an experiment: a
@@ -37,7 +61,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let (project, outcome) = try await ProjectEditor(catalog)
             .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
         let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
-        return try Self.response(outcome.status, with: input.key, of: project, warnings: warnings)
+        return try Self.response(
+            outcome.status, with: input.key, of: project, warnings: warnings, uses: try await uses(in: project))
     }
 
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -146,12 +171,12 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
-        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = []
+        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = [], uses: FlagUses? = nil
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
             throw Element.unknown(key, in: project.datafile)
         }
-        var description = describe(element, project)
+        var description = describe(element, project, uses)
         if !warnings.isEmpty, var object = description.object {
             object["warnings"] = .array(warnings.map(\.warning))
             description = .object(object)
@@ -159,8 +184,10 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return .json(description, status, entityTag: project.entityTag)
     }
 
-    private static func describe(_ element: Element, _ project: Project) -> JSONValue {
-        element.description(in: project)
+    private static func describe(_ element: Element, _ project: Project, _ uses: FlagUses? = nil) -> JSONValue {
+        let description = element.description(in: project)
+        guard let uses, let flag = element.usedFlag else { return description }
+        return uses.describe(flag, description)
     }
 }
 

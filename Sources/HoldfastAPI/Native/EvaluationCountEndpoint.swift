@@ -8,6 +8,7 @@ import JSON
 struct EvaluationCountEndpoint {
     let projects: ProjectView
     let metrics: ReportedEvaluations
+    let uses: UseRecorder
     let limit: Int
 
     /// One report or an array of them.
@@ -25,6 +26,7 @@ struct EvaluationCountEndpoint {
                 switch report {
                 case .success(let report):
                     let isNew = metrics.add(report.counts, id: report.id)
+                    for (series, _) in report.counts { uses.note(series) }
                     return (report.id, .success(isNew ? .stored : .repeated))
                 case .failure(let error):
                     return (nil, .failure(EventRefusal(error, isRetriable: error.kind == .notFound)))

@@ -13,14 +13,24 @@ struct ListPage {
         var next: String?
     }
 
+    /// Elements that were not used for this number of days; `nil` for all.
+    let staleDays: Int64?
     private let limit: Int
     private let after: Identifier?
     /// In lower case.
     private let text: String?
 
-    /// - Parameter limit: of a request that gives none.
-    init(_ request: borrowing Request, limit: Int = 100) throws(CoreError) {
-        let query = try request.query(knowing: ["limit", "after", "q"])
+    /// - Parameters:
+    ///   - limit: of a request that gives none.
+    ///   - readsStale: whether the request may have `?stale=30d`.
+    init(_ request: borrowing Request, limit: Int = 100, readsStale: Bool = false) throws(CoreError) {
+        let query = try request.query(knowing: ["limit", "after", "q"] + (readsStale ? ["stale"] : []))
+        staleDays = try query["stale"].map { text throws(CoreError) in
+            guard text.hasSuffix("d"), let days = Int64(text.dropLast()), (1...36_500).contains(days) else {
+                throw CoreError(.invalid, "`stale` must be a number of days such as 30d; got '\(text)'")
+            }
+            return days
+        }
         self.limit = query["limit"] == nil ? limit : try Request.pageLimit(query)
         after = query["after"].map { Identifier($0) }
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }

@@ -31,10 +31,10 @@ struct NativeProtocol: WireProtocol {
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)
         let datafile = DatafileEndpoints(
             catalog: services.projects, store: session, projects: projects, clock: services.store.clock)
-        let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
-        let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
-        let metric = DefinitionEndpoints<MetricDefinition>(catalog: services.projects, projects: projects)
-        let holdout = DefinitionEndpoints<Holdout>(catalog: services.projects, projects: projects)
+        let experiment = DefinitionEndpoints<Experiment>(services: services, store: session, projects: projects)
+        let flag = DefinitionEndpoints<Flag>(services: services, store: session, projects: projects)
+        let metric = DefinitionEndpoints<MetricDefinition>(services: services, store: session, projects: projects)
+        let holdout = DefinitionEndpoints<Holdout>(services: services, store: session, projects: projects)
         let definitions = DefinitionSetEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let conclusion = ConclusionEndpoints(
@@ -49,7 +49,8 @@ struct NativeProtocol: WireProtocol {
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
         let login = LoginEndpoint(merger: merger, limit: services.options.elementLimit)
         let evaluationCount = EvaluationCountEndpoint(
-            projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
+            projects: projects, metrics: services.reportedEvaluations, uses: services.uses,
+            limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
         let tokens = TokensEndpoint(control: services.access)
         let feed = FeedEndpoint(reader: services.feed, projects: projects)

@@ -8,11 +8,13 @@ import Storage
 /// and at most one write of the profile serve all of them.
 struct ActivateEndpoint {
     let decisions: StickyDecisionService
+    let notifications: AgentNotifications
 
     func post(_ request: AgentRequest) async throws -> AgentResponse {
         let input = try ActivateRequest(request)
         if !request.isUpToDate, input.namesUnknown(request.project.datafile) { throw AgentError.undefined }
         let decided = try await decisions.decide(input.query, in: request.project)
+        notifications.send(activated: decided, of: input.user)
         return Self.response(Self.activations(decided, of: input), to: input)
     }
 

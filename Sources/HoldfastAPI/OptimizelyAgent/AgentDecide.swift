@@ -8,17 +8,18 @@ import Storage
 /// all of them.
 struct DecideEndpoint {
     let decisions: StickyDecisionService
+    let notifications: AgentNotifications
 
     func post(_ request: AgentRequest) async throws -> AgentResponse {
         let input = try Self.input(request)
-        return Self.response(try await decisions.decide(input.query, in: request.project), to: input)
+        return response(try await decisions.decide(input.query, in: request.project), to: input)
     }
 
     /// Responds to a request that is not part of a batch.
     func respond(_ request: AgentRequest, _ call: Call) throws(AgentError) {
         let input = try Self.input(request)
         decisions.decide(input.query, in: request.project, call) {
-            Self.response($0, to: input).httpResponse
+            response($0, to: input).httpResponse
         } error: {
             AgentError($0).response.httpResponse
         }
@@ -32,7 +33,8 @@ struct DecideEndpoint {
         return input
     }
 
-    private static func response(_ decisions: Decisions, to input: DecideRequest) -> AgentResponse {
+    private func response(_ decisions: Decisions, to input: DecideRequest) -> AgentResponse {
+        notifications.send(decisions, to: input.query)
         let datafile = decisions.project.datafile
         var encoder = DecisionEncoder(input.query.user, datafile)
         if input.form != .one { encoder.writer.beginArray() }

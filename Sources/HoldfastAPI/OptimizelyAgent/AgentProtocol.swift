@@ -9,17 +9,25 @@ struct AgentProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let operations = Self.operations(loop)
         let batch = BatchEndpoint(operations: operations, projects: loop.projects, gate: loop.gate)
+        let notifications = AgentNotificationsEndpoint(
+            notifications: loop.services.agentNotifications, feed: loop.services.changes, projects: loop.projects)
         routes =
             operations.map { $0.route(loop.projects) }
-            + [APIRoute(.post, "/v1/batch", scope: .token(.client), readsQuery: true, batch.post)]
+            + [
+                APIRoute(.post, "/v1/batch", scope: .token(.client), readsQuery: true, batch.post),
+                APIRoute(
+                    .get, "/v1/notifications/event-stream", scope: .token(.read), readsQuery: true, notifications.get),
+            ]
     }
 
     /// The operations that a batch can call, too.
     private static func operations(_ loop: LoopServices) -> [AgentOperation] {
         let services = loop.services
-        let decide = DecideEndpoint(decisions: loop.decisions)
-        let activate = ActivateEndpoint(decisions: loop.decisions)
-        let track = TrackEndpoint(events: services.events, clock: services.store.clock)
+        let notifications = services.agentNotifications
+        let decide = DecideEndpoint(decisions: loop.decisions, notifications: notifications)
+        let activate = ActivateEndpoint(decisions: loop.decisions, notifications: notifications)
+        let track = TrackEndpoint(
+            events: services.events, clock: services.store.clock, notifications: notifications)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
         let profile = AgentProfileEndpoints(store: loop.session)
         let config = ConfigEndpoint()
@@ -35,16 +43,11 @@ struct AgentProtocol: WireProtocol {
             AgentOperation(.get, "/v1/config", scope: .read, config.get),
             AgentOperation(.get, "/v1/datafile", scope: .read, datafile.get),
             AgentOperation(.post, "/v1/send-odp-event", scope: .client) { _ in throw noDataPlatform },
-            AgentOperation(.get, "/v1/notifications/event-stream", scope: .read) { _ in throw noNotifications },
         ]
     }
 
     private static let noDataPlatform = AgentError(
         .notImplemented, "Optimizely's data platform (ODP) is not part of this server: send events to it directly")
-    private static let noNotifications = AgentError(
-        .notImplemented,
-        "this server sends no notifications of decisions: read exposures at GET /v1/exposures, and follow changes of the "
-            + "datafile at GET /v1/changes")
 
     func response(to error: any Error) -> Response {
         AgentError(error).response.httpResponse

@@ -11,6 +11,7 @@ import Storage
 struct TrackEndpoint {
     let events: EventQueue
     let clock: StoreClock
+    let notifications: AgentNotifications
 
     func post(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try Self.userID(request.body)
@@ -30,6 +31,9 @@ struct TrackEndpoint {
             userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
         _ = try await completed { events.record([.goal(goal)], $0) }
+        if let event {
+            notifications.send(event, by: User(id: userID, attributes: attributes), tags: tags, in: request.project)
+        }
         return Self.response(userID, key, error: datafile.events.isEmpty ? nil : notFound)
     }
 

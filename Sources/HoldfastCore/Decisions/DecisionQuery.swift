@@ -14,6 +14,14 @@ public struct DecisionQuery: Sendable {
         /// What is chosen from the datafile that decides, as the SDKs' `activate` does: holdouts do not keep the user
         /// out of experiments, and each experiment is an exposure.
         case activation(@Sendable (Datafile) -> [Activated])
+
+        /// Whether somebody asks for what is decided, and not for all that may be asked for later.
+        var namesFlags: Bool {
+            switch self {
+            case .allFlags, .chosenFlags: false
+            case .flags, .experiment, .activation: true
+            }
+        }
     }
 
     public enum Activated: Sendable {

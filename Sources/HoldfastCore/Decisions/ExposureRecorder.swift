@@ -7,11 +7,13 @@ public import Storage
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
     public let known: KnownExposures
+    private let uses: UseRecorder
     private let clock: StoreClock
 
-    public init(events: EventQueue, known: KnownExposures, clock: StoreClock) {
+    public init(events: EventQueue, known: KnownExposures, uses: UseRecorder, clock: StoreClock) {
         self.events = events
         self.known = known
+        self.uses = uses
         self.clock = clock
     }
 
@@ -39,6 +41,7 @@ public struct ExposureRecorder: Sendable {
             }
             exposures.append(Self.exposure(impression, of: user.id, attributes, project, now))
         }
+        for exposure in exposures { uses.note(exposure) }
         events.add(exposures) { [known] in known.removeAll() }
     }
 

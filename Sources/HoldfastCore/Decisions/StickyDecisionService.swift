@@ -15,6 +15,7 @@ public final class StickyDecisionService {
     let projects: ProjectView
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
+    private let marks: EvaluationMarks
 
     /// The number of attempts before the request fails with 503.
     private static let attempts = 5
@@ -22,12 +23,13 @@ public final class StickyDecisionService {
     /// - Parameter session: the store as the event loop uses it.
     public init(
         session: any StoreSession, projects: ProjectView, exposures: ExposureRecorder,
-        metrics: DecisionMetrics
+        metrics: DecisionMetrics, uses: UseRecorder
     ) {
         self.session = session
         self.projects = projects
         self.exposures = exposures
         self.metrics = metrics
+        marks = EvaluationMarks(uses)
     }
 
     /// Decides in one attempt, by callbacks: a task would cost a decision a tenth of its instructions more.
@@ -161,6 +163,14 @@ public final class StickyDecisionService {
         let decisions = result.value
         for decision in decisions.flags { metrics.count(decision.source) }
         for decision in decisions.experiments { metrics.count(decision.source) }
+        if query.subject.namesFlags {
+            for decision in decisions.flags {
+                marks.note(decision.flagKey, decision.variation?.key, in: decisions.project)
+            }
+            for decision in decisions.experiments {
+                marks.note(decision.experiment.key, decision.variation?.key, in: decisions.project)
+            }
+        }
         exposures.record(
             result.impressions, of: query.user, enrolledIn: stored.lazy.map(\.experimentID), in: decisions.project)
         return decisions

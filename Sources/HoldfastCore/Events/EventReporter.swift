@@ -5,13 +5,15 @@ public import Storage
 public struct EventReporter: Sendable {
     private let events: EventQueue
     private let catalog: ProjectCatalog
+    private let uses: UseRecorder
 
     /// The number of attempts before the request fails with 503.
     private static let attempts = 5
 
-    public init(_ events: EventQueue, _ catalog: ProjectCatalog) {
+    public init(_ events: EventQueue, _ catalog: ProjectCatalog, uses: UseRecorder) {
         self.events = events
         self.catalog = catalog
+        self.uses = uses
     }
 
     /// Stores events; see ``EventQueue/record(_:_:)``. After a failure some may be stored: a repeat does not count them
@@ -31,6 +33,7 @@ public struct EventReporter: Sendable {
             outdated.removeAll { outcomes[$0] != .outdated }
         }
         guard outdated.isEmpty else { throw .staleDatafile }
+        for case .exposure(let exposure) in events { uses.note(exposure) }
         return outcomes
     }
 }

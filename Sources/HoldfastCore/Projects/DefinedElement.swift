@@ -21,6 +21,9 @@ public protocol DefinedElement: Sendable {
     /// What a search looks through besides the key.
     func searchedTexts(_ definitions: ProjectDefinitions) -> [String]
 
+    /// The flag, if the element is one: when it was used is part of what `GET` presents.
+    var usedFlag: Flag? { get }
+
     /// Returns the elements of a list.
     static func all(in datafile: Datafile) -> [Self]
 
@@ -53,6 +56,7 @@ public protocol ElementChange: Sendable {
 
 extension DefinedElement {
     public static var copiedMembers: [String] { [] }
+    public var usedFlag: Flag? { nil }
 
     /// The element as `GET` presents it.
     public func description(in project: Project) -> JSONValue {
@@ -67,6 +71,7 @@ extension DefinedElement {
     public static func change(
         _ body: JSONValue, key: String, in project: Project?, _ schema: AttributeSchema
     ) throws(CoreError) -> Change? {
+        let body = FlagUses.removed(from: body)
         let shown = project.flatMap { project in
             find(Identifier(key), in: project.datafile).map { DefinitionChanges(of: $0.description(in: project)) }
         }
@@ -122,6 +127,7 @@ extension Flag: DefinedElement {
     public static var list: StaticString { "flags" }
     public static var putAction: AuditAction { .flagPut }
     public static var deleteAction: AuditAction { .flagDelete }
+    public var usedFlag: Flag? { self }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
     public static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }

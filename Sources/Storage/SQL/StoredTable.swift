@@ -19,6 +19,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case variationUsers = "variation_users"
     case variationGoals = "variation_goals"
     case frozenResults = "frozen_results"
+    case lastUses = "last_uses"
     case audit
 
     public enum ColumnType: Sendable {
@@ -86,6 +87,9 @@ public enum StoredTable: String, Sendable, CaseIterable {
                 ("xy", .double), ("xy_rest", .double))
         case .frozenResults:
             Self.columns(("experiment_id", .text), ("frozen_at", .integer), ("goal", .text), ("content", .text))
+        case .lastUses:
+            Self.columns(
+                ("sdk_key", .text), ("kind", .integer), ("key", .text), ("variation", .text), ("day", .integer))
         case .audit:
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
@@ -100,7 +104,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
             1
         case .allocationPeriods, .stickyDocuments, .exposures: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
-        case .variationUsers, .variationGoals: 4
+        case .variationUsers, .variationGoals, .lastUses: 4
         }
     }
 
@@ -137,7 +141,7 @@ extension StoredTable {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
-            .variationUsers, .variationGoals:
+            .variationUsers, .variationGoals, .lastUses:
             .replacesRow
         }
     }

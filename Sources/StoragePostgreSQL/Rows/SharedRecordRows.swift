@@ -82,7 +82,7 @@ extension SharedRecords {
         case .putProject(let record):
             (record.isDefault ? [unsetDefault()] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
-            [StoredTable.datafiles, .forcedVariations, .projects].map {
+            [StoredTable.datafiles, .forcedVariations, .lastUses, .projects].map {
                 delete(from: $0, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -115,6 +115,7 @@ extension SharedRecords {
         case .deleteSegment(let name): [delete(from: .segments, where: "name = $1", .text(name.string))]
         case .putStickyDocument(let document): [.insert([document.values], into: .stickyDocuments)]
         case .deleteStickyDocument(let key): [StickyDocumentRows.delete(key)]
+        case .putLastUses(let uses): [.insert(uses.map(\.values), into: .lastUses)]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]
         }

@@ -75,7 +75,7 @@ extension WriteTransaction {
             }
             try insert(record.values, into: .projects)
         case .deleteProject(let sdkKey):
-            for table: StoredTable in [.datafiles, .forcedVariations, .projects] {
+            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .projects] {
                 try delete(from: table, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -118,6 +118,7 @@ extension WriteTransaction {
             try delete(
                 from: .stickyDocuments, where: "attribute_value = $1 AND attribute_name = $2",
                 .text(key.attributeValue), .text(key.attributeName))
+        case .putLastUses(let uses): for use in uses { try insert(use.values, into: .lastUses) }
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }

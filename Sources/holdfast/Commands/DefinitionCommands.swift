@@ -31,6 +31,24 @@ struct DefinitionSourceOptions: ParsableArguments {
             throw Failure(refusal.description)
         }
     }
+
+    /// Asks the server for the flags that were not used for some days.
+    func unusedFlags(for days: String) throws -> Set<String> {
+        guard file.isEmpty else { throw Failure("--unused needs a server; --file names files") }
+        let client = try server.client()
+        var (keys, after): (Set<String>, String?) = ([], "")
+        while let start = after {
+            let path = "/v1/flags?limit=1000&stale=\(days.percentEncoded)"
+            do {
+                let page = try client.send("GET", path + (start.isEmpty ? "" : "&after=\(start.percentEncoded)")).object
+                keys.formUnion((page?["flags"]?.array ?? []).compactMap { $0.object?["key"]?.string })
+                after = page?["next"]?.string
+            } catch let refusal as ServerRefusal {
+                throw Failure(refusal.description)
+            }
+        }
+        return keys
+    }
 }
 
 /// Shows what applying files would change.

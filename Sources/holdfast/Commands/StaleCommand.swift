@@ -9,17 +9,25 @@ struct StaleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stale",
         abstract:
-            "Finds flags and experiments that are decided for everybody and still in code, and those that no code names.",
+            "Finds flags and experiments that are decided for everybody and still in code, and those that nobody uses.",
         discussion:
             "A key counts where it stands in quotation marks. The exit status is 0 if nothing is found, otherwise 2.")
 
     @Option(help: .init("A directory with code; may be repeated.", valueName: "dir"))
-    var code: [String]
+    var code: [String] = []
+
+    @Option(
+        help: .init(
+            "Also find flags that a server knows and nobody has used for this number of days, such as 30d.",
+            valueName: "days"))
+    var unused: String?
 
     @OptionGroup var source: DefinitionSourceOptions
 
     func run() throws {
+        guard !code.isEmpty || unused != nil else { throw Failure("--code or --unused is required; there is neither") }
         let definitions = try source.definitions()
+        let unusedFlags = try unused.map { try source.unusedFlags(for: $0) } ?? []
         let keys = Dictionary(
             (definitions[.flags] + definitions[.experiments].filter { $0.object["variations"] != nil })
                 .map { ($0.key.string, Self.end(of: $0.object)) }, uniquingKeysWith: { $0 ?? $1 })
@@ -28,6 +36,12 @@ struct StaleCommand: ParsableCommand {
         var found = false
         for (key, end) in keys.sorted(by: { $0.key < $1.key }) {
             let places = search.places[key] ?? []
+            if let unused, unusedFlags.contains(key) {
+                print("\(key): nobody has used it for \(unused)")
+                for place in places { print("    \(place)") }
+                found = true
+            }
+            if code.isEmpty { continue }
             if places.isEmpty, end?.isArchived != true {
                 print("\(key): no code names it")
                 found = true

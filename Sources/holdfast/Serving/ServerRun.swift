@@ -65,7 +65,10 @@ struct ServerRun {
                 "pid": .stringConvertible(getpid()),
             ])
         notifier?.serve(server, store)
-        if !configuration.store.isReadOnly { services.scheduler.start() }
+        if !configuration.store.isReadOnly {
+            services.scheduler.start()
+            services.uses.start(services.projects)
+        }
         services.monitor.start()
         try whenListening(server.address)
         let name = signals.waitForTermination()

@@ -56,6 +56,7 @@ struct ExampleRun {
     static func normalised(_ text: String) -> String {
         text.replacing("\r\n", with: "\n")
             .replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/#, with: "TIME")
+            .replacing(#/"\d{4}-\d\d-\d\d"/#, with: "DAY")
             .replacing(#/Date: [^\n]*/#, with: "Date: TIME")
             .replacing(#/(X-Request-Id: |"request_id":")[0-9a-f]+-\d+/#) { "\($0.output.1)ID" }
             .trimmingCharacters(in: .newlines)

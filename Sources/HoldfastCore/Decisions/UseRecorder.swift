@@ -1,0 +1,163 @@
+public import Bucketing
+internal import Dispatch
+public import Storage
+internal import Synchronization
+
+/// Notes on which day flags were last evaluated, and users last exposed. Each subject is written once a day by each
+/// process, in the background. What cannot be written is tried again a minute later.
+public final class UseRecorder: Sendable {
+    private struct State {
+        /// What was noted today.
+        var noted: Set<LastUse.Subject> = []
+        /// What of it is not written yet.
+        var waiting: Set<LastUse.Subject> = []
+        /// The projects whose flags were noted today.
+        var projects: [String: Int64] = [:]
+    }
+
+    private let store: any Store
+    private let state = Mutex(State())
+    private let timer = RepeatedTask(every: .seconds(60))
+    /// Days since 1970-01-01 in UTC, at most a minute behind.
+    private let today: Atomic<Int64>
+
+    /// Maximum number of subjects that are noted on a day.
+    private static let limit = 100_000
+
+    public init(_ store: any Store) {
+        self.store = store
+        today = Atomic(Self.day(at: store.clock.now()))
+    }
+
+    /// Days since 1970-01-01 in UTC.
+    public static func day(at time: Timestamp) -> Int64 { time / 86_400_000 }
+
+    /// Begins to write, until ``close()``.
+    public func start(_ catalog: ProjectCatalog) {
+        timer.start { [weak self, weak catalog] in
+            guard let self, let catalog else { return }
+            noteDay()
+            try? await noteFlags(of: catalog)
+            try? await write(catalog)
+        }
+    }
+
+    /// Writes what waits. Blocks until done.
+    public func close() {
+        timer.close()
+        guard let uses = take(), let session = try? BackgroundSession(store, label: "uses") else { return }
+        try? session.wait { $0.write(.note(uses), $1) }
+        session.close()
+    }
+
+    // MARK: Noting
+
+    /// The day that ``EvaluationMarks`` compares with.
+    var currentDay: Int64 { today.load(ordering: .relaxed) }
+
+    public func note(_ subject: LastUse.Subject) {
+        state.withLock { state in
+            guard state.noted.count < Self.limit, state.noted.insert(subject).inserted else { return }
+            state.waiting.insert(subject)
+        }
+    }
+
+    /// Notes an evaluation that an app reports.
+    public func note(_ series: ReportedEvaluations.Series) {
+        guard let key = series.flagKey else { return }
+        note(LastUse.Subject(sdkKey: series.sdkKey, .evaluated, key, variation: series.variationKey ?? ""))
+    }
+
+    func note(_ exposure: Exposure) {
+        note(
+            LastUse.Subject(
+                sdkKey: exposure.sdkKey, .exposed, exposure.experimentID, variation: exposure.variationID))
+    }
+
+    /// Returns what is stored of a project, with what this process has noted today.
+    public func uses(of sdkKey: String, stored: [LastUse]) -> [LastUse] {
+        let day = currentDay
+        return stored + state.withLock { $0.noted }.filter { $0.sdkKey == sdkKey }.map { LastUse($0, day: day) }
+    }
+
+    private func noteDay() {
+        let day = Self.day(at: store.clock.now())
+        guard today.exchange(day, ordering: .relaxed) != day else { return }
+        // What waits is written with the new day.
+        state.withLock { $0.noted = $0.waiting }
+    }
+
+    /// Notes flags that are not known yet.
+    private func noteFlags(of catalog: ProjectCatalog) async throws {
+        for project in catalog.snapshot().projects.values {
+            let version = project.catalogVersion
+            guard state.withLock({ $0.projects[project.sdkKey] }) != version else { continue }
+            let sdkKey = project.sdkKey
+            let stored = try await catalog.inBackground { try await $0.read(.lastUses(sdkKey: sdkKey)) }
+            let known = Set(stored.filter { $0.subject.kind == .known }.map(\.subject.key))
+            for flag in project.datafile.flags where !known.contains(flag.key) {
+                note(LastUse.Subject(sdkKey: sdkKey, .known, flag.key, variation: ""))
+            }
+            state.withLock { $0.projects[sdkKey] = version }
+        }
+    }
+
+    // MARK: Writing
+
+    private func take() -> [LastUse]? {
+        let day = currentDay
+        let subjects = state.withLock { state in
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        // In one order, so that two servers of a database do not wait for each other's rows.
+        return subjects.isEmpty ? nil : subjects.sorted(by: <).map { LastUse($0, day: day) }
+    }
+
+    private func write(_ catalog: ProjectCatalog) async throws {
+        guard let uses = take() else { return }
+        do {
+            try await catalog.inBackground { try await $0.write(.note(uses)) }
+        } catch {
+            state.withLock { $0.waiting.formUnion(uses.map(\.subject)) }
+            throw error
+        }
+    }
+}
+
+extension LastUse.Subject: Comparable {
+    public static func < (left: Self, right: Self) -> Bool {
+        (left.sdkKey, left.kind.rawValue, left.key, left.variation)
+            < (right.sdkKey, right.kind.rawValue, right.key, right.variation)
+    }
+}
+
+/// What one event loop has noted today of evaluations: an evaluation costs a look at a set. Of two flags and variations
+/// with the same hash only one is noted.
+final class EvaluationMarks {
+    private let recorder: UseRecorder
+    private var day: Int64 = 0
+    private var noted: Set<Int> = []
+
+    init(_ recorder: UseRecorder) {
+        self.recorder = recorder
+    }
+
+    /// - Parameters:
+    ///   - key: of a flag, or of an experiment, which is served as a flag.
+    ///   - variation: the key of the variation that the user got.
+    func note(_ key: Identifier, _ variation: Identifier?, in project: Project) {
+        if day != recorder.currentDay {
+            day = recorder.currentDay
+            noted.removeAll(keepingCapacity: true)
+        }
+        var hasher = Hasher()
+        hasher.combine(key)
+        hasher.combine(UInt8.max)
+        if let variation { hasher.combine(variation) }
+        hasher.combine(project.sdkKey)
+        guard noted.insert(hasher.finalize()).inserted else { return }
+        guard project.datafile.flag(key: key) != nil else { return }
+        recorder.note(LastUse.Subject(sdkKey: project.sdkKey, .evaluated, key, variation: variation ?? ""))
+    }
+}

@@ -1,0 +1,71 @@
+public import Bucketing
+
+/// The last day on which a flag or a variation was used, as far as servers have noted it.
+public struct LastUse: Sendable, Hashable {
+    /// Stored as its number.
+    public enum Kind: Int64, Sendable {
+        /// A flag exists. Noted once: nothing is known of the days before.
+        case known = 0
+        /// A flag was evaluated. ``Subject/key`` is its key, ``Subject/variation`` the key of the variation.
+        case evaluated = 1
+        /// A user was exposed. ``Subject/key`` is the id of the experiment, ``Subject/variation`` that of the variation.
+        case exposed = 2
+    }
+
+    public struct Subject: Sendable, Hashable {
+        public var sdkKey: String
+        public var kind: Kind
+        public var key: Identifier
+        /// Empty if there is none.
+        public var variation: Identifier
+
+        public init(sdkKey: String, _ kind: Kind, _ key: Identifier, variation: Identifier) {
+            self.sdkKey = sdkKey
+            self.kind = kind
+            self.key = key
+            self.variation = variation
+        }
+    }
+
+    public var subject: Subject
+    /// Days since 1970-01-01 in UTC.
+    public var day: Int64
+
+    public init(_ subject: Subject, day: Int64) {
+        self.subject = subject
+        self.day = day
+    }
+}
+
+extension SharedChange<Void> {
+    /// Notes the last days of several subjects, each of which occurs once.
+    public static func note(_ uses: [LastUse]) -> Self {
+        Self(bytes: WaitingBytes.ofChange + uses.count * 128) { records, _ in records.write(.putLastUses(uses)) }
+    }
+}
+
+extension StoreQuery<[LastUse]> {
+    /// Reads what is noted of a project.
+    public static func lastUses(sdkKey: String) -> Self {
+        Self(.lastUses(sdkKey: sdkKey)) { _ in
+            let sql = "SELECT \(StoredTable.lastUses.columnList) FROM last_uses WHERE sdk_key = $1"
+            return .all(SQLQuery("last_uses", sql, .text(sdkKey))) { LastUse($0) }
+        }
+    }
+}
+
+extension LastUse {
+    package init(_ row: any Row) {
+        // A kind of a newer release says nothing about a use.
+        let kind = Kind(rawValue: row.bounded(1)) ?? .known
+        self.init(
+            Subject(sdkKey: row.text(0), kind, row.identifier(2), variation: row.identifier(3)), day: row.bounded(4))
+    }
+
+    package var values: [SQLValue] {
+        [
+            .text(subject.sdkKey), .integer(subject.kind.rawValue), .text(subject.key), .text(subject.variation),
+            .integer(day),
+        ]
+    }
+}
