@@ -16,10 +16,12 @@ public struct StoreQuery<Value: Sendable>: Sendable {
 /// What a ``StoreQuery`` asks for, see its functions of the same names.
 public enum QuerySubject: Sendable {
     case profiles(after: Identifier?, limit: Int)
+    case knownUsers(prefix: String, after: Identifier?, limit: Int)
     case records(of: Identifier)
     case stickyDocuments([StickyDocumentKey])
     case users(SegmentMatcher, SegmentScan)
     case exposures(after: Int64, limit: Int)
+    case latestExposures(limit: Int)
     case goalEvents(after: Int64, limit: Int)
     case exposuresOfUser(Identifier, before: Int64, limit: Int)
     case goalEventsOfUser(Identifier, before: Int64, limit: Int)

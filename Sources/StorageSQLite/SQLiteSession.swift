@@ -81,7 +81,7 @@ final class SQLiteSession: StoreSession {
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
-            .frozenResults, .series, .openSeries, .auditEntries, .feed:
+            .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:
             reader = store.eventReader
         case .users: reader = store.segmentReader
         }

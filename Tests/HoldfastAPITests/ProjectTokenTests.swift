@@ -116,7 +116,8 @@ import Testing
 
     @Test(arguments: [
         ("GET", "/v1/audit"), ("GET", "/v1/feed"), ("GET", "/v1/exposures"), ("GET", "/v1/events"),
-        ("GET", "/v1/profiles"), ("GET", "/v1/tokens"), ("GET", "/v1/profiles/ada/export"), ("GET", "/metrics"),
+        ("GET", "/v1/profiles"), ("GET", "/v1/users"), ("GET", "/v1/users/recent"), ("GET", "/v1/tokens"),
+        ("GET", "/v1/profiles/ada/export"), ("GET", "/metrics"),
         ("DELETE", "/v1/profiles/ada"), ("PUT", "/v1/attributes/plan"), ("PUT", "/v1/segments/vip"),
     ])
     func `What concerns all projects needs a token for all`(method: String, target: String) throws {

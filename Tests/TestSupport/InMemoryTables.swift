@@ -322,6 +322,16 @@ struct InMemoryTables {
     func find(_ subject: QuerySubject, at now: Timestamp) -> any Sendable {
         switch subject {
         case .profiles(let after, let limit): return page(after: after, limit: limit, at: now)
+        case .knownUsers(let prefix, let after, let limit):
+            let userIDs = Set(profiles.keys).union(attributes.keys).sorted().filter { userID in
+                userID.string.utf8.starts(with: prefix.utf8) && userID > after ?? ""
+            }
+            return userIDs.prefix(limit).compactMap { userID -> KnownUser? in
+                let profile = profiles[userID]?.visible(at: now)
+                guard profile != nil || attributes[userID] != nil else { return nil }
+                return KnownUser(userID: userID, assignments: profile?.count ?? 0)
+            }
+        case .latestExposures(let limit): return Array(exposures.sorted { $0.number > $1.number }.prefix(limit))
         case .records(let userID): return records(of: userID)
         case .stickyDocuments(let keys): return keys.map { stickyDocuments[$0] }
         case .users(let matcher, let scope): return page(matcher, scope)

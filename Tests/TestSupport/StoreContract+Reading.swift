@@ -45,6 +45,19 @@ extension StoreContract {
             }
             #expect(seen == userIDs)
         },
+        StoreContract("Users are found by the beginning of their ids, in the byte order of the ids") { context in
+            for userID: Identifier in ["ann", "Ann", "anna", "an", "annß", "bob", "anm"] {
+                try await context.store.apply(.replace(["e": "v", "f": "w"]), to: userID)
+            }
+            func found(_ prefix: String, after: Identifier? = nil, limit: Int = 10) throws -> [KnownUser] {
+                try context.store.read(.knownUsers(prefix: prefix, after: after, limit: limit))
+            }
+            #expect(try found("ann").map(\.userID) == ["ann", "anna", "annß"])
+            #expect(try found("ann", after: "ann", limit: 1) == [KnownUser(userID: "anna", assignments: 2)])
+            #expect(try found("annß", limit: 1).map(\.userID) == ["annß"])
+            #expect(try found("", limit: 2).map(\.userID) == ["Ann", "an"])
+            #expect(try found("c").isEmpty)
+        },
         StoreContract("Profiles and assignments are counted") { context in
             try await context.store.apply(.replace(["e1": "a", "e2": "b"]), to: "first")
             try await context.store.apply(.replace(["e1": "a"]), to: "second")

@@ -54,6 +54,7 @@ struct NativeProtocol: WireProtocol {
         let audit = AuditEndpoint(store: session)
         let tokens = TokensEndpoint(control: services.access)
         let feed = FeedEndpoint(reader: services.feed, projects: projects)
+        let knownUsers = KnownUsersEndpoint(store: session)
         let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
 
         routes = [
@@ -208,6 +209,12 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/feed", scope: .unbound(.admin), respondsLater: true, readsQuery: true, feed.get),
             APIRoute(.get, "/v1/audit", scope: .unbound(.admin), respondsLater: true, readsQuery: true, audit.get),
             APIRoute(.get, "/v1/tokens", scope: .unbound(.admin), tokens.get),
+            APIRoute(.get, "/v1/whoami", scope: .anyToken, tokens.whoami),
+            APIRoute(
+                .get, "/v1/users", scope: .unbound(.admin), respondsLater: true, readsQuery: true, knownUsers.list),
+            APIRoute(
+                .get, "/v1/users/recent", scope: .unbound(.admin), respondsLater: true, readsQuery: true,
+                knownUsers.recent),
         ]
     }
 }

@@ -8,6 +8,15 @@ extension StoreQuery<[StoredExposure]> {
         }
     }
 
+    /// Reads the exposures of all users, the last stored or changed first.
+    public static func latestExposures(limit: Int) -> Self {
+        Self(.latestExposures(limit: limit)) { _ in
+            let table = StoredTable.exposures
+            let sql = "SELECT \(table.columnList) FROM \(table.rawValue) ORDER BY number DESC LIMIT $1"
+            return .all(SQLQuery("latest_exposures", sql, .integer(limit))) { StoredExposure($0) }
+        }
+    }
+
     /// Reads exposures of a user, the last stored or changed first.
     ///
     /// - Parameter number: only those with smaller numbers.

@@ -29,6 +29,65 @@ extension StoreQuery<ProfilePage> {
     }
 }
 
+/// A user of whom a profile or attributes are stored.
+public struct KnownUser: Sendable, Equatable {
+    public var userID: Identifier
+    /// The number of assignments that have not expired.
+    public var assignments: Int
+
+    public init(userID: Identifier, assignments: Int) {
+        self.userID = userID
+        self.assignments = assignments
+    }
+}
+
+extension StoreQuery<[KnownUser]> {
+    /// Reads up to `limit` users whose ids begin with a text, in the byte order of their ids.
+    ///
+    /// - Parameter after: only users after this one.
+    public static func knownUsers(prefix: String, after: Identifier?, limit: Int) -> Self {
+        Self(.knownUsers(prefix: prefix, after: after, limit: limit)) { context in
+            let range = "user_id >= $1 AND user_id > $2"
+            let sql =
+                switch context.dialect {
+                case .sqlite:
+                    """
+                    SELECT user_id, max(record), max(has_attributes) FROM (
+                        SELECT * FROM (
+                            SELECT user_id, record, 0 AS has_attributes FROM profiles
+                            WHERE \(range) ORDER BY user_id LIMIT $3)
+                        UNION ALL
+                        SELECT * FROM (
+                            SELECT user_id, NULL, 1 FROM user_attributes WHERE \(range) ORDER BY user_id LIMIT $3)
+                    ) GROUP BY user_id ORDER BY user_id LIMIT $3
+                    """
+                case .postgreSQL:
+                    """
+                    SELECT user_id, profile, CASE WHEN attributes IS NULL THEN 0 ELSE 1 END FROM users
+                    WHERE \(range) AND (profile IS NOT NULL OR attributes IS NOT NULL) ORDER BY user_id LIMIT $3
+                    """
+                }
+            var rows: [(userID: Identifier, record: [UInt8]?, hasAttributes: Bool)] = []
+            let query = SQLQuery("known_users", sql, .text(prefix), .text(after?.string ?? ""), .integer(limit))
+            let take: (any Row) -> Void = { rows.append(($0.identifier(0), $0.optionalBytes(1), $0.integer(2) != 0)) }
+            return Reading([(query, take)]) { () throws(StorageError) in
+                let now = context.clock.now()
+                var users: [KnownUser] = []
+                for (userID, record, hasAttributes) in rows.prefix(while: {
+                    $0.userID.string.utf8.starts(with: prefix.utf8)
+                }) {
+                    let profile = try record.flatMap { record throws(StorageError) in
+                        try ProfileRecord(stored: record, of: userID).visible(at: now)
+                    }
+                    guard profile != nil || hasAttributes else { continue }
+                    users.append(KnownUser(userID: userID, assignments: profile?.count ?? 0))
+                }
+                return .value(users)
+            }
+        }
+    }
+}
+
 extension StoreQuery<UserRecords> {
     /// Reads ``UserRecords/everything`` that is stored of a user, in one snapshot.
     public static func records(of userID: Identifier) -> Self {
