@@ -65,6 +65,9 @@ static const struct embedded_file files[] = {
     {"attributes.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/attributes.js" suffix(, 0)
     }},
+    {"catalog.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/catalog.js" suffix(, 0)
+    }},
     {"datafiles.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/datafiles.js" suffix(, 0)
     }},

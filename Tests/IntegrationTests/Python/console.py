@@ -202,7 +202,7 @@ class Console:
 
 SCREENS = {
     "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
-    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit",
+    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens",
     "attributes": "attributes", "segments": "segments", "segment": "segments/adults", "datafiles": "datafiles", "evil-user": "users/" + quote(EVIL, safe=""),
     "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
 }
@@ -302,13 +302,24 @@ def a_wrong_token_is_refused_and_a_right_one_lets_in(browser, servers):
     console.heading("Experiments")
     assert READER not in console.page.url
     assert console.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    # A reader is shown who they are, and offered nothing that they may not do.
+    expect(console.page.locator("#account")).to_contain_text("reader")
+    for screen in ("experiments", "experiments/experiment-00001", "flags", "users/busy", "segments", "attributes", "metrics", "holdouts", "projects", "datafiles"):
+        console.open(screen)
+        settled(console)
+        offered = console.page.locator("main button:enabled, main a.button").all_text_contents() + console.page.locator("#screens a").all_text_contents()
+        assert not [text for text in offered if text.startswith(("New ", "Edit", "Delete", "Override", "Remove", "Erase", "Merge", "Conclude", "Pause", "Archive", "Run", "Duplicate", "Save", "Review", "Turn", "Audit log", "Tokens"))], (screen, offered)
+        assert console.page.locator("main [role=switch]:enabled").count() == 0, screen
+        assert console.page.locator("main .banner.bad").count() == 0, (screen, console.page.locator("main").inner_text())
+    # A tab that is opened beside it is signed in, too; signing out ends both.
+    other = Console(browser, console.server)
+    other.open("flags", "Flags")
     # A reader sees how many users a segment has, but not who.
     console.server("PUT", "/v1/attributes/age", {"type": "number"})
     console.server("PUT", "/v1/segments/everybody", {"conditions": ["not", condition("age", "ge", 18)]})
     console.open("segments/everybody", "everybody")
-    expect(console.page.get_by_text("0 of 0 users with stored attributes fit now.")).to_be_visible()
-    expect(console.page.get_by_role("alert")).to_contain_text("the scope attributes is required; the token 'reader' has the scope read")
-    # A reader is told by the server what they may not do.
+    expect(console.page.get_by_text("The first 100.")).to_have_count(0)
+    # Who follows a link to what they may not see is told so by the server.
     console.open("audit", "Audit log")
     expect(console.page.get_by_role("alert")).to_contain_text("the scope admin is required; the token 'reader' has the scope read")
     console.button("Copy as curl").click()
@@ -317,8 +328,66 @@ def a_wrong_token_is_refused_and_a_right_one_lets_in(browser, servers):
     console.button("Close", console.dialog()).click()
     console.button("Sign out").click()
     console.heading("Holdfast")
+    other.heading("Holdfast")
+    other.close()
     console.page.reload()
     expect(console.page.get_by_label("Access token")).to_be_visible()
+    console.close()
+
+
+def a_tab_is_signed_in_and_shows_the_tokens(browser, servers):
+    console = Console(browser, servers["tokens"])
+    console.page.goto(f"{console.server.url}/console/#/tokens")
+    console.page.get_by_label("Access token").fill(ADMIN)
+    console.button("Sign in").click()
+    console.heading("Tokens")
+    expect(console.row("reader")).to_contain_text("read")
+    expect(console.row("boss")).to_contain_text("you")
+    assert ADMIN not in console.page.content() and READER not in console.page.content()
+    console.shot("tokens")
+    console.button("Sign out").click()
+    console.close()
+
+
+def users_are_found_by_the_beginning_of_their_ids(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("users", "Users")
+    expect(console.page.get_by_role("heading", name="Recent users")).to_be_visible()
+    console.page.get_by_label("User id").fill("user-010")
+    expect(console.page.get_by_role("region", name="Users").locator("tbody tr")).to_have_count(10)
+    expect(console.page).to_have_url(re.compile("search=user-010"))
+    console.shot("user-search")
+    console.link("user-0107").click()
+    console.heading("user-0107")
+    console.close()
+
+
+def an_experiment_tells_its_life_and_is_concluded_from_its_verdict(browser, servers):
+    console = Console(browser, servers["open"])
+    server, page = console.server, console.page
+    server("PUT", "/v1/metrics/signups", {"kind": "conversion", "goal": "signup-done"})
+    server("PUT", "/v1/experiments/life", {"variations": ["old", "new"], "hypothesis": "Fewer fields bring more people in.", "owner": "ann", "tags": ["growth"], "traffic": 50, "metrics": {"primary": ["signups"]}})
+    server("PUT", "/v1/experiments/life", {"traffic": 80})
+    for variation, numbers in {"old": range(0, 400), "new": range(400, 800)}.items():
+        server("POST", "/v1/exposures", [{"user_id": f"l{n}", "experiment": "life", "variation_key": variation} for n in numbers])
+    server("POST", "/v1/events", [{"user_id": f"l{n}", "goal": "signup-done"} for n in [*range(0, 100), *range(400, 600)]])
+    console.open("experiments/life", "life")
+    settled(console)
+    expect(page.get_by_text("Fewer fields bring more people in.")).to_be_visible()
+    expect(page.locator(".verdict")).to_contain_text("Ship new+100% lift, between")
+    expect(page.locator(".entries").get_by_text("traffic 50 → 80").first).to_be_visible()
+    console.shot("life")
+    console.button("Conclude with new…").click()
+    expect(page.get_by_label("Winner")).to_have_value("=new")
+    console.button("Conclude", console.dialog()).click()
+    expect(page.get_by_text("Concluded: everybody gets new")).to_be_visible()
+    assert server("GET", "/v1/experiments/life")["conclusion"]["winner"] == "new"
+    console.button("Duplicate…").click()
+    console.dialog().get_by_label("Key of the copy").fill("life-again")
+    console.button("Duplicate", console.dialog()).click()
+    console.heading("life-again")
+    copy = server("GET", "/v1/experiments/life-again")
+    assert (copy["status"], copy["owner"], copy["hypothesis"]) == ("draft", "ann", "Fewer fields bring more people in."), copy
     console.close()
 
 
@@ -648,6 +717,23 @@ def flags_are_made_turned_off_and_deleted(browser, servers):
     console.close()
 
 
+def rules_of_a_flag_are_reordered_by_keyboard(browser, servers):
+    console = Console(browser, servers["open"])
+    rules = [{"audience": {"segment": "adults"}, "variation": "on"}, {"variation": "off", "traffic": 20}]
+    console.server("PUT", "/v1/flags/ordered", {"type": "boolean", "variations": [{"key": "on", "value": True}, {"key": "off", "value": False}], "rules": rules, "otherwise": "off"})
+    console.open("flags/ordered", "ordered")
+    console.button("Move rule 2 up").focus()
+    console.page.keyboard.press("Enter")
+    expect(console.button("Move rule 1 down")).to_be_focused()
+    console.button("Review").click()
+    console.button("Save", console.dialog()).click()
+    console.toast("Saved ordered.")
+    stored = console.server("GET", "/v1/flags/ordered")["rules"]
+    assert [rule["variation"] for rule in stored] == ["off", "on"], stored
+    assert stored[1]["audience"] == {"segment": "adults"}, stored
+    console.close()
+
+
 def an_anonymous_user_is_merged(browser, servers):
     console = Console(browser, servers["open"])
     console.server("POST", "/v1/assign", {"user_id": "anonymous", "experiment": "checkout"})
@@ -803,7 +889,8 @@ def results_are_refreshed_in_place(browser, servers):
     expect(numbers.locator("tbody tr").first).to_be_visible()
     expect(numbers.locator("summary")).to_be_focused()
     assert handle.evaluate("e => e.isConnected") and console.page.evaluate("scrollY") == before
-    assert console.page.locator("svg.chart").count() == 2
+    # One of each goal, and one of the new users.
+    assert console.page.locator("svg.chart").count() == 3
     console.close()
 
 
@@ -1002,12 +1089,12 @@ def an_empty_server_says_what_to_do(browser, servers):
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
      the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field, what_is_new_overwrites_nothing, small_things_are_right, an_edit_of_somebody_else_is_not_overwritten,
-     a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened, all_metrics_have_one_verdict,
+     a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened, an_experiment_tells_its_life_and_is_concluded_from_its_verdict, users_are_found_by_the_beginning_of_their_ids, all_metrics_have_one_verdict,
      results_are_drawn_exported_and_shared, results_are_refreshed_in_place,
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
-    [a_wrong_token_is_refused_and_a_right_one_lets_in, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
+    [a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,
-     flags_are_made_turned_off_and_deleted, an_anonymous_user_is_merged, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
+     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup],
 ]
 

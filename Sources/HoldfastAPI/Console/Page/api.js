@@ -32,6 +32,32 @@ export const token = {
 	forget: () => sessionStorage.removeItem(tokenKey),
 };
 
+/// Who is signed in, as the server says: `name`, `scope`, and `scopes`, those whose routes may be called.
+export let me = { scopes: [] };
+export async function identify() { me = await get("/v1/whoami", null, { silent: true }); }
+
+/// Whether who is signed in may call routes of a scope. What they may not do is not offered.
+export const may = scope => me.scopes.includes(scope);
+/// The same of routes that concern all projects.
+export const mayAll = scope => may(scope) && me.projects === null;
+
+/// The tabs of a browser share a token while one of them is open: a new tab asks the others for theirs.
+const session = new BroadcastChannel(`holdfast.session ${root.pathname}`);
+session.onmessage = ({ data }) => {
+	if (data === "token?") { if (token.get()) session.postMessage({ token: token.get() }); }
+	else if (data === "out") tell("out");
+	else tell("token", data.token);
+};
+
+/// Resolves with the token of another tab, or with `null` if none has one.
+export const tokenOfOtherTab = () => new Promise(resolve => {
+	const timer = setTimeout(() => resolve(null), 200);
+	server.addEventListener("token", event => { clearTimeout(timer); resolve(event.detail); }, { once: true });
+	session.postMessage("token?");
+});
+
+export const signOutEverywhere = () => session.postMessage("out");
+
 /// The projects that the stream of changes named, with their revisions.
 export const projects = new Map();
 export const project = {

@@ -5,11 +5,14 @@ import * as api from "./api.js";
 import { banner, button, dialog, failure, field, link, message, page, submitButton, to } from "./parts.js";
 import { openPalette } from "./palette.js";
 
-/// Path, name, pictogram and module.
+/// Path, name, pictogram, module, and the scope without which the screen is not offered.
 const screens = [
-	["users", "Users", "user"], ["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["live", "Live", "live"], ["audit", "Audit log", "audit"],
+	["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["users", "Users", "user"], ["metrics", "Metrics", "live", "catalog"], ["holdouts", "Holdouts", "segment", "catalog"],
+	["live", "Live", "live"], ["audit", "Audit log", "audit", "audit", "admin"],
 	["attributes", "Attributes", "attribute"], ["segments", "Segments", "segment", "attributes"], ["datafiles", "Datafiles", "datafile"],
-].map(([path, name, icon, module = path]) => ({ path, name, icon, module: `./${module}.js` }));
+	["projects", "Projects", "datafile", "catalog"], ["tokens", "Tokens", "out", "catalog", "admin"],
+].map(([path, name, icon, module = path, scope = "read"]) => ({ path, name, icon, module: `./${module}.js`, scope }));
+const offered = () => screens.filter(s => s.scope === "read" ? api.may("read") : api.mayAll(s.scope));
 
 const main = document.getElementById("main");
 const bar = document.querySelector(".bar");
@@ -83,7 +86,7 @@ async function navigate(isReload) {
 }
 
 function markScreen(screen) {
-	replace(document.getElementById("screens"), screens.map(s => h("li",
+	replace(document.getElementById("screens"), offered().map(s => h("li",
 		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name))));
 	const items = document.getElementById("screens");
 	const active = items.querySelector("[aria-current]");
@@ -103,21 +106,30 @@ async function showAccount() {
 				navigate();
 			} },
 				keys.map(key => h("option", { value: key, selected: key === chosen }, key)))),
-		api.token.get() && h("button", { class: "button quiet", onclick: signOut }, icon("out"), "Sign out"));
+		api.token.get() && [h("p.signed-in", icon("user"), h("span", h("strong", api.me.name), " ", h("span.badge", api.me.scope))),
+			h("button", { class: "button quiet", onclick: signOut, title: "In all tabs" }, icon("out"), "Sign out")]);
 }
 
 async function signOut() {
 	if (!await mayLeave()) return;
 	current.isChanged = () => false;
+	api.signOutEverywhere();
+	leave();
+}
+
+/// Ends the session of this tab. A form with changes is kept until its user signs in again.
+function leave() {
 	api.token.forget();
 	api.stopFollowing();
 	api.projects.clear();
 	showSignIn();
 }
 
-/// Shows the screens if the server accepts the token. Each screen shows what the token does not permit.
+api.server.addEventListener("out", () => { if (api.token.get()) leave(); });
+
+/// Shows the screens if the server accepts the token.
 async function enter() {
-	await api.get("/v1/attributes", null, { silent: true }).catch(error => error.status === 403 || Promise.reject(error));
+	await api.identify();
 	bar.hidden = false;
 	showAccount();
 	api.follow();
@@ -156,7 +168,7 @@ function showSignIn(problem) {
 	current = null;
 	bar.hidden = true;
 	const input = h("input", { type: "password", required: true });
-	const token = field("Access token", input, { hint: "Kept in this tab until it is closed. The console can do what the token may do, and nothing else." });
+	const token = field("Access token", input, { hint: "Kept until the last tab of the console is closed. The console can do what the token may do, and nothing else." });
 	const notice = h("div", problem && banner("bad", "The server refuses the token", h("p", problem.message)));
 	const form = h("form.sign-in", { onsubmit: async event => {
 		event.preventDefault();
@@ -220,13 +232,23 @@ addEventListener("beforeunload", event => { if (current?.isChanged() || kept) ev
 addEventListener("keydown", event => {
 	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {
 		event.preventDefault();
-		openPalette(screens);
+		openPalette(offered());
 	}
 });
-document.getElementById("open-palette").addEventListener("click", () => openPalette(screens));
+document.getElementById("open-palette").addEventListener("click", () => openPalette(offered()));
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
+/// Enters with the token of another tab, if this one has none.
+async function begin() {
+	try { await enter(); } catch (error) {
+		const other = error.status === 401 ? await api.tokenOfOtherTab() : null;
+		if (!other) throw error;
+		api.token.set(other);
+		await enter();
+	}
+}
+
 // A server without tokens accepts everybody.
-try { await enter(); } catch (error) {
+try { await begin(); } catch (error) {
 	if (error.status !== 401) replace(main, failure(error), button("Try again", () => location.reload(), "primary"));
 }

@@ -71,8 +71,8 @@ async function segment(context, name) {
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
 		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that an audience uses cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
-	}, section("Conditions", {}, editor(context, name, form, [], () => context.reload())),
-	section("Users", { note: "The first 100." }, pending(async () => {
+	}, api.may("admin") && section("Conditions", {}, editor(context, name, form, [], () => context.reload())),
+	api.may("attributes") && section("Users", { note: "The first 100." }, pending(async () => {
 		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
 		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("No users yet", "Users are in the segment once their attributes meet the conditions.");
 	})));

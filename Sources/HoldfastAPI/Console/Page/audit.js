@@ -47,9 +47,22 @@ const instant = text => text ? new Date(text).toISOString() : null;
 
 /// `experiments` are the ones whose keys are shown instead of their ids.
 export const entryList = (entries, experiments) => h("ul.entries", entries.map(entry => h("li",
-	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`),
+	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`, moved(entry).length > 0 && h("div.small.faint", moved(entry).join(", "))),
 		h("span.faint", moment(entry.recorded_at))),
 	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
+
+/// What an entry moved, member by member: "traffic 5 → 20".
+export function moved({ before, after }) {
+	const [former, latter] = [before?.experiment, after?.experiment];
+	if (!former || !latter) return [];
+	const text = value => typeof value === "object" && value !== null ? (value.state ? `step ${value.state.step}, ${value.state.status}` : null) : String(value ?? "none");
+	return [...new Set([...Object.keys(former), ...Object.keys(latter)])]
+		.filter(name => !["revision", "traffic_allocation", "audience_conditions"].includes(name) && JSON.stringify(former[name]) !== JSON.stringify(latter[name]))
+		.map(name => {
+			const [one, other] = [former[name], latter[name]].map(text);
+			return one === null || other === null ? name : `${name} ${one} → ${other}`;
+		});
+}
 
 function targetOf(entry, experiments) {
 	if (!entry.target) return null;

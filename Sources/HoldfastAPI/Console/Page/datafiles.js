@@ -36,7 +36,7 @@ export async function show(context) {
 		section("Versions", {}, found("Versions of the datafile", [
 			["Version", d => [integer(d.version), d.version === versions[0] && badge("active", "good")]], ["Revision", d => d.revision],
 			["Since", d => moment(d.stored_at)], ["By", d => d.author],
-			["Actions", d => h("div", button("What changed", () => compare(d.version), "quiet")), "row-actions"]], datafiles, 10)),
+			["Actions", d => h("div", api.may("admin") && button("What changed", () => compare(d.version), "quiet")), "row-actions"]], datafiles, 10)),
 		difference, section("Active datafile", {}, pending(() => active(key))));
 }
 

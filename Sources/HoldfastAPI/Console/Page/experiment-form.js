@@ -22,9 +22,12 @@ export async function show(context, key) {
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
 	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
-	const status = field("Status", select([...new Set([original?.status ?? "running", "running", "paused"])], original?.status ?? "running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
+	const status = field("Status", select([...new Set([original?.status ?? "draft", "running", "paused"])], original?.status ?? "draft"), { hint: "A draft is served to nobody, and so is a paused experiment.", pointer: "/status" });
+	const text = (label, name, hint) => field(label, h(name === "hypothesis" ? "textarea" : "input", { value: original?.[name] ?? "", rows: name === "hypothesis" ? 2 : null }), { hint, pointer: `/${name}` });
+	const hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.");
+	const owner = text("Owner", "owner"), tags = field("Tags", h("input", { value: (original?.tags ?? []).join(", ") }), { hint: "Separated by commas.", pointer: "/tags" });
 	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
-	const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
+	const fields = [hypothesis, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group];
 
 	const review = h("div.form");
 	const problems = h("div");
@@ -32,14 +35,15 @@ export async function show(context, key) {
 	function read() {
 		return {
 			variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.input.value, status: status.input.value,
-			group: group.input.value.trim() || null,
+			group: group.input.value.trim() || null, hypothesis: hypothesis.input.value.trim(), owner: owner.input.value.trim(),
+			tags: tags.input.value.split(",").map(tag => tag.trim()).filter(Boolean),
 		};
 	}
 
 	/// The members that differ from the stored ones; for a new experiment, from the defaults.
 	function changes() {
 		const now = read(), body = {};
-		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "running", group: null };
+		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "running", group: null, hypothesis: "", owner: "", tags: [] };
 		for (const name of Object.keys(now)) if (JSON.stringify(now[name]) !== JSON.stringify(former[name])) body[name] = now[name];
 		return body;
 	}
@@ -98,6 +102,7 @@ export async function show(context, key) {
 			key === null && section("Name", {}, h("div.card", keyField)),
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
 			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
+			section("Plan", {}, h("div.card", hypothesis, h("div.columns", owner, tags))),
 			section("State", {}, h("div.card.two", status, enrollment)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
 		review);
@@ -109,6 +114,7 @@ function definition(experiment) {
 	return {
 		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience: experiment.audience,
 		enrollment: experiment.enrollment, status: experiment.status, group: experiment.group ?? null,
+		hypothesis: experiment.hypothesis ?? "", owner: experiment.owner ?? "", tags: experiment.tags ?? [],
 	};
 }
 
@@ -117,7 +123,7 @@ const hundredth = value => Math.round(value * 100) / 100;
 function describe(body, original) {
 	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
 	const write = {
-		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value),
+		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), tags: list => list.join(", "),
 	};
 	const text = (name, value) => (write[name] ?? String)(value ?? (name === "group" ? "none" : null));
 	return Object.keys(body).map(name => h("li", h("strong", name.charAt(0).toUpperCase() + name.slice(1)), " ",

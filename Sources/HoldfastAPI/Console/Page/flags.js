@@ -9,7 +9,7 @@ export async function show(context) {
 	if (context.query.has("new")) return edit(context, null);
 	if (context.parts.length === 0) return list(context);
 	const { data, etag } = await load(context.parts.join("/"));
-	return data.defined_by === "flag" ? edit(context, data, etag) : view(data);
+	return data.defined_by === "flag" && api.may("admin") ? edit(context, data, etag) : view(data);
 }
 
 const load = key => api.call("GET", api.path("flags", key));
@@ -49,9 +49,9 @@ const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`,
 });
 
 function view(flag) {
-	const isExperiment = flag.defined_by === "experiment";
+	const isExperiment = flag.defined_by === "experiment", isOwn = flag.defined_by === "flag";
 	return page(flag.key, { above: link(to("flags"), "Flags"), below: status(flag.enabled ? "on" : "off") },
-		banner("note", isExperiment ? "This flag is an experiment." : "This flag comes from an uploaded datafile.", h("p", isExperiment ? ["Its value is the key of the user’s variation. ", link(to("experiments", flag.key), "Edit the experiment")] : "It is changed by uploading the next datafile.")),
+		!isOwn && banner("note", isExperiment ? "This flag is an experiment." : "This flag comes from an uploaded datafile.", h("p", isExperiment ? ["Its value is the key of the user’s variation. ", link(to("experiments", flag.key), "Edit the experiment")] : "It is changed by uploading the next datafile.")),
 		section("Definition", {}, card(h("pre", { tabindex: "0" }, JSON.stringify(definition(flag), null, 2)))));
 }
 
@@ -86,11 +86,22 @@ async function edit(context, stored, etag) {
 		return h("input", { ...label, type: isText ? "text" : "number", required: !isText, step: flag.type === "integer" ? 1 : "any", value: v.value, oninput: e => { v.value = isText ? e.target.value : Number(e.target.value); } });
 	}
 
+	/// Moves a rule by one place; the button that was pressed keeps the focus, so that it can be pressed again.
+	function move(index, by) {
+		const [rule] = flag.rules.splice(index, 1);
+		flag.rules.splice(index + by, 0, rule);
+		draw();
+		const moves = [...rules.children[index + by].querySelectorAll(".move")];
+		(moves[by < 0 ? 0 : 1].disabled ? moves[by < 0 ? 1 : 0] : moves[by < 0 ? 0 : 1]).focus();
+	}
+
+	const mover = (index, by, name, symbol, isPossible) => Object.assign(iconButton(symbol, `Move rule ${index + 1} ${name}`, () => move(index, by)), { disabled: !isPossible, className: "button quiet move" });
+
 	function ruleForm(rule, index) {
 		const audience = conditionsForm(rule.audience ?? null, words);
 		Object.assign(rule, { read: audience.read, check: audience.check });
 		const { experiment } = rule;
-		return h("li.card", h("div.section-head", h("h3", experiment ? "Experiment" : "Delivery"), h("div.actions", remove(flag.rules, index, `rule ${index + 1}`))), audience,
+		return h("li.card", h("div.section-head", h("h3", experiment ? "Experiment" : "Delivery"), h("div.actions", flag.rules.length > 1 && [mover(index, -1, "up", "up", index > 0), mover(index, 1, "down", "down", index < flag.rules.length - 1)], remove(flag.rules, index, `rule ${index + 1}`))), audience,
 		experiment ? h("div.weights", keys().map(k => field(`Weight of ${k}`, h("input", { type: "number", min: 0, step: "any", value: experiment.weights?.[k] ?? 0, oninput: e => { experiment.weights[k] = Number(e.target.value); } }))))
 			: h("div.weights", field("Gets", select(keys(), rule.variation, { onchange: e => { rule.variation = e.target.value; } }))),
 		h("div.weights", field("Percent of them", h("input", { type: "number", min: 0, max: 100, step: 0.01, value: (experiment ?? rule).traffic ?? 100, oninput: e => { (experiment ?? rule).traffic = Number(e.target.value); } }))));

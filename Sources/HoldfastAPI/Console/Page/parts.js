@@ -23,14 +23,15 @@ export function button(label, onclick, kind = "") {
 	return h("button", { class: `button ${kind}`, onclick }, label);
 }
 
-/// A button for an action that can be cancelled: `done` is called if `action` resolves with something.
-export const doing = (label, action, done, kind) => button(label, async () => { if (await action()) done(); }, kind);
+/// A button for a change that can be cancelled: `done` is called if `action` resolves with something. Who lacks the
+/// `scope` is not offered it.
+export const doing = (label, action, done, kind, scope = "admin") => api.may(scope) && button(label, async () => { if (await action()) done(); }, kind);
 
 /// A link to the form of something new.
-export const newLink = (screen, name) => h("a.button.primary", { href: `#/${screen}?new=1` }, icon("plus"), `New ${name}`);
+export const newLink = (screen, name) => api.may("admin") && h("a.button.primary", { href: `#/${screen}?new=1` }, icon("plus"), `New ${name}`);
 
 /// A switch that asks before it changes something.
-export const toggle = (label, isOn, isDisabled, action, done) => h("button.switch", { role: "switch", "aria-checked": String(isOn), label, disabled: isDisabled,
+export const toggle = (label, isOn, isDisabled, action, done) => h("button.switch", { role: "switch", "aria-checked": String(isOn), label, disabled: isDisabled || !api.may("admin"),
 	onclick: async () => { if (await action()) done(); } }, h("span"));
 
 export const submitButton = (label, kind = "primary") => h("button", { type: "submit", class: `button ${kind}` }, label);

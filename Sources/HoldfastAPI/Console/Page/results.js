@@ -2,11 +2,12 @@
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, section, status, submitButton, table, to } from "./parts.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, pending, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { interval, lineChart, scale, swatch } from "./charts.js";
 import { planOf, planSection } from "./plan.js";
-import { conclude, controlRamp, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
+import { entryList } from "./audit.js";
+import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -41,9 +42,14 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		update(overview, ramping(experiment, context.reload), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && summary(experiment, first), plan && planSection(plan, verdict));
-		update(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
-			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, view, removeGoal(l.goal))));
+		// The results that decide come first: of all metrics, or else of the first goal.
+		const decide = (decision, carrying) => verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
+		const decided = plan ? planSection(plan, decide)
+			: first && goals.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
+		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), first && summary(experiment, first));
+		update(body, goals.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
+			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l.goal))),
+			first && health(first));
 	}
 
 	const removeGoal = goal => goals.length > 1 && button("Remove", () => { goals.splice(goals.indexOf(goal), 1); changeGoals(); }, "quiet");
@@ -82,13 +88,13 @@ export async function show(context, key) {
 	return page(experiment.key, {
 		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", experiment.enrollment === "closed" && badge("enrollment closed", "warn")],
 		actions: [
-			h("a.button.primary", { href: to("experiments", key, "edit") }, "Edit"),
+			api.may("admin") && h("a.button", { href: to("experiments", key, "edit") }, "Edit"),
 			["running", "paused"].includes(experiment.status) && doing("Conclude", () => conclude(experiment), context.reload),
 			experiment.status === "concluded" && [doing("Reopen", () => reopen(experiment), context.reload), doing("Change the winner", () => conclude(experiment), context.reload)],
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
-			link(`#/audit?target=${encodeURIComponent(key)}`, h("span.button.quiet", "History")),
+			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, overview, controls, body);
+	}, intention(experiment), overview, controls, body, timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
@@ -180,12 +186,12 @@ export function goalSection(goal, results, view, actions) {
 	const number = metric === "conversion" ? percent : measure;
 	const columns = [
 		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
-		["Users", r => integer(r.users), "number"],
-		["Converted", r => integer(r.converted), "number"],
-		[metric === "conversion" ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
-		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
+		[metric === "conversion" ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
+		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
+		["Users", r => integer(r.users), "number"],
+		["Converted", r => integer(r.converted), "number"],
 	];
 	return section(goal, { actions },
 		// Of two verdicts, the one over all metrics counts.
@@ -220,13 +226,60 @@ function rowOf(v, index, results, metric, cuped) {
 	};
 }
 
-/// What the server says to do, with its reasons.
-function verdict({ decision, winner, reasons }) {
+/// What is expected of the experiment, and by whom.
+function intention({ name, hypothesis, description, owner, tags = [] }) {
+	if (![name, hypothesis, description, owner].some(Boolean) && tags.length === 0) return null;
+	return card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
+		(owner || tags.length > 0) && h("p.note", owner && ["Owner: ", owner, " "], tags.map(tag => badge(tag))));
+}
+
+/// What carries the verdict of a goal: the lift of the winner.
+function carryingOf({ verdict: { winner, variations }, variations: all }) {
+	const id = all.find(v => v.variation_key === winner)?.variation_id, found = variations.find(v => v.variation_id === id);
+	return found && { lift: found.lift, interval: found.lift_interval, p: found.p_value };
+}
+
+/// The button for what the verdict says to do next; for who may not, nothing.
+function nextStep(experiment, { decision, winner }, results, changed) {
+	if (!["running", "paused"].includes(experiment.status)) return null;
+	const step = {
+		ship: [`Conclude with ${winner}…`, () => conclude(experiment, winner), "primary"],
+		stop: ["Conclude without a winner…", () => conclude(experiment), "primary"],
+		invalid: experiment.status === "running" && ["Pause…", () => setStatus(experiment, "paused"), "danger"],
+		continue: experiment.status === "paused" && ["Run…", () => setStatus(experiment, "running"), "primary"],
+	}[decision];
+	if (step) return doing(step[0], step[1], changed, step[2]);
+	const rate = results?.power?.users_per_day;
+	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${short(rate)} users join each day.`);
+}
+
+/// New users of each variation and day: whether the experiment is healthy.
+function health({ days, variations }) {
+	if (days.length < 2) return null;
+	const series = variations.slice(0, 10).map((v, color) => ({ name: v.variation_key, color, values: days.map(d => d.variations.find(t => t.variation_id === v.variation_id)?.users ?? 0) }));
+	return section("New users", { note: "By the day (UTC) of their first exposure. Lines that part without a change of the split show a fault of counting." },
+		card(lineChart({ title: "New users each day", labels: days.map(d => utcDay(d.day)), series, format: integer })));
+}
+
+/// Every change of the experiment, the newest first, for who may read the audit log.
+function timeline(key) {
+	if (!api.mayAll("admin")) return null;
+	return section("Timeline", { note: "Every change, by people and by the ramp.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, pending(async () => {
+		const entries = (await api.get("/v1/audit", { target: key, limit: 50 })).entries.filter(e => e.action.startsWith("experiment."));
+		return entries.length ? entryList(entries, []) : empty("No change is recorded", "Changes over the API appear here.");
+	}));
+}
+
+/// What the server says to do, with the numbers that carry it, its reasons, and the next step.
+function verdict({ decision, winner, reasons }, carrying, next) {
 	const [tone, title] = {
 		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
 		continue: ["", "Continue: nothing is certain yet"], invalid: ["bad", "Invalid: do not decide by these numbers"],
 	}[decision];
-	const shown = banner(tone, title, h("ul", reasons.map(reason => h("li", sentence(reason)))));
+	const shown = banner(tone, title,
+		carrying?.lift != null && h("p.carrying", h("span", { class: `lift ${tone}` }, signed(carrying.lift)), " lift", carrying.interval && `, between ${signed(carrying.interval[0])} and ${signed(carrying.interval[1])}`, carrying.p != null && h("span.faint", ` (p ${pValue(carrying.p)}, valid at any look)`)),
+		h("ul", reasons.map(reason => h("li", sentence(reason)))), next);
+	shown.classList.add("verdict");
 	// A statement, and no alarm.
 	shown.setAttribute("role", "note");
 	return shown;

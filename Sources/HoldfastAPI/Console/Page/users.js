@@ -2,22 +2,47 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, confirm, doing, empty, field, found, here, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
+import { badge, button, confirm, doing, download, empty, field, found, here, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
 import { decimal, integer, plural } from "./format.js";
 import { all } from "./experiments.js";
 import { entryList } from "./audit.js";
 
 export async function show(context) {
-	return context.parts.length === 0 ? lookup() : user(context, context.parts.join("/"));
+	return context.parts.length === 0 ? lookup(context) : user(context, context.parts.join("/"));
 }
 
-function lookup() {
-	const input = h("input", { type: "search", label: "User id", placeholder: "User id", required: true, "data-focus": true });
+function lookup(context) {
+	const found = h("div");
+	let timer, asked;
+	const search = text => {
+		if (text === asked) return;
+		asked = text;
+		context.setQuery({ search: text });
+		replace(found, text ? beginning(text) : pending(recent));
+	};
+	const input = h("input", { type: "search", label: "User id", placeholder: api.mayAll("admin") ? "Beginning of a user id" : "User id", required: true, "data-focus": true, value: context.query.get("search") ?? "",
+		oninput: () => { clearTimeout(timer); timer = setTimeout(() => { if (api.mayAll("admin") && !context.signal.aborted) search(input.value); }, 250); } });
+	if (api.mayAll("admin")) search(input.value);
 	return page("Users", { below: "See what a user has, what they would get now and why, and change it." },
 		h("form.lookup", { onsubmit: event => { event.preventDefault(); if (input.value) location.hash = to("users", input.value); } },
 			h("div.search-field", icon("search"), input), submitButton("Look up")),
-		empty("Look up a user", "By the id that your apps send. With curl:", `curl ${here("v1/profiles/ann?detail=true")}`));
+		api.mayAll("admin") ? found : empty("Look up a user", "By the id that your apps send. With curl:", `curl ${here("v1/profiles/ann?detail=true")}`));
 }
+
+/// The users of the last exposures.
+async function recent() {
+	const { users } = await api.get("/v1/users/recent", { limit: 20 });
+	return users.length === 0 ? empty("No user yet", "Users appear here once apps report exposures.")
+		: section("Recent users", { note: "Who was exposed to an experiment last." }, table("Recent users", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"],
+			["Saw", u => link(to("experiments", u.experiment_key), u.experiment_key)], ["When", u => moment(u.exposed_at)]], users));
+}
+
+/// The users whose ids begin with a text.
+const beginning = prefix => section("Users", { note: `Ids that begin with “${prefix}”, in the same case.` }, older(async after => {
+	const page = await api.get("/v1/users", { prefix, after, limit: 25 });
+	return { rows: page.users, next: page.next };
+}, rows => rows.length === 0 ? empty("No match", "Only users of whom a profile or attributes are stored are found.")
+	: table("Users", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"], ["Assignments", u => integer(u.assignments), "number"]], rows)));
 
 const profilePath = id => api.path("profiles", id);
 const experimentPath = (id, experiment) => api.path("profiles", id, "experiments", experiment);
@@ -26,11 +51,11 @@ async function user(context, id) {
 	const [profile, experiments] = await Promise.all([profileOf(id), all({ silent: true })]);
 	const state = { profile, experiments };
 	const assignments = h("div");
-	const log = pending(() => auditOf(id, experiments));
+	const log = api.mayAll("admin") && pending(() => auditOf(id, experiments));
 	const refresh = async () => {
 		state.profile = await profileOf(id);
 		drawAssignments();
-		log.reload();
+		if (log) log.reload();
 	};
 	const drawAssignments = () => replace(assignments, assignmentTable(context, id, state, refresh));
 	drawAssignments();
@@ -39,13 +64,14 @@ async function user(context, id) {
 		above: link(to("users"), "Users"),
 		below: profile ? plural(Object.keys(profile.experiment_bucket_map).length, "assignment") : "No profile of this user is stored.",
 		actions: [
-			doing("Merge…", () => merge(id), refresh),
+			api.mayAll("admin") && button("Export", async () => download(`${id}.json`, "application/json", (await api.call("GET", `${profilePath(id)}/export`, { text: true })).data), "quiet"),
+			doing("Merge…", () => merge(id), refresh, "", "write"),
 			doing("Erase…", () => erase(id), context.reload, "danger quiet")],
 	}, section("Experiments", { note: "What is stored, and what the server would decide now." }, assignments),
 	h("div.columns",
-		h("div", section("Attributes", {}, pending(() => attributesOf(id))), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
+		h("div", api.may("attributes") && section("Attributes", {}, pending(() => attributesOf(id))), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
 		section("Goals reached", {}, goals(id))),
-	section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log));
+	api.mayAll("admin") && section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log));
 }
 
 async function profileOf(id) {
