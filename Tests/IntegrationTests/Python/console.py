@@ -719,7 +719,7 @@ def flags_are_made_turned_off_and_deleted(browser, servers):
 
 def rules_of_a_flag_are_reordered_by_keyboard(browser, servers):
     console = Console(browser, servers["open"])
-    rules = [{"audience": {"segment": "adults"}, "variation": "on"}, {"variation": "off", "traffic": 20}]
+    rules = [{"audience": {"segment": "adults"}, "variation": "on"}, {"audience": ["not", {"segment": "adults"}], "variation": "off", "traffic": 20}]
     console.server("PUT", "/v1/flags/ordered", {"type": "boolean", "variations": [{"key": "on", "value": True}, {"key": "off", "value": False}], "rules": rules, "otherwise": "off"})
     console.open("flags/ordered", "ordered")
     console.button("Move rule 2 up").focus()
