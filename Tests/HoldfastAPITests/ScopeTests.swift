@@ -59,7 +59,8 @@ import Testing
         #expect(
             allowed == [
                 "DELETE /v1/profiles/{user_id}/attributes", "GET /datafiles/{sdk_key}.json", "GET /ofrep/v1/changes",
-                "GET /sub/{client_key}", "GET /v1/assign", "GET /v1/changes", "PATCH /v1/profiles/{user_id}/attributes",
+                "GET /sub/{client_key}", "GET /v1/assign", "GET /v1/changes", "GET /v1/whoami",
+                "PATCH /v1/profiles/{user_id}/attributes",
                 "POST /api/eval/{client_key}", "POST /get_evaluation", "POST /get_evaluations",
                 "POST /ofrep/v1/evaluate/flags",
                 "POST /ofrep/v1/evaluate/flags/{key}", "POST /register_events", "POST /sdk/v1/events",
