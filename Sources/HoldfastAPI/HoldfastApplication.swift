@@ -33,6 +33,7 @@ public final class HoldfastApplication: Application {
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
                 GrowthBookProtocol(loopServices),
+                EdgeProtocol(loopServices),
             ] + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
             + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)

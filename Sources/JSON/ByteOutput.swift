@@ -48,6 +48,30 @@ struct ByteOutput: Sendable {
         }
     }
 
+    /// Appends bytes as a JSON string of ``Base64URL``.
+    mutating func appendBase64URL(_ bytes: UnsafeRawBufferPointer) {
+        let (whole, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
+        let length = whole * 4 + (rest == 0 ? 0 : rest + 1)
+        write(length + 2) { target in
+            target[0] = UInt8(ascii: "\"")
+            target[length + 1] = UInt8(ascii: "\"")
+            Base64URL.alphabet.withUnsafeBufferPointer { alphabet in
+                var (place, index) = (1, 0)
+                while index < bytes.count {
+                    var bits = UInt32(bytes[index]) << 16
+                    if index + 1 < bytes.count { bits |= UInt32(bytes[index + 1]) << 8 }
+                    if index + 2 < bytes.count { bits |= UInt32(bytes[index + 2]) }
+                    let digits = min(4, length + 1 - place)
+                    for digit in 0..<digits {
+                        target[place + digit] = alphabet[Int(bits >> UInt32(18 - 6 * digit) & 63)]
+                    }
+                    place += digits
+                    index += 3
+                }
+            }
+        }
+    }
+
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>, _ following: UInt8?) {
         append(UInt8(ascii: "\""))
         var runStart = 0

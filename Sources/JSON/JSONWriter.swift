@@ -97,6 +97,12 @@ public struct JSONWriter: Sendable {
         output.appendQuoted(utf8)
     }
 
+    /// Writes bytes as a string of ``Base64URL``.
+    package mutating func string(base64URL bytes: UnsafeRawBufferPointer) {
+        separate()
+        output.appendBase64URL(bytes)
+    }
+
     /// Writes a value that is already JSON.
     public mutating func raw(_ json: String) {
         separate()
@@ -157,6 +163,13 @@ extension JSONWriter {
     public mutating func member(_ name: StaticString, _ text: String?) {
         key(name)
         if let text { string(text) } else { null() }
+    }
+
+    /// Writes bytes as a string of ``Base64URL``, or `null`.
+    package mutating func member(_ name: StaticString, base64URL bytes: [UInt8]?) {
+        key(name)
+        guard let bytes else { return null() }
+        bytes.withUnsafeBytes { string(base64URL: $0) }
     }
 
     public mutating func member(_ name: StaticString, _ flag: Bool) {

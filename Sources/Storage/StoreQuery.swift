@@ -16,6 +16,7 @@ public struct StoreQuery<Value: Sendable>: Sendable {
 /// What a ``StoreQuery`` asks for, see its functions of the same names.
 public enum QuerySubject: Sendable {
     case profiles(after: Identifier?, limit: Int)
+    case userRecords(after: Identifier?, limit: Int)
     case knownUsers(prefix: String, after: Identifier?, limit: Int)
     case records(of: Identifier)
     case stickyDocuments([StickyDocumentKey])

@@ -8,11 +8,11 @@ import Testing
 @Suite struct ScopeTests {
     /// The tokens that may call what needs a scope.
     private static let allowed = [
-        "any": ["client", "read", "write", "attributes", "admin"], "client": ["client", "write", "admin"],
+        "any": scopes, "client": ["client", "write", "admin"],
         "read": ["read", "write", "attributes", "admin"], "write": ["write", "admin"],
-        "attributes": ["attributes", "admin"], "admin": ["admin"],
+        "attributes": ["attributes", "admin"], "edge": ["edge", "admin"], "admin": ["admin"],
     ]
-    private static let scopes = ["client", "read", "write", "attributes", "admin"]
+    private static let scopes = ["client", "read", "write", "attributes", "edge", "admin"]
 
     private let server: any TestServer
     private let examples: [ExampleRequest]

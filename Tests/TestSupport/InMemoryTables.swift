@@ -331,6 +331,15 @@ struct InMemoryTables {
                 guard profile != nil || attributes[userID] != nil else { return nil }
                 return KnownUser(userID: userID, assignments: profile?.count ?? 0)
             }
+        case .userRecords(let after, let limit):
+            let userIDs = Set(profiles.keys).union(attributes.keys).sorted().filter { $0 > after ?? "" }
+            var lines = UserRecordLines()
+            for userID in userIDs.prefix(limit) {
+                Array(userID.string.utf8).withUnsafeBytes { lines.begin($0) }
+                profiles[userID]?.bytes.withUnsafeBytes { lines.add(profile: $0) }
+                attributes[userID]?.bytes.withUnsafeBytes { lines.add(attributes: $0) }
+            }
+            return lines.page(isLast: userIDs.count < limit)
         case .latestExposures(let limit): return Array(exposures.sorted { $0.number > $1.number }.prefix(limit))
         case .records(let userID): return records(of: userID)
         case .stickyDocuments(let keys): return keys.map { stickyDocuments[$0] }

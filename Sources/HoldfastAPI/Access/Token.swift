@@ -11,17 +11,17 @@ internal import Synchronization
 public final class Token: Sendable {
     /// What a token allows. `client` is fit to ship inside an app or page: evaluate, report exposures and goals, set
     /// attributes, and nothing else. `write` includes `client` and `read`. `attributes` includes `read` but not
-    /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets; `admin` includes
-    /// all.
+    /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets. `edge` is for
+    /// other servers that follow this one, and allows only what those need. `admin` includes all.
     public enum Scope: Sendable, CaseIterable {
-        case client, read, write, attributes, admin
+        case client, read, write, attributes, edge, admin
 
         func allows(_ needed: Scope) -> Bool {
             switch self {
             case .admin: true
             case .write: needed == .write || needed == .client || needed == .read
             case .attributes: needed == .attributes || needed == .read
-            case .client, .read: needed == self
+            case .client, .read, .edge: needed == self
             }
         }
 
@@ -31,6 +31,7 @@ public final class Token: Sendable {
             case "read": self = .read
             case "write": self = .write
             case "attributes": self = .attributes
+            case "edge": self = .edge
             case "admin": self = .admin
             default: return nil
             }
@@ -230,7 +231,7 @@ extension Token {
         return rules
     }
 
-    private static let scopeRule = "the scope must be client, read, write, attributes or admin"
+    private static let scopeRule = "the scope must be client, read, write, attributes, edge or admin"
 
     /// The words behind the secret, each of which may occur once.
     private struct Properties {

@@ -1,34 +1,42 @@
+import Bucketing
 import HTTPServer
 import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/feed`: what was committed about users, in order, one JSON object per line.
+/// `GET /v1/feed`: what was committed about users, in order, one JSON object per line. `GET /edge/v1/feed` is the same for
+/// edges.
 struct FeedEndpoint {
     let reader: FeedReader
     let projects: ProjectView
+    /// The kinds of lines without `?kinds=`.
+    var kinds = Set(FeedKind.allCases)
+    /// Reads the attributes that lines about them have for edges; `nil` for lines without.
+    var records: (any StoreSession)?
 
     /// The maximum number of lines, and the seconds that a response may wait for the first one: less than a handler may
     /// take.
-    private static let (mostLines, mostSeconds) = (10_000, 30)
+    static let (mostLines, mostSeconds) = (10_000, 30)
 
     /// `?after=` is a cursor, `oldest`, or `now`, which is the default; `?kinds=` chooses lines, `?limit=N` bounds their
     /// number, and with `?wait=SECONDS` the response waits for a line if there is none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "kinds", "limit", "wait"])
-        let kinds = try Self.kinds(query["kinds"])
+        let kinds = try query["kinds"].map { text throws(CoreError) in try Self.kinds(text) } ?? kinds
         let limit = try Self.number("limit", query, in: 0...Self.mostLines, otherwise: 1_000)
         let seconds = try Self.number("wait", query, in: 0...Self.mostSeconds, otherwise: 0)
-        do throws(FeedReader.Failure) {
+        do {
             let deadline = ContinuousClock.now + .seconds(seconds)
             let cursor = try await begin(query["after"] ?? "now")
             var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
             while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline) {
                 batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)
             }
-            return response(batch)
-        } catch {
-            throw Self.problem(error)
+            var writer = JSONWriter(capacity: 128 + 256 * batch.lines.count)
+            try await append(batch, to: &writer)
+            return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish()))
+        } catch let failure as FeedReader.Failure {
+            throw Self.problem(failure)
         }
     }
 
@@ -45,7 +53,7 @@ struct FeedEndpoint {
         }
     }
 
-    private func begin(_ after: String) async throws(FeedReader.Failure) -> FeedCursor {
+    func begin(_ after: String) async throws(FeedReader.Failure) -> FeedCursor {
         switch after {
         case "now": return try await reader.end()
         case "oldest": return try await reader.start()
@@ -55,18 +63,36 @@ struct FeedEndpoint {
         }
     }
 
-    private func response(_ batch: FeedReader.Batch) -> Response {
+    /// Writes the lines and the end.
+    func append(_ batch: FeedReader.Batch, to writer: inout JSONWriter) async throws(StorageError) {
         let schema = projects.schema
-        var writer = JSONWriter(capacity: 128 + 256 * batch.lines.count)
-        for line in batch.lines { FeedLine.append(line.entry, at: line.at, cursor: line.cursor, schema, to: &writer) }
+        let records = try await attributes(in: batch)
+        for line in batch.lines {
+            FeedLine.append(
+                line.entry, at: line.at, cursor: line.cursor, schema, records: records, to: &writer)
+        }
         FeedLine.appendEnd(batch.next, to: &writer)
-        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish()))
+    }
+
+    /// Reads the attributes of users of whom a batch has lines about them, without those that are damaged. They are as new
+    /// as the lines, or newer.
+    private func attributes(
+        in batch: FeedReader.Batch
+    ) async throws(StorageError) -> [Identifier: AttributeRecord?] {
+        guard let records else { return [:] }
+        let users = Set(batch.lines.lazy.map(\.entry).filter { FeedKind($0.change) == .attributes }.map(\.userID))
+        let results = await settled(each: users) { records.attributes(of: $0, $1) }
+        var attributes: [Identifier: AttributeRecord?] = [:]
+        for (userID, result) in zip(users, results) {
+            if case .failure(.damaged) = result { continue }
+            attributes[userID] = .some(try result.get())
+        }
+        return attributes
     }
 
     // MARK: Parameters and errors
 
-    private static func kinds(_ text: String?) throws(CoreError) -> Set<FeedKind> {
-        guard let text else { return Set(FeedKind.allCases) }
+    private static func kinds(_ text: String) throws(CoreError) -> Set<FeedKind> {
         var kinds: Set<FeedKind> = []
         for name in text.split(separator: ",", omittingEmptySubsequences: false) {
             guard let kind = FeedKind(rawValue: String(name)) else {
@@ -78,7 +104,7 @@ struct FeedEndpoint {
         return kinds
     }
 
-    private static func number(
+    static func number(
         _ name: String, _ query: [String: String], in range: ClosedRange<Int>, otherwise standard: Int
     ) throws(CoreError) -> Int {
         guard let text = query[name] else { return standard }
@@ -90,7 +116,7 @@ struct FeedEndpoint {
         return number
     }
 
-    private static func problem(_ failure: FeedReader.Failure) -> Problem {
+    static func problem(_ failure: FeedReader.Failure) -> Problem {
         switch failure {
         case .off: return Problem(.notFound, "the server must keep a feed; it was started with --feed-retention 0")
         case .gone:

@@ -16,7 +16,7 @@ struct LookupEndpoint {
         return try await ProfileLookup(userIDs, reader).response()
     }
 
-    private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
+    func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
         let object = try JSONInput.parse(bytes).object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {

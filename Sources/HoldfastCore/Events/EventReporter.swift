@@ -41,9 +41,19 @@ public struct EventReporter: Sendable {
 extension UserEvent {
     /// Returns the event with what the present definitions say of it.
     fileprivate func renewed(in projects: [String: Project]) -> UserEvent {
-        guard case .exposure(var exposure) = self else { return self }
-        exposure.enrollsWith = projects[exposure.sdkKey]?.enrollingVersion(
-            experimentID: exposure.experimentID, variationID: exposure.variationID)
-        return .exposure(exposure)
+        guard case .exposure(let exposure) = self else { return self }
+        return .exposure(exposure.enrolling(exposure.enrollsWith != nil, in: projects))
+    }
+}
+
+extension Exposure {
+    /// Returns an exposure that enrolls a user who has no assignment, as far as the present definitions have its variation,
+    /// or one that enrolls nobody.
+    public func enrolling(_ enrolls: Bool, in projects: [String: Project]) -> Exposure {
+        var exposure = self
+        exposure.enrollsWith =
+            enrolls
+            ? projects[sdkKey]?.enrollingVersion(experimentID: experimentID, variationID: variationID) : nil
+        return exposure
     }
 }

@@ -1,4 +1,4 @@
-import Bucketing
+public import Bucketing
 public import JSON
 public import Storage
 
@@ -25,9 +25,10 @@ public enum FeedLine {
     /// - Parameters:
     ///   - cursor: where a reader goes on after the line; `nil` if the line comes from no feed.
     ///   - time: when it was recorded.
+    ///   - records: the attributes of users, which lines about them have in their stored form.
     public static func append(
         _ entry: FeedEntry, at time: Timestamp?, cursor: FeedCursor?, _ schema: AttributeSchema,
-        to writer: inout JSONWriter
+        records: [Identifier: AttributeRecord?] = [:], to writer: inout JSONWriter
     ) {
         writer.beginObject()
         if let cursor { writer.member("cursor", cursor.text) }
@@ -54,6 +55,7 @@ public enum FeedLine {
                 writer.string(definition.name.string)
             }
             writer.endArray()
+            if let record = records[entry.userID] { writer.member("record", base64URL: record?.bytes) }
         case .merge(let other): writer.member("from", other.string)
         case .erasure: break
         }

@@ -124,6 +124,22 @@ public final class FeedReader: Sendable {
         return batch
     }
 
+    /// Reads lines in order up to a cursor, or a few more.
+    ///
+    /// - Parameter end: at most ``end()``.
+    public func read(
+        after cursor: FeedCursor, upTo end: FeedCursor, kinds: Set<FeedKind>, limit: Int
+    ) async throws(Failure) -> Batch {
+        var batch = try await read(after: cursor, kinds: kinds, limit: limit)
+        while !batch.isUpTo(end), batch.lines.count < limit {
+            let next = try await read(after: batch.next, kinds: kinds, limit: limit - batch.lines.count)
+            guard next.next != batch.next else { break }
+            batch.lines += next.lines
+            batch.next = next.next
+        }
+        return batch
+    }
+
     /// Waits until there may be a line behind a cursor.
     ///
     /// - Returns: `false` if there is none by the deadline, or the server is shutting down.
@@ -151,6 +167,12 @@ public final class FeedReader: Sendable {
 }
 
 extension FeedReader.Batch {
+    /// Whether nothing is left up to a cursor.
+    public func isUpTo(_ end: FeedCursor?) -> Bool {
+        guard let end else { return false }
+        return (next.number, next.lines) >= (end.number, end.lines)
+    }
+
     /// Takes the lines of a row from the cursor on.
     fileprivate mutating func take(
         _ entries: [FeedEntry?], of row: FeedRow, _ kinds: Set<FeedKind>, _ limit: Int

@@ -29,6 +29,48 @@ extension StoreQuery<ProfilePage> {
     }
 }
 
+extension StoreQuery<UserRecordPage> {
+    /// Reads users with a profile or attributes, in the byte order of user ids: up to `limit` of their records, so that
+    /// there are fewer users than that if they have both.
+    ///
+    /// - Parameter limit: at least 3.
+    public static func userRecords(after: Identifier?, limit: Int) -> Self {
+        Self(.userRecords(after: after, limit: limit)) { context in
+            let sql =
+                switch context.dialect {
+                // The two tables are merged in the order of their keys while they are read.
+                case .sqlite:
+                    """
+                    SELECT user_id, record, NULL FROM profiles WHERE user_id > $1
+                    UNION ALL SELECT user_id, NULL, record FROM user_attributes WHERE user_id > $1
+                    ORDER BY user_id LIMIT $2
+                    """
+                case .postgreSQL:
+                    """
+                    SELECT user_id, profile, attributes FROM users
+                    WHERE user_id > $1 AND (profile IS NOT NULL OR attributes IS NOT NULL) ORDER BY user_id LIMIT $2
+                    """
+                }
+            var (lines, rows) = (UserRecordLines(), 0)
+            let query = SQLQuery("user_records", sql, .text(after?.string ?? ""), .integer(limit))
+            return Reading([
+                (
+                    query,
+                    { row in
+                        rows += 1
+                        row.withBytes(0) { lines.begin($0) }
+                        if !row.isNull(1) { row.withBytes(1) { lines.add(profile: $0) } }
+                        if !row.isNull(2) { row.withBytes(2) { lines.add(attributes: $0) } }
+                    }
+                )
+            ]) {
+                // Of the last user, the next page may have another row.
+                .value(lines.page(isLast: rows < limit))
+            }
+        }
+    }
+}
+
 /// A user of whom a profile or attributes are stored.
 public struct KnownUser: Sendable, Equatable {
     public var userID: Identifier

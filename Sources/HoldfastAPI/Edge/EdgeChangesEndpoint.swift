@@ -1,0 +1,214 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /edge/v1/changes`: saves and decisions of an edge's clients, and what was committed about users up to then, so
+/// that one round trip brings the edge's copy up to date.
+struct EdgeChangesEndpoint {
+    let store: any StoreSession
+    let feed: FeedEndpoint
+    /// The maximum number of changes in one request.
+    let limit: Int
+
+    /// The maximum number of lines that follow the results.
+    private static let mostLines = 10_000
+
+    /// The first line has the results in order; the lines of the feed behind `after` follow, unless that is `null`.
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        let object = try body.object("a request", knowing: ["after", "changes"])
+        var after: FeedCursor?
+        if let text = try object.optionalText("after") {
+            do throws(FeedReader.Failure) { after = try await feed.begin(text) } catch {
+                throw FeedEndpoint.problem(error)
+            }
+        }
+        let results = await submit(try object.elements("changes", limit: limit))
+        return await response(results, after: after)
+    }
+
+    // MARK: Changes
+
+    private func submit(_ elements: [JSONValue]) async -> [Result<ProfileChangeResult, any Error>] {
+        let changes = elements.enumerated().map { index, element -> Result<ProfileChange, any Error> in
+            Result { try Self.change(element, at: JSONPointer().appending("changes").appending(index)) }
+        }
+        let accepted = changes.compactMap { try? $0.get() }
+        var outcomes = await settled { store.submit(accepted, by: nil, $0) }[...]
+        return changes.map { change in
+            change.flatMap { _ in
+                outcomes.popFirst().map { $0.mapError { $0 } } ?? .failure(StorageError.closed)
+            }
+        }
+    }
+
+    private static func change(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> ProfileChange {
+        let object = try value.object("a change", knowing: ["user_id", "operation", "author"], at: place)
+        let userID = try ProfileInput.checkUserID(
+            try object.text("user_id", in: place), at: place.appending("user_id"))
+        let pointer = place.appending("operation")
+        guard let operation = object["operation"]?.object else {
+            let found = object["operation"]?.kind ?? "nothing"
+            throw CoreError(.invalid, "`operation` must be an object; got \(found)", at: pointer)
+        }
+        return ProfileChange(userID: userID, operation: try Self.operation(operation, at: pointer))
+    }
+
+    private static func operation(
+        _ object: JSONObject, at place: JSONPointer
+    ) throws(CoreError) -> ProfileChange.Operation {
+        let kind = try object.text("kind", in: place)
+        switch kind {
+        case "replace": return .replace(try map(object, at: place))
+        case "save":
+            let text = try object.optionalText("on_conflict", in: place) ?? "replace"
+            guard let rule = ["replace": ProfileChange.ConflictRule.replace, "keep": .keep][text] else {
+                throw CoreError(
+                    .invalid, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'",
+                    at: place.appending("on_conflict"))
+            }
+            return .save(try map(object, at: place), onConflict: rule)
+        case "assign":
+            let proposals = try object.elements("proposals", limit: .max, in: place)
+            guard let version = object["decided_with"]?.integer else {
+                throw CoreError(
+                    .invalid, "`decided_with` must be the version of a datafile", at: place.appending("decided_with"))
+            }
+            var decided: [ProfileChange.Proposal] = []
+            for (index, proposal) in proposals.enumerated() {
+                decided.append(try Self.proposal(proposal, at: place.appending("proposals").appending(index)))
+            }
+            let anonymousID = try object.optionalText("anonymous_id", in: place).map { text throws(CoreError) in
+                try ProfileInput.checkUserID(text, at: place.appending("anonymous_id"))
+            }
+            return .assign(decided, decidedWith: version, anonymousID: anonymousID)
+        default:
+            throw CoreError(
+                .invalid,
+                "an edge may send changes of the kinds replace, save and assign; got '\(kind.shortened(to: CoreError.longestQuote))'",
+                at: place.appending("kind"))
+        }
+    }
+
+    private static func map(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> ExperimentBucketMap {
+        let place = place.appending("map")
+        guard let map = object["map"]?.object else {
+            throw CoreError(.invalid, "`map` must be an object; got \(object["map"]?.kind ?? "nothing")", at: place)
+        }
+        var entries: [ExperimentBucketMap.Entry] = []
+        for member in map {
+            let pointer = place.appending(member.key)
+            entries.append(
+                .init(
+                    experimentID: try ProfileInput.checkExperimentID(member.key, at: pointer),
+                    variationID: try ProfileInput.variationID(member.value, at: pointer)))
+        }
+        return ExperimentBucketMap(entries)
+    }
+
+    private static func proposal(
+        _ value: JSONValue, at place: JSONPointer
+    ) throws(CoreError) -> ProfileChange.Proposal {
+        let object = try value.object(
+            "a proposal", knowing: ["experiment_id", "variation_id", "replacing", "is_from_anonymous_profile"],
+            at: place)
+        return ProfileChange.Proposal(
+            experimentID: try ProfileInput.checkExperimentID(
+                try object.text("experiment_id", in: place), at: place.appending("experiment_id")),
+            variationID: try ProfileInput.variationID(
+                object["variation_id"] ?? .null, at: place.appending("variation_id")),
+            replacing: try object.optionalText("replacing", in: place).map { Identifier($0) },
+            isFromAnonymousProfile: object["is_from_anonymous_profile"]?.bool ?? false)
+    }
+
+    // MARK: The response
+
+    /// The changes are committed: whatever becomes of the feed, their results are told.
+    private func response(
+        _ results: [Result<ProfileChangeResult, any Error>], after: FeedCursor?
+    ) async -> Response {
+        var (position, lines, isGone): (FeedCursor?, FeedReader.Batch?, Bool) = (nil, nil, false)
+        var writer = JSONWriter(capacity: 128 + results.count * 256)
+        var rest = JSONWriter(capacity: 256)
+        if let after {
+            do {
+                let end = try await feed.reader.end()
+                position = end
+                let batch = try await feed.reader.read(
+                    after: after, upTo: end, kinds: feed.kinds, limit: Self.mostLines)
+                try await feed.append(batch, to: &rest)
+                lines = batch
+            } catch FeedReader.Failure.gone {
+                isGone = true
+            } catch {
+                // The edge reads the feed by itself.
+                rest = JSONWriter()
+            }
+        }
+        writer.beginObject()
+        writer.key("results")
+        writer.beginArray()
+        for result in results { Self.append(result, to: &writer) }
+        writer.endArray()
+        writer.member("position", position?.text)
+        writer.member("more", after != nil && !(lines.map { $0.isUpTo(position) } ?? false))
+        if isGone { writer.member("gone", true) }
+        writer.endObject()
+        writer.endLine()
+        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish() + rest.finish()))
+    }
+
+    private static func append(_ result: Result<ProfileChangeResult, any Error>, to writer: inout JSONWriter) {
+        writer.beginObject()
+        switch result {
+        case .success(let result):
+            writer.member("existed", result.existed)
+            writer.member("changed", result.changed)
+            writer.member("profile", base64URL: result.profile?.bytes)
+            writer.member("refused", result.refused.map(\.string))
+        case .failure(let error as StorageError):
+            writer.member("error", error.edgeName)
+            if case .tooManyAssignments(let limit) = error { writer.member("limit", limit) }
+            writer.member("reason", CoreError(error).detail)
+        case .failure(let error):
+            writer.member("error", "invalid")
+            writer.member("reason", Problem(error).sentence)
+        }
+        writer.endObject()
+    }
+}
+
+extension StorageError {
+    /// How an edge is told of it.
+    fileprivate var edgeName: String {
+        switch self {
+        case .tooManyAssignments: "too_many_assignments"
+        case .conditionFailed: "condition_failed"
+        case .overloaded: "overloaded"
+        case .unavailable: "unavailable"
+        case .staleDatafile: "stale_datafile"
+        case .damaged: "damaged"
+        case .erased: "erased"
+        case .readOnly: "read_only"
+        case .closed: "closed"
+        }
+    }
+}
+
+extension JSONObject {
+    /// Returns a required array member.
+    func elements(_ name: String, limit: Int, in place: JSONPointer = []) throws(CoreError) -> [JSONValue] {
+        guard let elements = self[name]?.array else {
+            throw CoreError(
+                .invalid, "`\(name)` must be an array; got \(self[name]?.kind ?? "nothing")", at: place.appending(name))
+        }
+        guard elements.count <= limit else {
+            throw CoreError(
+                .invalid, "`\(name)` must have at most \(limit) elements; got \(elements.count)",
+                at: place.appending(name))
+        }
+        return elements
+    }
+}

@@ -1,0 +1,95 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET /edge/v1/definitions`: projects, datafiles, attributes, segments and forced variations with the numbers that they
+/// have here.
+struct EdgeDefinitionsEndpoint {
+    let services: Services
+    let store: any StoreSession
+
+    private static let pollInterval = Duration.milliseconds(50)
+
+    /// `?after=CHANGES` is the `changes` of what the edge has, and `?wait=SECONDS` how long a response waits for others:
+    /// 304 if there are none. With `?datafiles_after=VERSION` older datafiles are left out.
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let query = try request.query(knowing: ["after", "datafiles_after", "wait"])
+        let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
+        let version = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, otherwise: 0))
+        let seconds = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.mostSeconds, otherwise: 0)
+        let deadline = ContinuousClock.now + .seconds(seconds)
+        var state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
+        while state == nil, try await waits(after: changes, until: deadline) {
+            state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
+        }
+        guard let state else { return Response(.notModified) }
+        do throws(FeedReader.Failure) {
+            // After the definitions: before it, the feed has every enrollment with older ones.
+            return .json(Self.encode(state, feed: try await services.feed.end()))
+        } catch {
+            throw FeedEndpoint.problem(error)
+        }
+    }
+
+    /// - Returns: whether this server has noticed other definitions.
+    private func waits(after changes: Int64, until deadline: ContinuousClock.Instant) async throws -> Bool {
+        while !services.changes.isClosed, ContinuousClock.now < deadline {
+            if services.projects.snapshot().changes != changes { return true }
+            try await Task.sleep(for: Self.pollInterval)
+        }
+        return false
+    }
+
+    private static func encode(_ state: ProjectState, feed: FeedCursor) -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024 + state.datafiles.reduce(0) { $0 + $1.content.count * 3 / 2 })
+        func list<Element>(
+            _ name: StaticString, _ elements: [Element], _ append: (Element, inout JSONWriter) -> Void
+        ) {
+            writer.key(name)
+            writer.beginArray()
+            for element in elements {
+                writer.beginObject()
+                append(element, &writer)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        writer.beginObject()
+        writer.member("changes", state.changes)
+        writer.member("newest_datafile", state.newestDatafile)
+        writer.member("feed", feed.text)
+        list("projects", state.projects) { project, writer in
+            writer.member("sdk_key", project.sdkKey)
+            writer.member("name", project.name)
+            writer.member("created_at", project.createdAt)
+            writer.member("is_default", project.isDefault)
+        }
+        list("datafiles", state.datafiles) { datafile, writer in
+            writer.member("version", datafile.version)
+            writer.member("sdk_key", datafile.sdkKey)
+            writer.member("revision", datafile.revision)
+            writer.member("content", base64URL: datafile.content)
+            writer.member("stored_at", datafile.storedAt)
+            writer.member("author", datafile.author)
+        }
+        list("attributes", state.schema.attributes) { attribute, writer in
+            writer.member("number", attribute.number)
+            writer.member("name", attribute.name.string)
+            writer.member("definition", attribute.storedDocument)
+        }
+        list("segments", state.schema.segments.values.sorted { $0.name < $1.name }) { segment, writer in
+            writer.member("name", segment.name.string)
+            writer.member("conditions", segment.storedConditions)
+        }
+        list("forced_variations", state.forcedVariations) { forced, writer in
+            writer.member("sdk_key", forced.sdkKey)
+            writer.member("user_id", forced.userID.string)
+            writer.member("experiment_key", forced.experimentKey.string)
+            writer.member("variation_key", forced.variationKey.string)
+        }
+        writer.endObject()
+        return writer.finish()
+    }
+}

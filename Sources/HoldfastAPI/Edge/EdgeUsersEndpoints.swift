@@ -1,0 +1,83 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// Users with their records as they are stored, one JSON object per line; see ``Storage/UserRecordLines``.
+struct EdgeUsersEndpoints {
+    let store: any StoreSession
+    /// The maximum number of user ids in one request.
+    let limit: Int
+
+    /// `GET /edge/v1/users`: all users in the byte order of their ids. `?after=USER_ID` resumes after a user, `?limit=N`
+    /// ends after about N. The last line is `{"end":…}` with the `after` of the rest, or `null`.
+    func list(_ request: borrowing Request, _ call: Call) throws -> Response {
+        let query = try request.query(knowing: ["after", "limit"])
+        let after = try query["after"].map { text throws(CoreError) in try ProfileInput.checkUserID(text, at: nil) }
+        return call.response(
+            MediaType.lines, stream: UserCopy(store, after: after, limit: try Request.limit(query)))
+    }
+
+    /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each of them in order, as `list` has it, without what has
+    /// expired. A user whose records are damaged has `error` and `reason` instead.
+    func lookup(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let users = try request.withBody { bytes throws(CoreError) in
+            try LookupEndpoint(reader: store, limit: limit).userIDs(bytes)
+        }
+        let profiles = await settled(each: users) { store.profile(of: $0, $1) }
+        let attributes = await settled(each: users) { store.attributes(of: $0, $1) }
+        var writer = JSONWriter(capacity: users.count * 128)
+        for (index, userID) in users.enumerated() {
+            do throws(StorageError) {
+                UserRecordLines.append(userID, try profiles[index].get(), try attributes[index].get(), to: &writer)
+            } catch .damaged(let reason) {
+                writer.beginObject()
+                writer.member("user_id", userID.string)
+                writer.member("error", "damaged")
+                writer.member("reason", reason)
+                writer.endObject()
+                writer.endLine()
+            }
+        }
+        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish()))
+    }
+}
+
+/// All users, read page by page and encoded off the event loop while they are sent.
+private final class UserCopy: StoredStream {
+    private let store: any StoreSession
+    private var after: Identifier?
+    private var remaining: Int
+    private var hasEnded = false
+    private var pageSize = PageSize(atMost: mostRows)
+
+    private static let mostRows = 2_048
+
+    init(_ store: any StoreSession, after: Identifier?, limit: Int) {
+        self.store = store
+        self.after = after
+        remaining = limit
+    }
+
+    func next() async throws -> [UInt8]? {
+        guard !hasEnded else { return nil }
+        guard remaining > 0 else { return end(after) }
+        let page = try await store.read(.userRecords(after: after, limit: max(3, min(pageSize.rows, remaining))))
+        remaining -= page.count
+        pageSize.adjust(to: page.lines.count)
+        guard let end = page.end else { return page.lines + self.end(nil) }
+        after = end
+        return page.lines
+    }
+
+    private func end(_ next: Identifier?) -> [UInt8] {
+        hasEnded = true
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("end", next?.string)
+        writer.endObject()
+        writer.endLine()
+        return writer.finish()
+    }
+}

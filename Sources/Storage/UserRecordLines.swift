@@ -1,0 +1,79 @@
+public import Bucketing
+package import JSON
+
+/// Users with their records, encoded by ``UserRecordLines``.
+public struct UserRecordPage: Sendable {
+    /// NDJSON.
+    public var lines: [UInt8]
+    public var count: Int
+    /// The user after whom the next page begins; `nil` if this page is the last.
+    public var end: Identifier?
+}
+
+/// Encodes users with their stored records for a copy: `{"user_id":…,"profile":…,"attributes":…}`. Records are
+/// ``JSON/Base64URL`` of their bytes as they are stored, or `null`. Nothing is decoded, and nothing allocated for a user.
+package struct UserRecordLines {
+    private var writer = JSONWriter(capacity: 1 << 16)
+    private var count = 0
+    /// The user of the last row, whose line is written when another begins.
+    private var userID: [UInt8] = []
+    private var (profile, attributes): ([UInt8], [UInt8]) = ([], [])
+    /// The last user whose line was written.
+    private var written: [UInt8] = []
+
+    package init() {}
+
+    /// Begins a row. Rows of one user follow each other.
+    package mutating func begin(_ id: UnsafeRawBufferPointer) {
+        guard !userID.elementsEqual(id) else { return }
+        writeLine()
+        userID.append(contentsOf: id)
+    }
+
+    package mutating func add(profile bytes: UnsafeRawBufferPointer) {
+        profile.replaceSubrange(profile.startIndex..., with: bytes)
+    }
+
+    package mutating func add(attributes bytes: UnsafeRawBufferPointer) {
+        attributes.replaceSubrange(attributes.startIndex..., with: bytes)
+    }
+
+    private mutating func writeLine() {
+        guard !userID.isEmpty else { return }
+        userID.withUnsafeBufferPointer { Self.append($0, profile, attributes, to: &writer) }
+        count += 1
+        swap(&userID, &written)
+        for list in [\Self.userID, \.profile, \.attributes] { self[keyPath: list].removeAll(keepingCapacity: true) }
+    }
+
+    /// Returns what was added.
+    ///
+    /// - Parameter isLast: whether there are no further rows; otherwise the last user is left to the next page.
+    package consuming func page(isLast: Bool) -> UserRecordPage {
+        if isLast { writeLine() }
+        return UserRecordPage(
+            lines: writer.finish(), count: count,
+            end: isLast ? nil : Identifier(String(decoding: written, as: UTF8.self)))
+    }
+
+    /// Writes one line. Empty bytes stand for no record.
+    private static func append(
+        _ userID: UnsafeBufferPointer<UInt8>, _ profile: [UInt8], _ attributes: [UInt8], to writer: inout JSONWriter
+    ) {
+        writer.beginObject()
+        writer.key("user_id")
+        writer.string(utf8: userID)
+        writer.member("profile", base64URL: profile.isEmpty ? nil : profile)
+        writer.member("attributes", base64URL: attributes.isEmpty ? nil : attributes)
+        writer.endObject()
+        writer.endLine()
+    }
+
+    /// Writes one line.
+    package static func append(
+        _ userID: Identifier, _ profile: ProfileRecord?, _ attributes: AttributeRecord?, to writer: inout JSONWriter
+    ) {
+        var id = userID.string
+        id.withUTF8 { append($0, profile?.bytes ?? [], attributes?.bytes ?? [], to: &writer) }
+    }
+}
