@@ -15,7 +15,7 @@ extension SQLiteStoreTests {
         }
 
         private func eventually(_ condition: () throws -> Bool) throws {
-            let deadline = ContinuousClock.now + .seconds(30)
+            let deadline = ContinuousClock.now + .seconds(60)
             while try !condition() {
                 guard ContinuousClock.now < deadline else { throw NotInTime() }
             }
