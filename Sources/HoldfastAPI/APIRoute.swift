@@ -61,12 +61,15 @@ struct APIRoute {
     let scope: Scope
     /// Whether it is served even under overload, for health checks and monitoring.
     let isVital: Bool
-    private let changesState: Bool?
+    let changesState: Bool?
     private let respondsLater: Bool
     /// Whether the handler checks ``Preconditions``.
     private let isConditional: Bool
     /// Whether the handler reads the query; otherwise any parameter is refused.
     private let readsQuery: Bool
+    /// Whether an edge answers it from its copy, or by changes and events that it sends on; otherwise it forwards the
+    /// request.
+    private(set) var isAnsweredByEdges: Bool
     /// Whether the handler takes a body that is compressed; otherwise it is refused.
     private let acceptsGzip: Bool
     private let handler: Handler
@@ -112,6 +115,8 @@ struct APIRoute {
         _ handler: Handler
     ) {
         self.acceptsGzip = acceptsGzip
+        // Nothing about users.
+        isAnsweredByEdges = scope == .none
         self.method = method
         self.pattern = pattern
         self.scope = scope
@@ -123,6 +128,16 @@ struct APIRoute {
         self.readsQuery = readsQuery || scope == .none || isVital
         self.handler = handler
     }
+
+    /// The route with ``isAnsweredByEdges``.
+    var atEdge: APIRoute {
+        var route = self
+        route.isAnsweredByEdges = true
+        return route
+    }
+
+    /// Whether the body is received while it is handled.
+    var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {

@@ -33,16 +33,19 @@ public final class HoldfastApplication: Application {
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
                 GrowthBookProtocol(loopServices),
-                EdgeProtocol(loopServices),
-            ] + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
+            ] + (services.upstream == nil ? [EdgeProtocol(loopServices)] : [])
+            + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
             + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =
             protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
+        let forwarder = services.upstream.map { UpstreamForwarder($0, loopServices.gate, services.projects) }
         router = Router(
-            zip(routes, protocolOfRoute)
-                .map { $0.route(of: $1, gate: loopServices.gate, projects: loopServices.projects) } + preflights)
+            zip(routes, protocolOfRoute).map { route, wire in
+                if let forwarder, !route.isAnsweredByEdges { return forwarder.route(route, of: wire) }
+                return route.route(of: wire, gate: loopServices.gate, projects: loopServices.projects)
+            } + preflights)
         metrics = RequestMetrics(routes: router.routes.count)
         self.protocols = protocols
         self.routes = routes

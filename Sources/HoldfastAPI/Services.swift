@@ -32,7 +32,8 @@ public final class Services: Sendable {
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
     public let monitor: ExperimentMonitor
-    /// `nil` if the store could not open another session.
+    let upstream: (any UpstreamRequests)?
+    /// `nil` if the store is a copy, or could not open another session.
     private let seriesFiller: SeriesFiller?
     /// Authenticates what this process gives to callers who have no secret.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
@@ -65,10 +66,12 @@ public final class Services: Sendable {
         public init() {}
     }
 
+    /// - Parameter upstream: where an edge sends what it cannot answer; `nil` for a server that has all data.
     public init(
         store: any Store, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo,
-        logger: Logger, options: Options = Options()
+        logger: Logger, options: Options = Options(), upstream: (any UpstreamRequests)? = nil
     ) {
+        self.upstream = upstream
         self.store = store
         self.projects = projects
         self.events = events
@@ -90,7 +93,7 @@ public final class Services: Sendable {
         feed = FeedReader(store) { changes.isClosed }
         // A stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
-        let filler = try? SeriesFiller(store)
+        let filler = store.isCopy ? nil : try? SeriesFiller(store)
         seriesFiller = filler
         // Metrics change with the datafile.
         projects.observe { [weak filler] in filler?.start() }

@@ -8,6 +8,10 @@ public protocol Store: AnyObject, Sendable {
     /// The rules that the store applies to profiles.
     var rules: ProfileRules { get }
 
+    /// Whether it is a copy of another server's, which alone does what is due in the background: steps of schedules and
+    /// ramps, warnings, sums of series.
+    var isCopy: Bool { get }
+
     /// The time of the database, for everything that is stored.
     var clock: StoreClock { get }
 
@@ -49,6 +53,9 @@ public protocol Store: AnyObject, Sendable {
 }
 
 extension Store {
+    /// The default.
+    public var isCopy: Bool { false }
+
     /// The default, for stores that do not notify.
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? { nil }
 

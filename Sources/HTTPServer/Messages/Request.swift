@@ -30,6 +30,11 @@ public struct Request: ~Copyable {
         head.path.isEmpty ? "/" : String(decoding: bytes[slice: head.path], as: UTF8.self)
     }
 
+    /// Path and query, percent-encoded.
+    public var target: String {
+        hasQuery ? "\(path)?\(String(decoding: bytes[slice: head.query], as: UTF8.self))" : path
+    }
+
     /// Returns the value of a header field; several fields of the name become one list (RFC 9110 §5.3). Invalid UTF-8
     /// becomes U+FFFD, so that such a field is not mistaken for an absent one.
     ///

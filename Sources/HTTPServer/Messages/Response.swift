@@ -48,6 +48,18 @@ public struct Status: Sendable, Hashable {
         self.reason = reason
     }
 
+    /// A status of another server, with the usual reason phrase as far as it is known here.
+    public init(code: UInt16) {
+        self = Self.known.first { $0.code == code } ?? Status(code: code, reason: "")
+    }
+
+    private static let known: [Status] = [
+        .ok, .created, .accepted, .noContent, .notModified, .badRequest, .unauthorized, .forbidden, .notFound,
+        .methodNotAllowed, .requestTimeout, .conflict, .gone, .preconditionFailed, .contentTooLarge, .uriTooLong,
+        .unsupportedMediaType, .expectationFailed, .unprocessableContent, .requestHeaderFieldsTooLarge,
+        .internalServerError, .notImplemented, .badGateway, .serviceUnavailable, .httpVersionNotSupported,
+    ]
+
     public static func == (left: Status, right: Status) -> Bool { left.code == right.code }
 
     public func hash(into hasher: inout Hasher) { hasher.combine(code) }
@@ -74,6 +86,7 @@ public struct Status: Sendable, Hashable {
     public static let requestHeaderFieldsTooLarge = Status(code: 431, reason: "Request Header Fields Too Large")
     public static let internalServerError = Status(code: 500, reason: "Internal Server Error")
     public static let notImplemented = Status(code: 501, reason: "Not Implemented")
+    public static let badGateway = Status(code: 502, reason: "Bad Gateway")
     public static let serviceUnavailable = Status(code: 503, reason: "Service Unavailable")
     public static let httpVersionNotSupported = Status(code: 505, reason: "HTTP Version Not Supported")
 
@@ -112,6 +125,15 @@ public struct EntityTag: Hashable, Sendable {
         mix(rest)
         mix(0x2545_F491_4F6C_DD1D)
         value = hash
+    }
+
+    /// Reads ``text``, also that of a compressed representation.
+    public init?(_ text: String) {
+        var digits = text.dropFirst().dropLast()
+        guard text.hasPrefix("\""), text.hasSuffix("\"") else { return nil }
+        if digits.hasSuffix("-gzip") { digits = digits.dropLast("-gzip".count) }
+        guard digits.utf8.count == 16, let value = UInt64(digits, radix: 16) else { return nil }
+        self.init(value)
     }
 
     public var text: String {

@@ -90,6 +90,9 @@ struct Admission: Sendable {
         guard control.currentGeneration != generation, scope != .none else { return true }
         guard let token else { return control.isOpen }
         if let person = token.person { return control.identity?.admits(person) ?? false }
+        if let edge = token.edge {
+            return control.tokens.contains { $0.hasSecret(of: edge) && $0.scope == .edge }
+        }
         return control.tokens.contains {
             $0.hasSecret(of: token) && $0.projects == token.projects && scope.admits($0)
         }

@@ -25,7 +25,8 @@ final class AccessGate {
         refresh()
         guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
-            return try admit(secret: credential(), to: scope)
+            return try admit(
+                secret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
         } catch {
             refusals.record(error, path: request.path, method: request.method, of: RequestOrigin(request))
             throw error
@@ -48,7 +49,10 @@ final class AccessGate {
         }
     }
 
-    private func admit(secret: Substring?, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
+    /// - Parameter onBehalfOf: the caller of an edge that forwards a request.
+    private func admit(
+        secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
+    ) throws(AccessRefusal) -> Admission {
         guard let secret else {
             throw AccessRefusal(
                 unauthorized("a token is required; send 'Authorization: Bearer SECRET' or 'X-API-Key: SECRET'"))
@@ -67,6 +71,17 @@ final class AccessGate {
             let detail =
                 "the secret must not have expired; this one of the token '\(found.name)' expired at \(expiry.rfc3339)"
             throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: found)
+        }
+        if found.scope == .edge, let text = onBehalfOf() {
+            guard let caller = OnBehalfOf(text) else {
+                throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: found)
+            }
+            found.noteUse()
+            let token = Token(caller, of: found)
+            guard scope.admits(token) else {
+                throw AccessRefusal(Problem(.forbidden, scope.refusal(of: token)), token: token)
+            }
+            return admission(by: token, to: scope)
         }
         guard scope.admits(found) else {
             throw AccessRefusal(Problem(.forbidden, scope.refusal(of: found)), token: found)

@@ -47,6 +47,8 @@ public final class Token: Sendable {
     let projects: ProjectAccess
     /// The person whom an identity provider has signed in; `nil` for a token of the token file.
     let person: Person?
+    /// The token of the edge that forwards requests of this one, which it has checked; `nil` for a token of this server.
+    let edge: Token?
     /// Seconds since 1970; 0 before the first use.
     private let lastUse = Atomic<Int64>(0)
 
@@ -59,6 +61,7 @@ public final class Token: Sendable {
         self.scope = scope
         self.projects = projects
         person = nil
+        edge = nil
         self.name = name
         self.secret = secret
         self.expiresAt = expiresAt
@@ -76,8 +79,21 @@ public final class Token: Sendable {
         projects = person.rule.projects
         self.name = name
         self.person = person
+        edge = nil
         self.expiresAt = expiresAt
         secret = []
+    }
+
+    /// The token of a caller of an edge. It has no secret that a request could send.
+    init(_ caller: OnBehalfOf, of edge: Token) {
+        scope = caller.scope
+        projects = caller.projects
+        person = nil
+        // Two words or more, which no other token's name has.
+        name = "\(caller.name) via \(edge.name)"
+        secret = []
+        expiresAt = edge.expiresAt
+        self.edge = edge
     }
 
     /// Whether the secret has expired by now.

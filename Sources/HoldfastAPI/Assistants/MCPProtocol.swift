@@ -14,7 +14,7 @@ struct MCPProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let endpoint = MCPEndpoint(
             tools: MCPTools(loop), build: loop.services.build, origins: loop.services.options.allowedOrigins)
-        routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post)]
+        routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post).atEdge]
     }
 
     /// Refusals before a message is read have no id.

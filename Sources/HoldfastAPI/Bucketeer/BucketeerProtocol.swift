@@ -20,7 +20,7 @@ struct BucketeerProtocol: WireProtocol {
             APIRoute(.post, "/get_evaluation", scope: .token(.client), evaluation.postOne),
             APIRoute(.post, "/register_events", scope: .token(.client), event.post),
             APIRoute(.get, "/ping", scope: .none, Self.ping),
-        ]
+        ].map(\.atEdge)
     }
 
     func credential(of request: borrowing Request) -> Substring? {

@@ -20,7 +20,7 @@ struct GrowthBookProtocol: WireProtocol {
         routes = [
             APIRoute(.post, "/api/eval/{client_key}", scope: .token(.client), evaluation.post),
             APIRoute(.get, "/sub/{client_key}", scope: .token(.client), changes.get),
-        ]
+        ].map(\.atEdge)
     }
 
     func credential(of request: borrowing Request) -> Substring? {

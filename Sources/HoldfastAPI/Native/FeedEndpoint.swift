@@ -71,7 +71,7 @@ struct FeedEndpoint {
             FeedLine.append(
                 line.entry, at: line.at, cursor: line.cursor, schema, records: records, to: &writer)
         }
-        FeedLine.appendEnd(batch.next, to: &writer)
+        FeedLine.appendEnd(batch.next, isComplete: self.records == nil ? nil : batch.isAtEnd, to: &writer)
     }
 
     /// Reads the attributes of users of whom a batch has lines about them, without those that are damaged. They are as new

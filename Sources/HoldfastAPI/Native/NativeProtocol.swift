@@ -60,8 +60,8 @@ struct NativeProtocol: WireProtocol {
         routes = [
             APIRoute(.get, "/v1/profiles", scope: .unbound(.admin), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
-            APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
-            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get),
+            APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post).atEdge,
+            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get).atEdge,
             APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, callback: profile.put),
             APIRoute(
                 .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
@@ -73,7 +73,7 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/profiles/{user_id}/export", scope: .unbound(.admin), respondsLater: true, personal.get),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
-            APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
+            APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get).atEdge,
             APIRoute(
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
                 assignment.put),
@@ -82,7 +82,7 @@ struct NativeProtocol: WireProtocol {
                 assignment.delete),
             APIRoute(
                 .get, "/v1/profiles/{user_id}/experiments/{experiment}/explain", scope: .token(.read),
-                respondsLater: true, readsQuery: true, explain.get),
+                respondsLater: true, readsQuery: true, explain.get).atEdge,
 
             APIRoute(
                 .get, "/v1/profiles/{user_id}/exposures", scope: .token(.read), respondsLater: true, readsQuery: true,
@@ -100,31 +100,31 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.patch, "/v1/sticky-values/{key}", scope: .token(.write), stickyValues.patch),
             APIRoute(.delete, "/v1/sticky-values/{key}", scope: .unbound(.admin), stickyValues.delete),
 
-            APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list),
-            APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),
+            APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list).atEdge,
+            APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get).atEdge,
             APIRoute(.put, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.put),
             APIRoute(.delete, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.delete),
-            APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
+            APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get).atEdge,
             APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.client), userAttributes.patch),
             APIRoute(
                 .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.client), readsQuery: true,
                 userAttributes.delete),
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
-            APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list),
+            APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list).atEdge,
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
             APIRoute(.put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, segment.put),
             APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
 
-            APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
-            APIRoute(.post, "/v1/assign", scope: .token(.client), callback: assign.post),
-            APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get),
-            APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
-            APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post),
-            APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get),
-            APIRoute(.get, "/v1/projects", scope: .token(.read), readsQuery: true, project.list),
-            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read), project.get),
+            APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post).atEdge,
+            APIRoute(.post, "/v1/assign", scope: .token(.client), callback: assign.post).atEdge,
+            APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get).atEdge,
+            APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post).atEdge,
+            APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post).atEdge,
+            APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get).atEdge,
+            APIRoute(.get, "/v1/projects", scope: .token(.read), readsQuery: true, project.list).atEdge,
+            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read), project.get).atEdge,
             APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), project.put),
             APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
             APIRoute(
@@ -134,8 +134,8 @@ struct NativeProtocol: WireProtocol {
                 datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
-            APIRoute(.get, "/v1/experiments", scope: .token(.read), readsQuery: true, experiment.list),
-            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
+            APIRoute(.get, "/v1/experiments", scope: .token(.read), readsQuery: true, experiment.list).atEdge,
+            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get).atEdge,
             APIRoute(
                 .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 experiment.put),
@@ -173,15 +173,15 @@ struct NativeProtocol: WireProtocol {
                 .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.delete),
             APIRoute(.post, "/v1/flags/{key}/preview", scope: .token(.admin), isConditional: true, preview.postFlag),
 
-            APIRoute(.get, "/v1/metrics", scope: .token(.read), readsQuery: true, metric.list),
-            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read), metric.get),
+            APIRoute(.get, "/v1/metrics", scope: .token(.read), readsQuery: true, metric.list).atEdge,
+            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read), metric.get).atEdge,
             APIRoute(
                 .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, metric.put),
             APIRoute(
                 .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 metric.delete),
-            APIRoute(.get, "/v1/holdouts", scope: .token(.read), readsQuery: true, holdout.list),
-            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read), holdout.get),
+            APIRoute(.get, "/v1/holdouts", scope: .token(.read), readsQuery: true, holdout.list).atEdge,
+            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read), holdout.get).atEdge,
             APIRoute(
                 .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, holdout.put),
             APIRoute(
@@ -194,7 +194,7 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/holdouts/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 holdoutResults.getChart),
 
-            APIRoute(.get, "/v1/definitions", scope: .token(.read), respondsLater: true, definitions.get),
+            APIRoute(.get, "/v1/definitions", scope: .token(.read), respondsLater: true, definitions.get).atEdge,
             APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
             APIRoute(
                 .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true, definitions.put),
@@ -202,14 +202,14 @@ struct NativeProtocol: WireProtocol {
                 .post, "/v1/definitions/preview", scope: .token(.admin), isConditional: true, readsQuery: true,
                 definitions.preview),
 
-            APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
+            APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures).atEdge,
             APIRoute(.get, "/v1/exposures", scope: .unbound(.admin), readsQuery: true, event.exportExposures),
-            APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents),
+            APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents).atEdge,
             APIRoute(.get, "/v1/events", scope: .unbound(.admin), readsQuery: true, event.exportEvents),
             APIRoute(.get, "/v1/feed", scope: .unbound(.admin), respondsLater: true, readsQuery: true, feed.get),
             APIRoute(.get, "/v1/audit", scope: .unbound(.admin), respondsLater: true, readsQuery: true, audit.get),
-            APIRoute(.get, "/v1/tokens", scope: .unbound(.admin), tokens.get),
-            APIRoute(.get, "/v1/whoami", scope: .anyToken, tokens.whoami),
+            APIRoute(.get, "/v1/tokens", scope: .unbound(.admin), tokens.get).atEdge,
+            APIRoute(.get, "/v1/whoami", scope: .anyToken, tokens.whoami).atEdge,
             APIRoute(
                 .get, "/v1/users", scope: .unbound(.admin), respondsLater: true, readsQuery: true, knownUsers.list),
             APIRoute(

@@ -23,7 +23,7 @@ struct OFREPProtocol: WireProtocol {
             APIRoute(
                 .post, "/ofrep/v1/evaluate/flags", scope: .token(.client), readsQuery: true, evaluation.evaluateAll),
             APIRoute(.get, Self.changesPath, scope: .token(.client), readsQuery: true, changes.get),
-        ]
+        ].map(\.atEdge)
     }
 
     /// A bearer token, an API key, or for the stream of changes the ticket in its URL.

@@ -13,7 +13,7 @@ struct OpenFeatureManifestProtocol: WireProtocol {
         let manifest = OpenFeatureManifest(catalog: loop.services.projects, projects: loop.projects)
         routes = [
             APIRoute(.get, "/openfeature/v0/manifest", scope: .token(.read), respondsLater: true, manifest.get)
-        ]
+        ].map(\.atEdge)
     }
 
     /// `{"error":{"message","status"}}`

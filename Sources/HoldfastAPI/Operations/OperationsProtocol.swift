@@ -20,7 +20,7 @@ struct OperationsProtocol: WireProtocol {
             APIRoute(.get, "/info", scope: .none, operations.info),
             APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
             APIRoute(.get, "/metrics", scope: .unbound(.read), isVital: true, respondsLater: true, metrics.get),
-        ]
+        ].map(\.atEdge)
     }
 }
 

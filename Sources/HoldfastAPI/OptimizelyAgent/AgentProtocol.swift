@@ -12,12 +12,12 @@ struct AgentProtocol: WireProtocol {
         let notifications = AgentNotificationsEndpoint(
             notifications: loop.services.agentNotifications, feed: loop.services.changes, projects: loop.projects)
         routes =
-            operations.map { $0.route(loop.projects) }
+            operations.map { $0.scope == .admin ? $0.route(loop.projects) : $0.route(loop.projects).atEdge }
             + [
                 APIRoute(.post, "/v1/batch", scope: .token(.client), readsQuery: true, batch.post),
                 APIRoute(
                     .get, "/v1/notifications/event-stream", scope: .token(.read), readsQuery: true, notifications.get),
-            ]
+            ].map(\.atEdge)
     }
 
     /// The operations that a batch can call, too.

@@ -17,7 +17,7 @@ struct OptimizelySDKProtocol: WireProtocol {
         routes = [
             APIRoute(.get, "/datafiles/{sdk_key}.json", scope: .anyToken, readsQuery: true, datafile.get),
             APIRoute(.post, "/sdk/v1/events", scope: .token(.client), readsQuery: true, events.post),
-        ]
+        ].map(\.atEdge)
     }
 }
 

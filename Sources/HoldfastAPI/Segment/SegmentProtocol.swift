@@ -19,7 +19,7 @@ struct SegmentProtocol: WireProtocol {
         routes = [
             APIRoute(
                 .post, "/segment/v1/batch", scope: .token(.client), readsQuery: true, acceptsGzip: true, batch.post)
-        ]
+        ].map(\.atEdge)
     }
 
     func credential(of request: borrowing Request) -> Substring? {

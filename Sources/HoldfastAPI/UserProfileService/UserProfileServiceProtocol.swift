@@ -22,7 +22,7 @@ struct UserProfileServiceProtocol: WireProtocol {
             APIRoute(
                 .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true,
                 callback: userProfileService.getSave),
-        ]
+        ].map(\.atEdge)
     }
 }
 

@@ -64,10 +64,13 @@ public enum FeedLine {
     }
 
     /// Writes the last line of a response: where a reader goes on, whatever kinds it has asked for.
-    public static func appendEnd(_ cursor: FeedCursor, to writer: inout JSONWriter) {
+    ///
+    /// - Parameter isComplete: for edges, whether nothing was committed behind the line.
+    public static func appendEnd(_ cursor: FeedCursor, isComplete: Bool? = nil, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("cursor", cursor.text)
         writer.member("kind", "end")
+        if let isComplete { writer.member("complete", isComplete) }
         writer.endObject()
         writer.endLine()
     }

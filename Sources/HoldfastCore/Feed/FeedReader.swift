@@ -19,6 +19,8 @@ public final class FeedReader: Sendable {
     public struct Batch: Sendable {
         public var lines: [(entry: FeedEntry, at: Timestamp, cursor: FeedCursor)] = []
         public var next: FeedCursor
+        /// Whether nothing was committed behind ``next`` when it was read.
+        public var isAtEnd = false
     }
 
     private let store: any Store
@@ -117,7 +119,10 @@ public final class FeedReader: Sendable {
                 }
             }
             if page.rows.count < Self.pageRows {
-                if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number { batch.next = page.next }
+                if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number - 1 {
+                    batch.next = page.next
+                    batch.isAtEnd = true
+                }
                 break
             }
         }
@@ -135,7 +140,7 @@ public final class FeedReader: Sendable {
             let next = try await read(after: batch.next, kinds: kinds, limit: limit - batch.lines.count)
             guard next.next != batch.next else { break }
             batch.lines += next.lines
-            batch.next = next.next
+            (batch.next, batch.isAtEnd) = (next.next, next.isAtEnd)
         }
         return batch
     }

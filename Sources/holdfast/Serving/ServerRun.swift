@@ -66,10 +66,10 @@ struct ServerRun {
             ])
         notifier?.serve(server, store)
         if !configuration.store.isReadOnly {
-            services.scheduler.start()
+            if !store.isCopy { services.scheduler.start() }
             services.uses.start(services.projects)
         }
-        services.monitor.start()
+        if !store.isCopy { services.monitor.start() }
         try whenListening(server.address)
         let name = signals.waitForTermination()
         logger.notice("stopping", metadata: ["signal": "\(name)"])

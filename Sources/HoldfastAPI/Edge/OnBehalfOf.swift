@@ -1,0 +1,54 @@
+import HTTPServer
+import HoldfastCore
+
+/// For whom an edge forwards a request: the value `NAME; scope=SCOPE; projects=KEY,KEY` of a header field. The edge has
+/// checked the caller's token. The scope is never `admin`: only the upstream makes admins, so that whoever has an edge's
+/// token cannot administer.
+struct OnBehalfOf: Equatable {
+    static let fieldName: StaticString = "holdfast-on-behalf-of"
+    static let rule =
+        "Holdfast-On-Behalf-Of must be 'NAME; scope=SCOPE', perhaps with '; projects=KEY,KEY', and the scope client, read, write or attributes"
+
+    let name: String
+    let scope: Token.Scope
+    let projects: ProjectAccess
+
+    /// The longest name in bytes.
+    private static let longestName = 255
+
+    init(name: String, scope: Token.Scope, projects: ProjectAccess) {
+        self.name = name
+        self.scope = scope
+        self.projects = projects
+    }
+
+    /// Reads ``text``.
+    init?(_ text: String) {
+        let parts = text.split(separator: "; ", omittingEmptySubsequences: false)
+        guard (2...3).contains(parts.count), parts[1].hasPrefix("scope="),
+            let name = Array(parts[0].utf8).withUnsafeBytes({ PercentDecoding.decode($0) }),
+            (1...Self.longestName).contains(name.utf8.count), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
+            let scope = Token.Scope(name: parts[1].dropFirst("scope=".count)), scope != .admin, scope != .edge
+        else { return nil }
+        var projects = ProjectAccess.all
+        if parts.count == 3 {
+            let keys = parts[2].dropFirst("projects=".count).split(separator: ",", omittingEmptySubsequences: false)
+                .map(String.init)
+            guard parts[2].hasPrefix("projects="), keys.allSatisfy({ (try? SDKKey.check($0)) != nil }) else {
+                return nil
+            }
+            projects = ProjectAccess(only: keys)
+        }
+        self.init(name: name, scope: scope, projects: projects)
+    }
+
+    var text: String {
+        // A name may have any characters but white space.
+        let plain = name.utf8.map { byte in
+            byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
+                ? String(UnicodeScalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
+        }
+        let bound = projects.sdkKeys.map { "; projects=\($0.joined(separator: ","))" } ?? ""
+        return "\(plain.joined()); scope=\(scope)\(bound)"
+    }
+}

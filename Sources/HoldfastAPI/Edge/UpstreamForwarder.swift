@@ -1,0 +1,219 @@
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// Sends what an edge cannot answer to the upstream.
+///
+/// The edge checks the token of a caller, and forwards the request as one of its own on behalf of the caller
+/// (``OnBehalfOf``). What is for admins it forwards with the caller's credential, which only the upstream checks.
+struct UpstreamForwarder {
+    private let upstream: any UpstreamRequests
+    private let gate: AccessGate
+    private let catalog: ProjectCatalog
+
+    /// The most bytes of a body that is forwarded; the server's limit may be lower.
+    private static let bodyBytes = 32 << 20
+    /// What a request is forwarded with.
+    private static let requestFields: [StaticString] = [
+        "accept", "content-encoding", "content-type", "if-match", "if-none-match", "x-optimizely-sdk-key",
+    ]
+    /// What a response is passed on with, beside type and entity tag.
+    private static let responseFields: [(StaticString, name: String)] = [
+        "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Link", "Location", "Retry-After",
+        "WWW-Authenticate",
+    ].map { ($0, $0.description.lowercased()) }
+    private static let contentTypes: [StaticString] = [
+        MediaType.json, MediaType.problem, MediaType.lines, "text/csv; charset=utf-8", "image/svg+xml",
+    ]
+
+    init(_ upstream: any UpstreamRequests, _ gate: AccessGate, _ catalog: ProjectCatalog) {
+        self.upstream = upstream
+        self.gate = gate
+        self.catalog = catalog
+    }
+
+    /// Returns the route for the server.
+    func route(_ route: APIRoute, of wire: any WireProtocol) -> Route {
+        if route.isStreamed {
+            return Route(
+                route.method, route.pattern,
+                .streamed { request, responder in
+                    do {
+                        let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
+                        return ForwardedBody(limit: Self.bodyBytes) { body in
+                            var forwarded = forwarded
+                            if let body { forwarded.body = body }
+                            respond(to: body == nil ? nil : forwarded, responder, wire)
+                        }
+                    } catch {
+                        responder.send(wire.response(to: error))
+                        return nil
+                    }
+                })
+        }
+        return Route(
+            route.method, route.pattern, changesState: route.changesState, respondsLater: true,
+            refusal: { request in
+                var caller: String?
+                do {
+                    _ = try self.request(request, of: route, wire) { caller = $0 }
+                    return nil
+                } catch {
+                    return (wire.response(to: error), caller)
+                }
+            },
+            .buffered { request, responder in
+                do {
+                    var forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
+                    forwarded.body = request.withBody { Array($0) }
+                    respond(to: forwarded, responder, wire)
+                } catch {
+                    responder.send(wire.response(to: error))
+                }
+            })
+    }
+
+    // MARK: The request
+
+    /// Returns the request without its body.
+    ///
+    /// - Throws: 401 or 403, unless the upstream is to check the caller.
+    private func request(
+        _ request: borrowing Request, of route: APIRoute, _ wire: any WireProtocol, setCaller: (String) -> Void
+    ) throws(Problem) -> UpstreamRequest {
+        let credential = wire.credential(of: request)
+        var forwarded = UpstreamRequest(
+            method: "\(route.method.name)", target: request.target, fields: [], body: [], hasOwnToken: false)
+        for name in Self.requestFields {
+            if let value = request.field(name) { forwarded.fields.append(("\(name)", value)) }
+        }
+        forwarded.fields.append(("X-Request-Id", request.id.description))
+        if let caller = try caller(request, of: route, credential, setCaller) {
+            forwarded.hasOwnToken = true
+            forwarded.fields.append(("\(OnBehalfOf.fieldName)", caller.text))
+        } else if let credential {
+            forwarded.fields.append(("Authorization", "Bearer \(credential)"))
+        }
+        return forwarded
+    }
+
+    /// Returns on whose behalf the edge forwards a request; `nil` if the upstream is to check who is the caller.
+    private func caller(
+        _ request: borrowing Request, of route: APIRoute, _ credential: Substring?, _ setCaller: (String) -> Void
+    ) throws(Problem) -> OnBehalfOf? {
+        let needed: Token.Scope
+        switch route.scope {
+        case .none, .token(.admin), .unbound(.admin): return nil
+        case .anyToken: needed = .read
+        case .token(let scope), .unbound(let scope): needed = scope
+        }
+        let token: Token?
+        do throws(AccessRefusal) {
+            token = try gate.admit(request, credential: credential, to: route.scope).token
+        } catch {
+            if let token = error.token { setCaller(token.name) }
+            throw error.problem
+        }
+        if let token { setCaller(token.name) }
+        // Some routes allow admins more.
+        if token?.scope == .admin || token == nil && credential != nil { return nil }
+        return OnBehalfOf(
+            name: token?.name ?? Author.anonymousName,
+            scope: token?.scope ?? (needed == .attributes ? .attributes : .write), projects: token?.projects ?? .all)
+    }
+
+    // MARK: The response
+
+    /// - Parameter request: `nil` if its body is too large.
+    private func respond(to request: UpstreamRequest?, _ responder: Responder, _ wire: any WireProtocol) {
+        guard let request else {
+            return responder.send(
+                wire.response(
+                    to: Problem(
+                        .contentTooLarge,
+                        "an edge forwards bodies of at most \(Self.bodyBytes >> 20) MiB; send longer ones to the upstream"
+                    )))
+        }
+        responder.send {
+            do throws(UpstreamFailure) {
+                let response = try await upstream.send(request)
+                if request.method != "GET", (200..<300).contains(response.status) {
+                    await upstream.catchUp()
+                    // What is not there yet arrives later; the change was made in any case.
+                    try? await catalog.refresh()
+                }
+                if request.hasOwnToken, response.status == 401 {
+                    return wire.response(to: Problem(.badGateway, "the upstream must accept the token of this edge; it does not"))
+                }
+                return Self.response(response)
+            } catch {
+                return wire.response(to: Self.problem(error))
+            }
+        }
+    }
+
+    private static func response(_ forwarded: UpstreamResponse) -> Response {
+        let status = Status(code: UInt16(clamping: forwarded.status))
+        var response = Response(status, body: forwarded.body.isEmpty ? .empty : .bytes(forwarded.body))
+        if let type = forwarded.field("content-type") {
+            response.contentType = contentTypes.first { $0.description == type }
+            if response.contentType == nil { response.fields.append(("Content-Type", type)) }
+        }
+        if let tag = forwarded.field("etag") {
+            response.entityTag = EntityTag(tag)
+            if response.entityTag == nil { response.fields.append(("ETag", tag)) }
+        }
+        for (field, name) in responseFields {
+            if let value = forwarded.field(name) { response.fields.append((field, value)) }
+        }
+        return response
+    }
+
+    private static func problem(_ failure: UpstreamFailure) -> Problem {
+        switch failure {
+        case .away:
+            Problem(
+                .serviceUnavailable,
+                "the upstream does not respond, and this edge cannot answer the request without it; try again later")
+        case .overloaded: Problem(.serviceUnavailable, "too many requests wait for the upstream; try again later")
+        case .tooLarge(let limit):
+            Problem(
+                .badGateway,
+                "an edge forwards responses of at most \(limit >> 20) MiB; ask the upstream for longer ones")
+        }
+    }
+}
+
+/// Keeps the body of a request until it is complete. Belongs to one event loop.
+private final class ForwardedBody: BodyReceiver {
+    private var bytes: [UInt8]? = []
+    private let limit: Int
+    private let respond: ([UInt8]?) -> Void
+
+    /// - Parameter respond: called once with the body; `nil` as soon as it is too large.
+    init(limit: Int, respond: @escaping ([UInt8]?) -> Void) {
+        self.limit = limit
+        self.respond = respond
+    }
+
+    var heldBytes: Int { bytes?.count ?? 0 }
+
+    func received(_ piece: UnsafeRawBufferPointer) -> Bool {
+        guard let count = bytes?.count else { return true }
+        guard count + piece.count <= limit else {
+            bytes = nil
+            respond(nil)
+            return true
+        }
+        bytes?.append(contentsOf: piece)
+        return true
+    }
+
+    func ended() {
+        if let bytes { respond(bytes) }
+    }
+
+    func aborted() {
+        bytes = nil
+    }
+}
