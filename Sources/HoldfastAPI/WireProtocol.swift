@@ -62,7 +62,7 @@ struct LoopServices {
             exposures: ExposureRecorder(
                 events: services.events, known: services.knownExposures, uses: services.uses,
                 clock: services.store.clock),
-            metrics: services.decisions, uses: services.uses)
+            metrics: services.decisions, uses: services.uses, isCopy: services.store.isCopy)
         gate = AccessGate(services.access, refusals: services.refusals)
     }
 }

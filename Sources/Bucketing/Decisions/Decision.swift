@@ -16,7 +16,7 @@ public struct Decision: Sendable {
     /// In the order of the datafile; empty if the options exclude variables.
     public let variables: [VariableValue]
     /// Empty unless requested, except for errors.
-    public let reasons: [String]
+    public package(set) var reasons: [String]
     public let source: DecisionSource
     /// Whether no decision could be made because a contextual bandit would have to be asked. Then everything else is
     /// empty.
@@ -71,6 +71,13 @@ public final class ExperimentDecision: Sendable {
         self.hasFailed = hasFailed
         self.newAssignment = newAssignment
         self.hasStaleAssignment = hasStaleAssignment
+    }
+
+    /// Returns the decision with a further reason.
+    package func adding(reason: String) -> ExperimentDecision {
+        ExperimentDecision(
+            experiment: experiment, variation: variation, source: source, holdout: holdout, reasons: reasons + [reason],
+            hasFailed: hasFailed, newAssignment: newAssignment, hasStaleAssignment: hasStaleAssignment)
     }
 }
 

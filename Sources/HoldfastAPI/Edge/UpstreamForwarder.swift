@@ -143,7 +143,8 @@ struct UpstreamForwarder {
                     try? await catalog.refresh()
                 }
                 if request.hasOwnToken, response.status == 401 {
-                    return wire.response(to: Problem(.badGateway, "the upstream must accept the token of this edge; it does not"))
+                    return wire.response(
+                        to: Problem(.badGateway, "the upstream must accept the token of this edge; it does not"))
                 }
                 return Self.response(response)
             } catch {

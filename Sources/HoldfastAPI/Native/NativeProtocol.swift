@@ -61,7 +61,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/profiles", scope: .unbound(.admin), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
             APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post).atEdge,
-            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get).atEdge,
+            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get)
+                .atEdge,
             APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, callback: profile.put),
             APIRoute(
                 .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
@@ -73,7 +74,8 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/profiles/{user_id}/export", scope: .unbound(.admin), respondsLater: true, personal.get),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
-            APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get).atEdge,
+            APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get)
+                .atEdge,
             APIRoute(
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
                 assignment.put),
@@ -82,7 +84,8 @@ struct NativeProtocol: WireProtocol {
                 assignment.delete),
             APIRoute(
                 .get, "/v1/profiles/{user_id}/experiments/{experiment}/explain", scope: .token(.read),
-                respondsLater: true, readsQuery: true, explain.get).atEdge,
+                respondsLater: true, readsQuery: true, explain.get
+            ).atEdge,
 
             APIRoute(
                 .get, "/v1/profiles/{user_id}/exposures", scope: .token(.read), respondsLater: true, readsQuery: true,

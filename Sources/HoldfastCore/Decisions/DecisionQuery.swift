@@ -65,6 +65,15 @@ public struct Decisions: Sendable {
     public var flags: [Decision] = []
     /// The decisions of experiments, in the order of the query. Unknown ones are left out.
     public var experiments: [ExperimentDecision] = []
+
+    /// Adds a reason to what was decided by one of some experiments.
+    mutating func add(_ reason: String, toExperiments ids: [Identifier]) {
+        let keys = ids.compactMap { project.datafile.experiment(id: $0)?.key }
+        for index in flags.indices where flags[index].ruleKey.map(keys.contains) ?? false {
+            flags[index].reasons.append(reason)
+        }
+        experiments = experiments.map { ids.contains($0.experiment.id) ? $0.adding(reason: reason) : $0 }
+    }
 }
 
 extension DecisionQuery {

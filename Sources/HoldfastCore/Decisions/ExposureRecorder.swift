@@ -19,11 +19,13 @@ public struct ExposureRecorder: Sendable {
 
     /// Queues an exposure for each impression of an experiment, unless it is known already.
     ///
-    /// - Parameter enrolled: the experiments in which the decisions have enrolled the user. These exposures are new: if
-    ///   one seems known, another process has erased or merged the user.
+    /// - Parameters:
+    ///   - enrolled: the experiments in which the decisions have enrolled the user. These exposures are new: if one seems
+    ///     known, another process has erased or merged the user.
+    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not.
     func record(
         _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
-        in project: Project
+        enrolling: [Identifier] = [], in project: Project
     ) {
         guard !impressions.isEmpty else { return }
         let now = clock.now()
@@ -39,7 +41,9 @@ public struct ExposureRecorder: Sendable {
             guard !isKnown || enrolled.contains(impression.experimentID) else {
                 continue
             }
-            exposures.append(Self.exposure(impression, of: user.id, attributes, project, now))
+            var exposure = Self.exposure(impression, of: user.id, attributes, project, now)
+            if enrolling.contains(impression.experimentID) { exposure.enrollsWith = project.catalogVersion }
+            exposures.append(exposure)
         }
         for exposure in exposures { uses.note(exposure) }
         events.add(exposures) { [known] in known.removeAll() }

@@ -16,15 +16,21 @@ public final class StickyDecisionService {
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
     private let marks: EvaluationMarks
+    /// Whether the store is a copy, which refuses changes as read-only while its upstream is away and users are to be
+    /// decided for nevertheless. Their exposures enroll them later.
+    private let isCopy: Bool
 
     /// The number of attempts before the request fails with 503.
     private static let attempts = 5
 
-    /// - Parameter session: the store as the event loop uses it.
+    /// - Parameters:
+    ///   - session: the store as the event loop uses it.
+    ///   - isCopy: ``Storage/Store/isCopy``
     public init(
         session: any StoreSession, projects: ProjectView, exposures: ExposureRecorder,
-        metrics: DecisionMetrics, uses: UseRecorder
+        metrics: DecisionMetrics, uses: UseRecorder, isCopy: Bool
     ) {
+        self.isCopy = isCopy
         self.session = session
         self.projects = projects
         self.exposures = exposures
@@ -93,8 +99,8 @@ public final class StickyDecisionService {
                 let now = try await completed { session.submit(Self.change(query, proposals, in: project), $0) }
                 if Self.holds(now.profile, proposals) { return finish(query, result, storing: proposals) }
                 refused.formUnion(now.refused)
-            } catch .readOnly where !query.requiresStorage {
-                return finish(query, result)
+            } catch .readOnly where isCopy || !query.requiresStorage {
+                return finish(query, result, notStoring: proposals)
             } catch .staleDatafile {
                 project = try await newest(project)
             }
@@ -156,11 +162,21 @@ public final class StickyDecisionService {
 
     /// Counts the final decisions, and records the user's exposures.
     ///
-    /// - Parameter stored: the assignments that this request has stored.
+    /// - Parameters:
+    ///   - stored: the assignments that this request has stored.
+    ///   - unstored: those that could not be stored.
     private func finish(
-        _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = []
+        _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = [],
+        notStoring unstored: [ProfileChange.Proposal] = []
     ) -> Decisions {
-        let decisions = result.value
+        var decisions = result.value
+        if !unstored.isEmpty, query.options.contains(.includeReasons) {
+            decisions.add(
+                isCopy
+                    ? "The assignment was not stored: the upstream of this edge does not respond."
+                    : "The assignment was not stored: the server is read-only.",
+                toExperiments: unstored.map(\.experimentID))
+        }
         for decision in decisions.flags { metrics.count(decision.source) }
         for decision in decisions.experiments { metrics.count(decision.source) }
         if query.subject.namesFlags {
@@ -172,7 +188,8 @@ public final class StickyDecisionService {
             }
         }
         exposures.record(
-            result.impressions, of: query.user, enrolledIn: stored.lazy.map(\.experimentID), in: decisions.project)
+            result.impressions, of: query.user, enrolledIn: stored.lazy.map(\.experimentID),
+            enrolling: isCopy ? unstored.map(\.experimentID) : [], in: decisions.project)
         return decisions
     }
 
