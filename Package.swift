@@ -109,6 +109,9 @@ let package = Package(
             dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
             swiftSettings: server),
         .target(
+            name: "StorageEdge",
+            dependencies: ["Storage", "StorageSQLite", "Bucketing", "JSON", "CHTTPClient"], swiftSettings: server),
+        .target(
             name: "StoragePostgreSQL", dependencies: ["Storage", "Bucketing", "JSON", "CPostgreSQL", "Migrations"],
             swiftSettings: server),
         .target(
@@ -133,8 +136,8 @@ let package = Package(
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
-                "CEmbedded", "CHTTPClient", "CYAML",
+                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "StorageEdge", "HoldfastCore",
+                "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(
                     name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["Server"])),

@@ -147,17 +147,19 @@ public final class BackgroundSession: @unchecked Sendable {
 }
 
 /// A result that another thread waits for.
-private final class Outcome<Value: Sendable>: @unchecked Sendable {
+package final class Outcome<Value: Sendable>: @unchecked Sendable {
     // Safe: written before the semaphore is signalled, and read after it.
     private var result: Result<Value, StorageError> = .failure(.closed)
     private let isSettled = DispatchSemaphore(value: 0)
 
-    func settle(_ result: Result<Value, StorageError>) {
+    package init() {}
+
+    package func settle(_ result: Result<Value, StorageError>) {
         self.result = result
         isSettled.signal()
     }
 
-    func wait() -> Result<Value, StorageError> {
+    package func wait() -> Result<Value, StorageError> {
         isSettled.wait()
         return result
     }

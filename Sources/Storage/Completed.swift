@@ -78,7 +78,7 @@ final class PendingValue<Value: Sendable>: Sendable {
 
 /// Waits for a fixed number of results that arrive on any thread, and passes all of them on in order.
 @usableFromInline
-final class Join<Value: Sendable>: Sendable {
+package final class Join<Value: Sendable>: Sendable {
     @usableFromInline
     struct State {
         @usableFromInline var values: [Value?]
@@ -98,7 +98,7 @@ final class Join<Value: Sendable>: Sendable {
     ///   - count: the number of results; with 0 the completion is called at once.
     ///   - completion: called once, on the thread that sets the last result.
     @inlinable
-    init(_ count: Int, completion: @escaping @Sendable ([Value]) -> Void) {
+    package init(_ count: Int, completion: @escaping @Sendable ([Value]) -> Void) {
         state = Mutex(State(count: count))
         self.completion = completion
         if count == 0 { completion([]) }
@@ -106,7 +106,7 @@ final class Join<Value: Sendable>: Sendable {
 
     /// Sets the result at this index, once.
     @inlinable
-    func set(_ value: Value, at index: Int) {
+    package func set(_ value: Value, at index: Int) {
         let all = state.withLock { state -> [Value]? in
             state.values[index] = value
             state.missing -= 1

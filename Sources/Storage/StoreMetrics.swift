@@ -54,13 +54,23 @@ public struct StoreMetric: Sendable {
     public let kind: Kind
     /// One sentence for operators.
     public let help: String
-    public let value: UInt64
+    /// The number as it is printed.
+    public let value: String
 
     public init(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {
+        self.init(name, kind, help, text: "\(value)")
+    }
+
+    /// - Parameter seconds: with a fraction.
+    public init(_ name: String, _ kind: Kind, _ help: String, seconds: Double) {
+        self.init(name, kind, help, text: "\(seconds)")
+    }
+
+    private init(_ name: String, _ kind: Kind, _ help: String, text: String) {
         self.name = name
         self.kind = kind
         self.help = help
-        self.value = value
+        value = text
     }
 }
 

@@ -30,6 +30,7 @@ public final class SQLiteStore: Store {
         let closedFile = DatabaseFile(path: configuration.path)
         try closedFile.prepare(lockTimeout: configuration.lockTimeout)
         try CopyState.expectFinished(path: configuration.path, ends: !configuration.settings.isReadOnly)
+        try EdgeState.expect(configuration.isEdge, path: configuration.path)
         do throws(SQLiteError) {
             writer = try Writer(file: closedFile, configuration: configuration)
         } catch {
@@ -98,6 +99,8 @@ public struct SQLiteConfiguration: Sendable {
     public var batchLimit = 1_024
     /// The number of 1 KiB pages in the write-ahead log that starts a checkpoint.
     public var checkpointPages = 16_384
+    /// Whether the file is an edge's copy of another database.
+    public var isEdge = false
     /// The size of each reader's profile cache, in bytes.
     public var cacheBytes = 32 << 20
     /// The minimum pause between scans of all users, in seconds; see ``UserFilter``.

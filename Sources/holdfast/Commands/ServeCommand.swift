@@ -3,6 +3,7 @@ import FoundationEssentials
 import HTTPServer
 import HoldfastAPI
 import Storage
+import StorageEdge
 
 /// Runs the server until SIGTERM or SIGINT. See ``ServeConfiguration`` for the defaults of the options.
 ///
@@ -29,6 +30,35 @@ struct ServeCommand: ParsableCommand {
 
     @Flag(help: "Refuse all changes, for example while the database is copied.")
     var readOnly = false
+
+    @Option(
+        help: .init(
+            "Be an edge of this server: the database is a copy of its users and definitions. Its token is in "
+                + "HOLDFAST_UPSTREAM_TOKEN.", valueName: "url"))
+    var upstream: String?
+
+    @Option(help: .init("File of the token for the upstream, of scope edge.", valueName: "path"))
+    var upstreamTokenFile: String?
+
+    @Option(help: .init("Timeout for a response of the upstream (default: 2s).", valueName: "time"))
+    var upstreamTimeout: String?
+
+    @Option(
+        help: .init(
+            "How far an edge's copy may be behind before the upstream is asked instead, at least 1s (default: 10s).",
+            valueName: "time"))
+    var maxLag: String?
+
+    @Option(
+        help: .init(
+            "What users without an assignment get while the upstream is away: hash, the variation of the hash without "
+                + "storing it, or refuse (default: hash).", valueName: "what"))
+    var offlineEnrollment: String?
+
+    @Option(
+        help: .init(
+            "Maximum size of the events that wait for the upstream, 1MiB to 1TiB (default: 1GiB).", valueName: "size"))
+    var outboxMaxBytes: String?
 
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
@@ -212,6 +242,7 @@ struct ServeCommand: ParsableCommand {
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         result.identity = try identity(settings)
         settings.apply(datafile, "datafile", to: &result.datafile)
+        result.upstream = try edge(settings)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
@@ -226,6 +257,7 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)
         try settings.apply(logLevel, "log-level", to: &result.logLevel)
+        if result.upstream != nil { try Self.expectEdge(result) }
         return result
     }
 
@@ -268,6 +300,53 @@ struct ServeCommand: ParsableCommand {
                 "--jwt-keys, --jwt-issuer, --jwt-audience and --jwt-scopes must be given together; one is missing")
         }
         return IdentityFiles(keys: keys, scopes: scopes, settings: required)
+    }
+
+    /// - Returns: `nil` for a server that is no edge.
+    private func edge(_ settings: Settings) throws -> EdgeConfiguration? {
+        var (url, token, tokenFile): (String?, String?, String?)
+        settings.apply(upstream, "upstream", to: &url)
+        // Not an option, which all users of the host could see.
+        settings.apply(nil, "upstream-token", to: &token)
+        settings.apply(upstreamTokenFile, "upstream-token-file", to: &tokenFile)
+        var (lag, timeout) = (10.0, 2.0)
+        try settings.apply(maxLag, "max-lag", to: &lag)
+        try settings.apply(upstreamTimeout, "upstream-timeout", to: &timeout)
+        var offline = EdgeConfiguration.OfflineEnrollment.hash
+        try settings.apply(offlineEnrollment, "offline-enrollment", to: &offline)
+        var size = ByteCount(bytes: ByteCount.GiB)
+        try settings.apply(outboxMaxBytes, "outbox-max-bytes", in: 1 << 20...ByteCount.TiB, to: &size)
+        guard let url else { return nil }
+        guard let target = URL(string: url), ["http", "https"].contains(target.scheme), target.host != nil,
+            target.query == nil, target.fragment == nil
+        else { throw Failure("--upstream must be an http or https URL without a query; got '\(url)'") }
+        guard lag >= 1 else { throw Failure("--max-lag must be at least 1s; got \(Period(seconds: lag))") }
+        if let tokenFile {
+            guard token == nil else {
+                throw Failure("one of --upstream-token-file and HOLDFAST_UPSTREAM_TOKEN must be given, not both")
+            }
+            token = try TokenFile.secret(path: tokenFile)
+        }
+        guard token?.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) ?? true else {
+            throw Failure("the token for the upstream must have no spaces and control characters")
+        }
+        var result = EdgeConfiguration(url: url.hasSuffix("/") ? String(url.dropLast()) : url, token: token)
+        (result.maxLag, result.timeout, result.offlineEnrollment) = (lag, timeout, offline)
+        result.outboxBytes = size.bytes
+        return result
+    }
+
+    /// Refuses what an edge cannot do.
+    private static func expectEdge(_ configuration: ServeConfiguration) throws {
+        guard !configuration.database.isPostgreSQL else {
+            throw Failure("with --upstream the database must be a file; got \(configuration.database)")
+        }
+        guard configuration.datafile == nil else {
+            throw Failure("--datafile must be given to the upstream; an edge with --upstream has the upstream's")
+        }
+        guard !configuration.store.isReadOnly else {
+            throw Failure("--read-only must be given to the upstream; it cannot be used with --upstream")
+        }
     }
 
     private func feed(_ settings: Settings) throws -> FeedMode {

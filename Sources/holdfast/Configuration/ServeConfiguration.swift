@@ -2,6 +2,7 @@ import HTTPServer
 import HoldfastAPI
 import Logging
 import Storage
+import StorageEdge
 
 /// The configuration of `holdfast serve`. The defaults are here, and in the parts where they take effect.
 struct ServeConfiguration: Sendable {
@@ -21,6 +22,8 @@ struct ServeConfiguration: Sendable {
     var checkpointSize = ByteCount(bytes: 16 << 20)
     /// How long a write waits while another process locks the database, in seconds.
     var lockTimeout = 2.0
+    /// Whose copy the server serves; `nil` if the database is its own.
+    var upstream: EdgeConfiguration?
     var tokensFile: String?
     /// Who signs people in; `nil` for nobody.
     var identity: IdentityFiles?
@@ -72,4 +75,12 @@ extension Logger.Level: Setting {
     }
 
     static let form = "trace, debug, info, notice, warning, error or critical"
+}
+
+extension EdgeConfiguration.OfflineEnrollment: Setting {
+    init?(setting: String) {
+        self.init(rawValue: setting)
+    }
+
+    static let form = "hash or refuse"
 }

@@ -1,6 +1,7 @@
 import HTTPServer
 import Logging
 import Storage
+import StorageEdge
 import StorageSQLite
 
 #if PostgreSQL
@@ -24,7 +25,9 @@ enum StoreFactory {
         options.cacheBytes = configuration.cacheSize.bytes / configuration.http.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.report = { $0.log(to: logger) }
-        return try SQLiteStore(options)
+        guard var upstream = configuration.upstream else { return try SQLiteStore(options) }
+        upstream.report = { $0.log(to: logger) }
+        return try EdgeStore(upstream, options)
     }
 
     /// Opens the store for a command that runs beside the servers of a database and leaves retention to them.
@@ -173,6 +176,23 @@ extension StoreClock.Event {
             logger.warning(
                 "the database's clock was set back by more than a day: times follow it",
                 metadata: ["milliseconds": .stringConvertible(back)])
+        }
+    }
+}
+
+extension EdgeEvent {
+    fileprivate func log(to logger: Logger) {
+        switch self {
+        case .upstreamIsAway(let reason): logger.warning("the upstream is away", metadata: ["reason": "\(reason)"])
+        case .upstreamResponds: logger.notice("the upstream responds again")
+        case .copyBegins(let reason): logger.notice("copying all users", metadata: ["reason": "\(reason)"])
+        case .copyEnds(let users):
+            logger.notice("all users are copied", metadata: ["users": .stringConvertible(users)])
+        case .eventsRefused(let count, let reason):
+            logger.error(
+                "the upstream refuses events; they were dropped",
+                metadata: ["events": .stringConvertible(count), "reason": "\(reason)"])
+        case .copyFails(let reason): logger.error("the copy cannot be updated", metadata: ["reason": "\(reason)"])
         }
     }
 }

@@ -17,6 +17,16 @@ struct TokenFile: Sendable {
         }
     }
 
+    /// Reads a file that has one secret and nothing else.
+    static func secret(path: String) throws -> String {
+        let text = try TokenFile(path: path).contents()
+        let lines = text.split(whereSeparator: \.isNewline)
+        guard let secret = lines.first, lines.count == 1 else {
+            throw Failure("the token file \(path) must have one line with the secret; it has \(lines.count)")
+        }
+        return String(secret)
+    }
+
     /// Reads the file. If the path is a symbolic link, as mounted secrets often are, the permissions of its target
     /// count.
     private func contents() throws -> String {

@@ -1,0 +1,111 @@
+package import Bucketing
+
+/// What an upstream's feed says of a user, for the copy of an edge: how it is now, not what was done. So lines that a copy
+/// has seen already change nothing in the end.
+package enum MirroredChange: Sendable {
+    /// The assignment in an experiment; `nil` if there is none any more.
+    case assignment(experimentID: Identifier, Assignment?)
+    /// The user has a profile.
+    case profile
+    case attributes(AttributeRecord?)
+    /// Everything about the user was erased.
+    case erasure
+    /// The user became part of another, whose own lines say what that one has now.
+    case merge
+}
+
+/// All that a copy has of a user.
+package struct MirroredUser: Sendable {
+    package var userID: Identifier
+    package var profile: ProfileRecord?
+    package var attributes: AttributeRecord?
+
+    package init(userID: Identifier, profile: ProfileRecord?, attributes: AttributeRecord?) {
+        self.userID = userID
+        self.profile = profile
+        self.attributes = attributes
+    }
+}
+
+extension UserChange<Void> {
+    /// Repeats what happened to a user in another database.
+    package static func mirror(_ changes: [MirroredChange], of userID: Identifier) -> Self {
+        Self(of: userID) { records, _, _ throws(StorageError) in try MirrorRules.apply(changes, to: &records[0]) }
+    }
+}
+
+/// How a copy follows the database that decides. Nothing is decided here: no override wins over a save, and nothing
+/// expires before its time.
+enum MirrorRules {
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    static func apply(_ changes: [MirroredChange], to records: inout UserRecords) throws(StorageError) -> Void? {
+        let ends = changes.contains { $0.endsUser }
+        guard records.has(ends ? UserRecords.everything : [.profile]) else { return nil }
+        // What cannot be decoded is replaced by what the changes say; an erasure needs nothing of it.
+        let stored: ProfileRecord? = if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
+        // Also what has expired by this host's clock: another clock decides.
+        var draft = stored.map { ProfileDraft($0, at: .min) }
+        var attributes: AttributeRecord??
+        for change in changes {
+            switch change {
+            case .assignment(let experimentID, let assignment):
+                if assignment == nil, draft == nil { continue }
+                var changed = draft ?? ProfileDraft(nil, at: .min)
+                changed.update(experimentID) { $0 = assignment }
+                draft = changed
+            case .profile: draft = draft ?? ProfileDraft(nil, at: .min)
+            case .attributes(let record): attributes = .some(record)
+            case .erasure, .merge: (draft, attributes) = (nil, .some(nil))
+            }
+        }
+        if ends { records.write(.eraseOtherRecords) }
+        if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
+        if let record = draft?.record {
+            if record != stored { records.write(.putProfile(record, replacing: stored)) }
+        } else if stored != nil {
+            records.write(.deleteProfile(replacing: stored))
+        }
+        if let attributes { records.write(.putAttributes(attributes ?? .empty, changed: [])) }
+        for change in changes {
+            switch change {
+            case .erasure: records.write(.noteRemoval(ErasureRules.hash(records.userID)))
+            case .merge: records.write(.noteRemoval(ErasureRules.mergeHash(records.userID)))
+            case .assignment, .profile, .attributes: break
+            }
+        }
+        return ()
+    }
+}
+
+extension MirroredChange {
+    fileprivate var endsUser: Bool {
+        switch self {
+        case .erasure, .merge: true
+        case .assignment, .profile, .attributes: false
+        }
+    }
+}
+
+/// What an edge does with a change of what all users share: it makes none of them.
+package enum SharedNote: Sendable {
+    /// The last uses of flags, which are the upstream's to keep.
+    case uses([LastUse])
+    /// An entry in the audit log about this process.
+    case ownAudit
+}
+
+extension SharedChange {
+    /// - Returns: `nil` for a change of something else.
+    package var note: SharedNote? {
+        guard parts.isEmpty else { return nil }
+        var records = SharedRecords()
+        guard (try? rule(&records, RuleContext(ProfileRules(), at: 0))) != nil else { return nil }
+        var uses: [LastUse] = []
+        var isAudit = !records.writes.isEmpty
+        for write in records.writes {
+            if case .putLastUses(let noted) = write { uses += noted }
+            if case .recordAudit = write {} else { isAudit = false }
+        }
+        return isAudit ? .ownAudit : uses.isEmpty ? nil : .uses(uses)
+    }
+}

@@ -1,0 +1,87 @@
+import Dispatch
+import Storage
+import StorageSQLite
+import Synchronization
+
+/// Follows the upstream's definitions on a thread of its own.
+///
+/// Definitions are activated only when the copy has everything that was committed before they were read: so a user who was
+/// enrolled under the former ones is known before the new ones decide. The upstream enrolls nobody with former definitions
+/// once there are new ones.
+final class DefinitionsFollower: Sendable {
+    private let upstream: Upstream
+    private let applier: FeedApplier
+    private let queue = DispatchQueue(label: "edge-definitions", qos: .userInitiated)
+    /// Held while definitions are read and activated, so that older ones never follow newer ones.
+    private let order = Mutex(())
+
+    init(_ upstream: Upstream, _ applier: FeedApplier) {
+        self.upstream = upstream
+        self.applier = applier
+    }
+
+    func start() {
+        queue.async { [self] in run() }
+    }
+
+    func wait() {
+        queue.sync {}
+    }
+
+    private func run() {
+        let connection = upstream.makeConnection()
+        var backoff = Backoff()
+        while !upstream.cancellation.isCancelled {
+            do {
+                let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
+                // Read outside of the lock: who catches up does not wait for news.
+                if let definitions = try read(wait: wait, connection) {
+                    try activate(definitions, connection)
+                } else if wait == 0 {
+                    upstream.pause(seconds: backoff.next())
+                }
+                if upstream.isUp { backoff.reset() }
+            } catch {
+                if let error = error as? UpstreamError { upstream.didFail(error) }
+                upstream.pause(seconds: backoff.next())
+            }
+        }
+    }
+
+    /// Activates what the upstream has now.
+    ///
+    /// - Throws: ``UpstreamError``, ``FeedApplier/Failure``, `StorageError`
+    func catchUp(_ connection: UpstreamConnection) throws {
+        if let definitions = try read(wait: 0, connection) { try activate(definitions, connection) }
+    }
+
+    /// - Returns: `nil` if nothing has changed.
+    private func read(wait: Int, _ connection: UpstreamConnection) throws(UpstreamError) -> UpstreamDefinitions? {
+        let known = applier.present
+        let newest = known.definitions < 0 ? 0 : known.newestDatafile
+        let path = "/edge/v1/definitions?after=\(known.definitions)&datafiles_after=\(newest)&wait=\(wait)"
+        let response = try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait)))
+        return response.status == 200 ? try UpstreamDefinitions(response.body) : nil
+    }
+
+    private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws {
+        try order.withLock { _ in
+            guard definitions.state.changes > applier.present.definitions else { return }
+            try applier.catchUp(to: definitions.feed, connection, upstream)
+            try applier.apply(definitions)
+        }
+    }
+}
+
+extension FeedApplier {
+    /// Applies the feed until the copy has everything up to a place; `nil` stands for its present end. While all users are
+    /// copied there is nothing to wait for: decisions ask the upstream then.
+    func catchUp(to place: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
+        while let position, place.map({ $0.epoch == position.epoch && $0.isBehind(position) }) ?? true {
+            let askedAt = DispatchTime.now().uptimeNanoseconds
+            let batch = try FeedBatch.read(after: position.text, limit: 10_000, wait: 0, connection, upstream)
+            try apply(batch, askedAt: askedAt)
+            if batch.isComplete { return }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+import Bucketing
+import Dispatch
+public import Storage
+public import StorageSQLite
+import Synchronization
+
+/// The store of an edge: a copy of its upstream's users and definitions in a SQLite file, which only the upstream's feed
+/// changes. What is decided already is answered from it; the upstream decides the rest.
+///
+/// ```
+///               decisions, lookups            first enrollments, saves       events
+///                      │                               │                       │
+///               EdgeSession ───────────────────────────┼───────────────────────┤
+///                      │                           Enroller                EventOutbox ── OutboxSender
+///                 SQLiteStore ◀── FeedApplier ◀── lines │                                      │
+///                                      ▲                ▼                                      ▼
+///        Follower, DefinitionsFollower ┴──────────── upstream: /edge/v1/… ◀────────────────────┘
+/// ```
+///
+/// Assignments are made in one place, so that no clock and no lease is needed: an edge may be late, but it cannot give a
+/// user a second variation.
+public final class EdgeStore: Store {
+    let base: SQLiteStore
+    let upstream: Upstream
+    let applier: FeedApplier
+    let enroller: Enroller
+    let lookups: Lookups
+    let outbox: EventOutbox
+    /// For requests that only the upstream can answer.
+    public let pool: UpstreamPool
+    private let follower: Follower
+    private let definitions: DefinitionsFollower
+    private let sender: OutboxSender
+
+    /// Opens the file, and its outbox beside it.
+    ///
+    /// - Throws: `DatabaseError`
+    public init(_ configuration: EdgeConfiguration, _ file: SQLiteConfiguration) throws(DatabaseError) {
+        var file = file
+        file.isEdge = true
+        // The upstream has the feed, and what events count for.
+        file.settings.feed = .off
+        let path = file.path
+        // First: it is locked against other processes.
+        let wake = Wake()
+        let outbox = try EventOutbox(
+            path: path + "-outbox", entries: configuration.outboxEntries, bytes: configuration.outboxBytes
+        ) { wake.call() }
+        let (base, upstream) = (try SQLiteStore(file), Upstream(configuration))
+        do throws(StorageError) {
+            applier = try FeedApplier(base, outbox)
+        } catch {
+            throw DatabaseError(path, "\(error)")
+        }
+        (self.base, self.upstream, self.outbox) = (base, upstream, outbox)
+        definitions = DefinitionsFollower(upstream, applier)
+        enroller = Enroller(upstream, applier, definitions)
+        lookups = Lookups(upstream)
+        pool = UpstreamPool(upstream)
+        let sender = OutboxSender(upstream, applier, outbox)
+        self.sender = sender
+        follower = Follower(upstream, applier) { sender.wake() }
+        wake.target.withLock { $0 = { sender.wake() } }
+        follower.start()
+        definitions.start()
+        sender.start()
+    }
+
+    /// Stands for the sender before there is one.
+    private final class Wake: Sendable {
+        let target = Mutex<@Sendable () -> Void>({})
+
+        func call() { target.withLock { $0 }() }
+    }
+
+    public var rules: ProfileRules { base.rules }
+    public var clock: StoreClock { base.clock }
+
+    public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
+        EdgeSession(self, try base.makeSession(on: executor), executor)
+    }
+
+    /// Whether lookups are answered by the copy: if it has everything, or if nobody has more.
+    var answersAlone: Bool {
+        guard applier.isComplete else { return false }
+        return (applier.lag ?? .infinity) <= upstream.configuration.maxLag || !upstream.isUp
+    }
+
+    /// Waits until the copy has everything that the upstream has committed by now.
+    public func catchUp() async throws(UpstreamError) {
+        let result: Result<Void, UpstreamError> = await settled { [self] completion in
+            DispatchQueue.global().async { [self] in
+                let connection = upstream.makeConnection()
+                do {
+                    try applier.catchUp(to: nil, connection, upstream)
+                    try definitions.catchUp(connection)
+                    completion(.success(()))
+                } catch {
+                    completion(.failure(error as? UpstreamError ?? .malformed("\(error)")))
+                }
+            }
+        }
+        try result.get()
+    }
+
+    // MARK: Readiness
+
+    public var readFailure: StorageError? {
+        if applier.isComplete { return base.readFailure }
+        guard applier.hasDefinitions, upstream.isUp, upstream.secondsSinceContact != nil else {
+            return .unavailable(reason: "the copy must be complete, or the upstream respond; neither is so")
+        }
+        return base.readFailure
+    }
+
+    public var writeFailure: StorageError? { base.writeFailure }
+
+    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        base.probe { [outbox] result in
+            guard case .success = result else { return completion(result) }
+            outbox.probe(completion)
+        }
+    }
+
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        base.probeReads(completion)
+    }
+
+    // MARK: Metrics
+
+    public func metrics() -> StoreMetrics {
+        var metrics = base.metrics()
+        let waiting = outbox.waiting
+        metrics.own += [
+            StoreMetric(
+                "holdfast_edge_upstream_up", .gauge, "1 if the upstream responds.",
+                upstream.isUp && upstream.secondsSinceContact != nil ? 1 : 0),
+            StoreMetric(
+                "holdfast_edge_copy_complete", .gauge, "1 if the copy has been complete, so that it can serve alone.",
+                applier.isComplete ? 1 : 0),
+            StoreMetric(
+                "holdfast_edge_outbox_events", .gauge, "Events that wait on disk for the upstream.",
+                UInt64(max(0, waiting.entries))),
+            StoreMetric("holdfast_edge_outbox_bytes", .gauge, "Their size.", UInt64(max(0, waiting.bytes))),
+            StoreMetric(
+                "holdfast_edge_sent_events_total", .counter, "Events that the upstream has acknowledged.",
+                sender.sent.value),
+            StoreMetric(
+                "holdfast_edge_refused_events_total", .counter, "Events that the upstream refused for good; dropped.",
+                sender.refused.value),
+            StoreMetric(
+                "holdfast_edge_changes_total", .counter, "First enrollments and saves that the upstream has decided.",
+                enroller.decided.value),
+            StoreMetric(
+                "holdfast_edge_offline_changes_total", .counter,
+                "First enrollments and saves that were not passed on, because the upstream was away.",
+                enroller.offline.value),
+            StoreMetric(
+                "holdfast_edge_lookups_total", .counter, "Users that the upstream was asked for.",
+                lookups.asked.value),
+            StoreMetric(
+                "holdfast_edge_forwarded_requests_total", .counter, "Requests that the upstream has answered.",
+                pool.forwarded),
+        ]
+        if let lag = applier.lag {
+            metrics.own.append(
+                StoreMetric(
+                    "holdfast_edge_lag_seconds", .gauge,
+                    "How long ago the copy was known to have everything that the upstream has.", seconds: lag))
+        }
+        if let seconds = upstream.secondsSinceContact {
+            metrics.own.append(
+                StoreMetric(
+                    "holdfast_edge_last_contact_seconds", .gauge, "How long ago the upstream has responded.",
+                    seconds: seconds))
+        }
+        return metrics
+    }
+
+    // MARK: Closing
+
+    public func close() {
+        upstream.close()
+        sender.wait()
+        follower.wait()
+        definitions.wait()
+        enroller.wait()
+        lookups.wait()
+        pool.wait()
+        outbox.close()
+        base.close()
+    }
+}

@@ -1,0 +1,205 @@
+import Bucketing
+import Dispatch
+import Storage
+import StorageSQLite
+
+/// Follows the upstream's feed on a thread of its own: copies all users if the file does not say from where to go on, and
+/// then asks again and again for what is new.
+final class Follower: Sendable {
+    private let upstream: Upstream
+    private let applier: FeedApplier
+    /// The number of lines that are asked for at once, and of users that are written at once.
+    private static let (lines, users) = (10_000, 4_000)
+    /// For how long the upstream may send nothing while all users are copied, in seconds.
+    private static let idleSeconds = 10
+    private let queue = DispatchQueue(label: "edge-feed", qos: .userInitiated)
+    /// Called on the thread whenever the copy has everything.
+    private let didCatchUp: @Sendable () -> Void
+
+    init(_ upstream: Upstream, _ applier: FeedApplier, didCatchUp: @escaping @Sendable () -> Void) {
+        self.upstream = upstream
+        self.applier = applier
+        self.didCatchUp = didCatchUp
+    }
+
+    func start() {
+        queue.async { [self] in run() }
+    }
+
+    func wait() {
+        queue.sync {}
+    }
+
+    private func run() {
+        let connection = upstream.makeConnection()
+        var backoff = Backoff()
+        while !upstream.cancellation.isCancelled {
+            do {
+                try step(connection)
+                backoff.reset()
+                continue
+            } catch let error as UpstreamError {
+                if case .refused(410, let detail) = error {
+                    forget(detail)
+                    continue
+                }
+                upstream.didFail(error)
+                if case .malformed = error { upstream.configuration.report(.copyFails(reason: "\(error)")) }
+            } catch FeedApplier.Failure.needsCopy(let reason) {
+                forget(reason)
+            } catch {
+                if !upstream.cancellation.isCancelled {
+                    upstream.configuration.report(.copyFails(reason: "\(error)"))
+                }
+            }
+            upstream.pause(seconds: backoff.next())
+        }
+    }
+
+    private func forget(_ reason: String) {
+        upstream.configuration.report(.copyBegins(reason: reason))
+        // If that fails, too, the next step tries again.
+        try? applier.forgetPosition()
+    }
+
+    private func step(_ connection: UpstreamConnection) throws {
+        let state = applier.present
+        if state.cursor == nil {
+            let end = try readFeed("now", limit: 0, wait: 0, connection)
+            guard let cursor = end.end else { return }
+            upstream.didRespond()
+            try applier.beginCopy(at: cursor)
+            if !state.isComplete { upstream.configuration.report(.copyBegins(reason: "the file is new")) }
+        }
+        if applier.present.copiedTo != nil { try copyUsers(connection) }
+        guard let position = applier.position else { return }
+        // An upstream that was away is not asked to wait: the sooner it is known to be back, the better.
+        let wait = upstream.isUp && applier.lag != nil ? upstream.configuration.pollSeconds : 0
+        let askedAt = DispatchTime.now().uptimeNanoseconds
+        let batch = try readFeed(position.text, limit: Self.lines, wait: wait, connection)
+        try applier.apply(batch, askedAt: askedAt)
+        upstream.didRespond()
+        if batch.isComplete { didCatchUp() }
+    }
+
+    private func readFeed(
+        _ after: String, limit: Int, wait: Int, _ connection: UpstreamConnection
+    ) throws(UpstreamError) -> FeedBatch {
+        try FeedBatch.read(after: after, limit: limit, wait: wait, connection, upstream)
+    }
+
+    // MARK: All users
+
+    private func copyUsers(_ connection: UpstreamConnection) throws {
+        var copied = 0
+        while let first = applier.present.copiedTo {
+            let writer = CopyWriter(applier)
+            var users: [MirroredUser] = []
+            users.reserveCapacity(Self.users)
+            var failure: (any Error)?
+            var hasEnded = false
+            let path = "/edge/v1/users" + (first.string.isEmpty ? "" : "?after=\(first.string.percentEncoded)")
+            let request = UpstreamConnection.Request(path: path, idleSeconds: Self.idleSeconds)
+            let ended = Result { () throws(UpstreamError) in try connection.lines(of: request) { line in
+                do {
+                    switch try UserLine(line) {
+                    case .user(let user):
+                        copied += 1
+                        users.append(user)
+                        guard users.count == Self.users else { return true }
+                        upstream.didRespond()
+                        try writer.write(users, isLast: false)
+                        users.removeAll(keepingCapacity: true)
+                    case .damaged: break
+                    case .end(let last):
+                        hasEnded = true
+                        try writer.write(users, isLast: last == nil)
+                    }
+                    return true
+                } catch {
+                    failure = error
+                    return false
+                }
+            } }
+            try writer.finish()
+            if let failure { throw failure }
+            try ended.get()
+            guard hasEnded else { throw UpstreamError.noResponse("the copy of all users ended early") }
+        }
+        upstream.configuration.report(.copyEnds(users: copied))
+    }
+}
+
+/// Writes users while the next ones arrive.
+private final class CopyWriter: @unchecked Sendable {
+    // Safe: what the queue has written is read after its work was waited for.
+    private let applier: FeedApplier
+    private let queue = DispatchQueue(label: "edge-copy", qos: .userInitiated)
+    private let room = DispatchSemaphore(value: 2)
+    private var failure: StorageError?
+
+    init(_ applier: FeedApplier) {
+        self.applier = applier
+    }
+
+    func write(_ users: [MirroredUser], isLast: Bool) throws(StorageError) {
+        room.wait()
+        queue.async { [self] in
+            defer { room.signal() }
+            guard failure == nil else { return }
+            do throws(StorageError) {
+                try applier.copy(users, isLast: isLast)
+            } catch {
+                failure = error
+            }
+        }
+    }
+
+    func finish() throws(StorageError) {
+        if let failure = queue.sync(execute: { failure }) { throw failure }
+    }
+}
+
+extension FeedBatch {
+    /// - Parameter wait: how long the upstream may wait for a line, in seconds.
+    static func read(
+        after: String, limit: Int, wait: Int, _ connection: UpstreamConnection, _ upstream: Upstream
+    ) throws(UpstreamError) -> FeedBatch {
+        let path = "/edge/v1/feed?after=\(after)&limit=\(limit)&wait=\(wait)&kinds=\(kinds)"
+        return try FeedBatch(
+            try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait))).body)
+    }
+}
+
+/// How long to wait before the next attempt: longer after each, and at random, so that the edges of a host do not come all
+/// at once.
+struct Backoff {
+    private static let (shortest, longest) = (0.1, 2.0)
+    private var seconds = shortest
+
+    mutating func next() -> Double {
+        defer { seconds = min(seconds * 2, Self.longest) }
+        return seconds * .random(in: 0.5...1)
+    }
+
+    mutating func reset() {
+        seconds = Self.shortest
+    }
+}
+
+extension String {
+    /// The text as a value of a query (RFC 3986 §2.3).
+    var percentEncoded: String {
+        var text = ""
+        for byte in utf8 {
+            let isUnreserved = (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+            if isUnreserved {
+                text.unicodeScalars.append(Unicode.Scalar(byte))
+            } else {
+                let digits = String(byte, radix: 16, uppercase: true)
+                text += "%" + (digits.count == 1 ? "0" : "") + digits
+            }
+        }
+        return text
+    }
+}

@@ -1,0 +1,82 @@
+import Bucketing
+import JSON
+import Storage
+
+/// Asks the upstream for users, many in one request: while the copy is not complete, or too far behind.
+final class Lookups: Sendable {
+    private struct Job: Sendable {
+        let userID: Identifier
+        let report: @Sendable (Result<MirroredUser, StorageError>) -> Void
+    }
+
+    private let lanes: Lanes<Job>
+    let asked: Counter
+    private static let (requests, users) = (4, 1_000)
+
+    init(_ upstream: Upstream) {
+        let asked = Counter()
+        self.asked = asked
+        lanes = Lanes(
+            "edge-lookups", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
+            batch: (Self.users, 256 << 10), upstream, bytes: { $0.userID.string.utf8.count + 8 }
+        ) { jobs, connection in
+            asked.add(jobs.count)
+            Self.send(jobs, connection, upstream)
+        }
+    }
+
+    /// - Parameter report: called on any thread; with ``StorageError/unavailable(reason:)`` if the upstream is away.
+    func find(_ userID: Identifier, _ report: @escaping @Sendable (Result<MirroredUser, StorageError>) -> Void) {
+        if !lanes.add(Job(userID: userID, report: report), key: userID.hashValue) { report(.failure(.overloaded)) }
+    }
+
+    func wait() { lanes.wait() }
+
+    private static func send(_ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream) {
+        var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
+        var failure: StorageError?
+        do throws(UpstreamError) {
+            guard upstream.isUp else { throw .noResponse("it was away before") }
+            found = try find(Array(Set(jobs.map(\.userID))), connection, upstream)
+        } catch {
+            upstream.didFail(error)
+            failure = .unavailable(reason: "\(error)")
+        }
+        for job in jobs {
+            let missing: Result<MirroredUser, StorageError> = .failure(
+                failure ?? .unavailable(reason: "the upstream says nothing of the user"))
+            job.report(found[job.userID] ?? missing)
+        }
+    }
+
+    private static func find(
+        _ userIDs: [Identifier], _ connection: UpstreamConnection, _ upstream: Upstream
+    ) throws(UpstreamError) -> [Identifier: Result<MirroredUser, StorageError>] {
+        var writer = JSONWriter(capacity: 32 * userIDs.count)
+        writer.beginObject()
+        writer.member("user_ids", userIDs.map(\.string))
+        writer.endObject()
+        var body = try connection.expect(
+            .init(
+                method: "POST", path: "/edge/v1/lookup", fields: ["Content-Type: application/json"],
+                body: writer.finish(), seconds: upstream.configuration.timeout)
+        ).body
+        var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
+        var failure: UpstreamError?
+        _ = body.takeLines { line in
+            do throws(UpstreamError) {
+                switch try UserLine(line) {
+                case .user(let user): found[user.userID] = .success(user)
+                case .damaged(let userID, let reason): found[userID] = .failure(.damaged(reason: reason))
+                case .end: break
+                }
+                return true
+            } catch {
+                failure = error
+                return false
+            }
+        }
+        if let failure { throw failure }
+        return found
+    }
+}

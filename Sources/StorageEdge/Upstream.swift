@@ -1,0 +1,160 @@
+import Dispatch
+import Synchronization
+
+/// What is known of the upstream, for all threads.
+final class Upstream: Sendable {
+    let configuration: EdgeConfiguration
+    let cancellation = Cancellation()
+    private let isAway = Atomic<Bool>(false)
+    /// When it last responded, in monotonic nanoseconds; 0 for never.
+    private let lastContact = Atomic<UInt64>(0)
+    private let pauses = DispatchSemaphore(value: 0)
+
+    init(_ configuration: EdgeConfiguration) {
+        self.configuration = configuration
+    }
+
+    /// Whether requests are sent. One that fails ends that, until the follower has had a response again: so what an
+    /// absent upstream costs is one timeout.
+    var isUp: Bool { !isAway.load(ordering: .relaxed) }
+
+    /// The seconds since it last responded; `nil` if it never has.
+    var secondsSinceContact: Double? {
+        let last = lastContact.load(ordering: .relaxed)
+        guard last > 0 else { return nil }
+        return Double(DispatchTime.now().uptimeNanoseconds &- last) / 1e9
+    }
+
+    /// For how long nothing may arrive from an upstream that may wait for this long before it responds, in seconds.
+    func idleSeconds(wait: Int) -> Int { wait + max(1, Int(configuration.timeout.rounded(.up))) }
+
+    func makeConnection() -> UpstreamConnection { UpstreamConnection(configuration, cancellation) }
+
+    /// Notes a response of the follower.
+    func didRespond() {
+        lastContact.store(DispatchTime.now().uptimeNanoseconds, ordering: .relaxed)
+        guard isAway.exchange(false, ordering: .relaxed) else { return }
+        configuration.report(.upstreamResponds)
+    }
+
+    func didFail(_ error: UpstreamError) {
+        guard !cancellation.isCancelled, error.meansAway, !isAway.exchange(true, ordering: .relaxed) else { return }
+        configuration.report(.upstreamIsAway(reason: "\(error)"))
+    }
+
+    /// Waits, unless the edge is closing.
+    func pause(seconds: Double) {
+        _ = pauses.wait(timeout: .now() + seconds)
+        if cancellation.isCancelled { pauses.signal() }
+    }
+
+    /// Ends all exchanges and pauses.
+    func close() {
+        cancellation.cancel()
+        pauses.signal()
+    }
+}
+
+extension UpstreamError {
+    /// Whether nothing can be had of the upstream at present, whatever it is asked for.
+    var meansAway: Bool {
+        switch self {
+        case .noResponse: true
+        case .refused(let status, _): status >= 500 || [401, 403, 404].contains(status)
+        case .malformed, .closing: false
+        }
+    }
+}
+
+/// Work that waits for the upstream, sent many at once. What belongs together is in one lane, and done in order.
+final class Lanes<Job: Sendable>: Sendable {
+    private struct State {
+        var waiting: [Job] = []
+        var isScheduled = false
+    }
+
+    /// A thread with its connection to the upstream.
+    private final class Lane: @unchecked Sendable {
+        // Safe: the connection is used on the queue only.
+        let queue: DispatchQueue
+        let connection: UpstreamConnection
+        let state = Mutex(State())
+
+        init(_ label: String, _ connection: UpstreamConnection) {
+            queue = DispatchQueue(label: label, qos: .userInitiated)
+            self.connection = connection
+        }
+    }
+
+    private let lanes: [Lane]
+    private let limit: Int
+    private let batch: (jobs: Int, bytes: Int)
+    private let bytes: @Sendable (Job) -> Int
+    private let perform: @Sendable ([Job], UpstreamConnection) -> Void
+
+    /// - Parameters:
+    ///   - limit: the maximum number of jobs that wait in a lane.
+    ///   - batch: the maximum number that are performed at once, and about the maximum of their bytes.
+    ///   - perform: called on the lane's thread.
+    init(
+        _ label: String, count: Int, limit: Int, batch: (jobs: Int, bytes: Int), _ upstream: Upstream,
+        bytes: @escaping @Sendable (Job) -> Int,
+        perform: @escaping @Sendable ([Job], UpstreamConnection) -> Void
+    ) {
+        lanes = (0..<count).map { Lane("\(label)-\($0)", upstream.makeConnection()) }
+        self.limit = limit
+        self.batch = batch
+        self.bytes = bytes
+        self.perform = perform
+    }
+
+    /// - Parameter key: jobs of one key are performed in order.
+    /// - Returns: whether there is room.
+    func add(_ job: Job, key: Int) -> Bool {
+        let lane = lanes[Int(UInt(bitPattern: key) % UInt(lanes.count))]
+        let (hasRoom, isFirst) = lane.state.withLock { state -> (Bool, Bool) in
+            guard state.waiting.count < limit else { return (false, false) }
+            state.waiting.append(job)
+            defer { state.isScheduled = true }
+            return (true, !state.isScheduled)
+        }
+        if isFirst { schedule(lane) }
+        return hasRoom
+    }
+
+    private func schedule(_ lane: Lane) {
+        lane.queue.async { [self] in
+            let jobs = lane.state.withLock { state in
+                var (count, size) = (0, 0)
+                while count < min(batch.jobs, state.waiting.count), size < batch.bytes {
+                    size += bytes(state.waiting[count])
+                    count += 1
+                }
+                defer { state.waiting.removeFirst(count) }
+                return Array(state.waiting.prefix(count))
+            }
+            if !jobs.isEmpty { perform(jobs, lane.connection) }
+            let isMoreWaiting = lane.state.withLock { state in
+                state.isScheduled = !state.waiting.isEmpty
+                return state.isScheduled
+            }
+            if isMoreWaiting { schedule(lane) }
+        }
+    }
+
+    /// Waits for everything that was added.
+    func wait() {
+        for lane in lanes { lane.queue.sync {} }
+    }
+}
+
+/// Counts for metrics, on any thread.
+final class Counter: Sendable {
+    private let number = Atomic<UInt64>(0)
+
+    var value: UInt64 { number.load(ordering: .relaxed) }
+
+    func add(_ count: Int) {
+        number.add(UInt64(count), ordering: .relaxed)
+    }
+}

@@ -1,0 +1,237 @@
+import CHTTPClient
+import Glibc
+import JSON
+import Synchronization
+
+/// Why there is nothing useful from the upstream.
+public enum UpstreamError: Error, Sendable {
+    /// There was no complete response.
+    case noResponse(String)
+    /// The upstream refuses.
+    case refused(status: Int, detail: String)
+    /// What it sent is not understood.
+    case malformed(String)
+    /// The edge is closing.
+    case closing
+}
+
+extension UpstreamError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .noResponse(let reason): "the upstream does not respond: \(reason)"
+        case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
+        case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
+        case .closing: "the edge is closing"
+        }
+    }
+}
+
+/// A response of the upstream, whatever its status.
+public struct UpstreamResponse: Sendable {
+    public var status = 0
+    /// In the order in which they came.
+    public var fields: [(name: String, value: String)] = []
+    public var body: [UInt8] = []
+}
+
+/// Says that whatever waits should end.
+final class Cancellation: Sendable {
+    private let flag = Atomic<Bool>(false)
+
+    var isCancelled: Bool { flag.load(ordering: .relaxed) }
+
+    func cancel() {
+        flag.store(true, ordering: .relaxed)
+    }
+}
+
+/// Sends requests to the upstream, one at a time, over connections that stay open. Used by one thread at a time.
+final class UpstreamConnection {
+    private let url: String
+    private let authorization: String?
+    private let connectSeconds: Double
+    private let cancellation: Cancellation
+    private var client: OpaquePointer?
+
+    init(_ configuration: EdgeConfiguration, _ cancellation: Cancellation) {
+        url = configuration.url
+        authorization = configuration.token.map { "Authorization: Bearer \($0)" }
+        connectSeconds = configuration.timeout
+        self.cancellation = cancellation
+    }
+
+    deinit {
+        if let client { http_client_close(client) }
+    }
+
+    struct Request {
+        var method = "GET"
+        /// With its query.
+        var path: String
+        var fields: [String] = []
+        /// Whether it has the edge's token.
+        var hasToken = true
+        var body: [UInt8]?
+        /// For the whole exchange; `nil` for no such limit.
+        var seconds: Double?
+        /// For which nothing may arrive; `nil` for no such limit.
+        var idleSeconds: Int?
+        /// Whether it must not be sent again if an open connection turns out to be closed.
+        var isSentOnce = false
+        /// The maximum size of the body.
+        var mostBytes = Int.max
+    }
+
+    /// - Returns: the response with success.
+    func expect(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
+        let response = try send(request)
+        guard response.status / 100 == 2 || response.status == 304 else {
+            throw Self.refusal(response.status, response.body)
+        }
+        return response
+    }
+
+    func send(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
+        var body: [UInt8] = []
+        var response = try perform(request) { _, bytes in
+            guard body.count + bytes.count <= request.mostBytes else { return false }
+            body.append(contentsOf: bytes)
+            return true
+        }
+        response.body = body
+        return response
+    }
+
+    /// Passes on the lines of a response as they arrive.
+    ///
+    /// - Parameter line: receives a line without its line feed, and says whether to go on.
+    func lines(of request: Request, _ line: (UnsafeRawBufferPointer) -> Bool) throws(UpstreamError) {
+        var rest: [UInt8] = []
+        let response = try perform(request) { status, bytes in
+            rest.append(contentsOf: bytes)
+            return status != 200 || rest.takeLines(line)
+        }
+        guard response.status == 200 else { throw Self.refusal(response.status, rest) }
+    }
+
+    private static func refusal(_ status: Int, _ body: [UInt8]) -> UpstreamError {
+        let problem = (try? JSONParser().parse(body))?.object
+        return .refused(status: status, detail: problem?["detail"]?.string ?? "it gives no reason")
+    }
+
+    /// What the functions of an exchange share, for its duration.
+    fileprivate struct Exchange {
+        var status = 0
+        var fields: [(name: String, value: String)] = []
+        let cancellation: Cancellation
+        let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
+    }
+
+    private func perform(
+        _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
+    ) throws(UpstreamError) -> UpstreamResponse {
+        guard !cancellation.isCancelled else { throw .closing }
+        if client == nil { client = http_client_open() }
+        guard let client else { throw .noResponse("an edge needs libcurl.so.4 (Debian's package libcurl4)") }
+        var response = UpstreamResponse()
+        var error = [CChar](repeating: 0, count: 256)
+        withoutActuallyEscaping(receive) { receive in
+            var exchange = Exchange(cancellation: cancellation, receive: receive)
+            response.status = withUnsafeMutablePointer(to: &exchange) { exchange in
+                perform(request, client, UnsafeMutableRawPointer(exchange), &error)
+            }
+            response.fields = exchange.fields
+        }
+        guard response.status != 0 else {
+            guard !cancellation.isCancelled else { throw .closing }
+            throw .noResponse(String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+        }
+        return response
+    }
+
+    private func perform(
+        _ request: Request, _ client: OpaquePointer, _ exchange: UnsafeMutableRawPointer, _ error: inout [CChar]
+    ) -> Int {
+        // curl would wait for the server's consent to a large body.
+        let all = request.fields + ["Expect:"] + (request.hasToken ? authorization.map { [$0] } ?? [] : [])
+        var fields: [UnsafePointer<CChar>?] = all.map { UnsafePointer(strdup($0)) } + [nil]
+        defer { for field in fields { free(UnsafeMutablePointer(mutating: field)) } }
+        let body = request.body ?? []
+        return request.method.withCString { method in
+            (url + request.path).withCString { url in
+                fields.withUnsafeMutableBufferPointer { fields in
+                    body.withUnsafeBufferPointer { bytes in
+                        // An empty array has no address; a request with an empty body has one.
+                        var none: UInt8 = 0
+                        return withUnsafePointer(to: &none) { none in
+                            var parameters = http_request()
+                            parameters.method = method
+                            parameters.url = url
+                            parameters.fields = UnsafePointer(fields.baseAddress)
+                            if request.body != nil { parameters.body = bytes.baseAddress ?? none }
+                            parameters.length = bytes.count
+                            parameters.connect_milliseconds = Int(connectSeconds * 1_000)
+                            parameters.milliseconds = request.seconds.map { Int($0 * 1_000) } ?? 0
+                            parameters.idle_seconds = request.idleSeconds ?? 0
+                            parameters.is_sent_once = request.isSentOnce ? 1 : 0
+                            parameters.context = exchange
+                            parameters.receive = { context, bytes, length in
+                                guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return 0 }
+                                let piece = UnsafeRawBufferPointer(start: bytes, count: length)
+                                return exchange.pointee.receive(exchange.pointee.status, piece) ? 1 : 0
+                            }
+                            parameters.receive_field = { context, bytes, length in
+                                guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return }
+                                let line = UnsafeRawBufferPointer(start: bytes, count: length)
+                                exchange.pointee.take(String(decoding: line, as: UTF8.self))
+                            }
+                            parameters.is_cancelled = { context in
+                                let exchange = context?.assumingMemoryBound(to: Exchange.self)
+                                return exchange?.pointee.cancellation.isCancelled ?? true ? 1 : 0
+                            }
+                            return http_client_perform(client, &parameters, &error)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension UpstreamConnection.Exchange {
+    /// Takes a line of a header; a status line begins another response.
+    fileprivate mutating func take(_ line: String) {
+        if line.hasPrefix("HTTP/") {
+            let words = line.split(separator: " ")
+            (status, fields) = (words.count > 1 ? Int(words[1]) ?? 0 : 0, [])
+            return
+        }
+        guard let colon = line.firstIndex(of: ":") else { return }
+        let value = line[line.index(after: colon)...].drop { $0 == " " }
+        let end = value.lastIndex { !$0.isWhitespace }.map { value.index(after: $0) } ?? value.startIndex
+        fields.append((line[..<colon].lowercased(), String(value[..<end])))
+    }
+}
+
+extension [UInt8] {
+    /// Removes the complete lines at the beginning.
+    ///
+    /// - Parameter line: receives each without its line feed, and says whether to go on.
+    /// - Returns: `false` if it was told not to.
+    mutating func takeLines(_ line: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+        var (taken, goesOn) = (0, true)
+        withUnsafeBytes { bytes in
+            while goesOn, taken < bytes.count, let base = bytes.baseAddress,
+                let end = memchr(base + taken, 0x0A, bytes.count - taken)
+            {
+                let next = UnsafeRawPointer(end) - base
+                goesOn = line(UnsafeRawBufferPointer(rebasing: bytes[taken..<next]))
+                taken = next + 1
+            }
+        }
+        removeFirst(taken)
+        return goesOn
+    }
+}
+
+@available(*, unavailable) extension UpstreamConnection: Sendable {}

@@ -1,0 +1,85 @@
+package import Bucketing
+package import Storage
+
+/// How far the file of an edge follows its upstream. Only such a file has it, so that neither is taken for the other: what
+/// is written into a copy would be lost, and what a database of its own has, an edge would delete.
+package struct EdgeState: Sendable, Equatable {
+    /// The place in the upstream's feed up to which the file has everything; `nil` before the first copy was begun.
+    package var cursor: FeedCursor?
+    /// The last user of a copy of all users that is under way, begun at ``cursor``; empty for none yet, `nil` if no copy is
+    /// under way.
+    package var copiedTo: Identifier?
+    /// Whether the file was complete at some time.
+    package var isComplete = false
+    /// The ``ProjectState/changes`` of the upstream that the file has; -1 for none.
+    package var definitions: Int64 = -1
+    /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
+    package var newestDatafile: Int64 = 0
+
+    package init() {}
+
+    /// A row of the table.
+    init(_ row: Statement) {
+        cursor = FeedCursor(row.text(0))
+        copiedTo = row.optionalIdentifier(1)
+        isComplete = row.integer(2) != 0
+        definitions = row.integer(3)
+        newestDatafile = row.integer(4)
+    }
+
+    static let creation = """
+        CREATE TABLE IF NOT EXISTS edge_state (
+            id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+            cursor TEXT NOT NULL, copied_to TEXT, is_complete INTEGER NOT NULL, definitions INTEGER NOT NULL,
+            newest_datafile INTEGER NOT NULL
+        ) STRICT;
+        INSERT OR IGNORE INTO edge_state (id, cursor, copied_to, is_complete, definitions, newest_datafile)
+        VALUES (1, '', NULL, 0, -1, 0);
+        """
+
+    static func isPresent(_ connection: Connection) throws(SQLiteError) -> Bool {
+        try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'edge_state'") > 0
+    }
+
+    static func read(_ connection: Connection) throws(SQLiteError) -> EdgeState {
+        var state = EdgeState()
+        try connection.statement(
+            "SELECT cursor, copied_to, is_complete, definitions, newest_datafile FROM edge_state"
+        ).run(row: { state = EdgeState($0) })
+        return state
+    }
+
+    func write(_ connection: Connection) throws(SQLiteError) {
+        try connection.change(
+            """
+            UPDATE edge_state SET cursor = ?1, copied_to = ?2, is_complete = ?3, definitions = ?4, newest_datafile = ?5
+            """, .text(cursor?.text ?? ""), .text(copiedTo), .integer(isComplete ? 1 : 0), .integer(definitions),
+            .integer(newestDatafile))
+    }
+
+    /// Checks what a file is for, and makes a new one the file of an edge.
+    ///
+    /// - Parameter isEdge: whether it is to be the copy of an upstream.
+    /// - Throws: ``DatabaseError`` if the file is for something else.
+    static func expect(_ isEdge: Bool, path: String) throws(DatabaseError) {
+        let (isPresent, isEmpty): (Bool, Bool)
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            connection.setCheckpointOnClose(false)
+            isPresent = try Self.isPresent(connection)
+            isEmpty = try connection.integer("SELECT commits FROM counters") == 0
+            if isEdge, isPresent || isEmpty { return try connection.execute(creation) }
+        } catch {
+            throw DatabaseError(path, error)
+        }
+        if isEdge {
+            throw DatabaseError(
+                path, "with --upstream it must be new, or the copy of an edge; it is a database of its own",
+                isPermanent: true)
+        }
+        guard isPresent else { return }
+        throw DatabaseError(
+            path, "it must be a database of its own; it is an edge's copy of another: serve it with --upstream URL",
+            isPermanent: true)
+    }
+}

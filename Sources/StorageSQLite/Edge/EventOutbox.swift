@@ -1,0 +1,224 @@
+package import Bucketing
+import Dispatch
+package import Storage
+import Synchronization
+
+/// What waits on an edge's disk until the upstream has it: events, and the last uses of flags. A file of its own, so that it
+/// outlives a copy that is made anew, and one process's alone.
+///
+/// An entry is acknowledged once it is durable. Entries leave in the order in which they came, after the upstream has
+/// acknowledged them; sending one twice must do no harm.
+package final class EventOutbox: @unchecked Sendable {
+    // Safe: the connection is used on the queue only.
+
+    /// An entry that waits. Its content is of the sender.
+    package struct Entry: Sendable {
+        package let number: Int64
+        /// Whose it is; `nil` for nobody's.
+        package let userID: Identifier?
+        package let content: [UInt8]
+    }
+
+    package struct Size: Sendable {
+        package var entries = 0
+        package var bytes = 0
+    }
+
+    private let path: String
+    private let queue = DispatchQueue(label: "outbox", qos: .userInitiated)
+    private var connection: Connection?
+    private let limits: Size
+    private let size = Mutex(Size())
+    /// When users were erased, by ``ErasureRules/hash(_:)``, in monotonic nanoseconds.
+    private var erasures: [Int64: UInt64] = [:]
+    /// Called on any thread when there is something to send.
+    private let didAppend: @Sendable () -> Void
+    /// What an entry takes beside its content, about.
+    private static let overhead = 64
+
+    /// - Parameter lockTimeout: how long to wait for another process to close the file, in seconds.
+    package init(
+        path: String, entries: Int, bytes: Int, lockTimeout: Double = 5, didAppend: @escaping @Sendable () -> Void
+    ) throws(DatabaseError) {
+        self.path = path
+        limits = Size(entries: entries, bytes: bytes)
+        self.didAppend = didAppend
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
+            try connection.execute(
+                """
+                PRAGMA locking_mode = EXCLUSIVE;
+                PRAGMA journal_mode = WAL;
+                PRAGMA synchronous = FULL;
+                PRAGMA journal_size_limit = 67108864;
+                CREATE TABLE IF NOT EXISTS outbox (
+                    number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, user_id TEXT, content BLOB NOT NULL
+                ) STRICT;
+                CREATE INDEX IF NOT EXISTS outbox_by_user ON outbox (user_id) WHERE user_id IS NOT NULL;
+                BEGIN IMMEDIATE;
+                COMMIT;
+                """)
+            self.connection = connection
+            var found = Size()
+            try connection.statement("SELECT count(*), coalesce(sum(length(content) + ?1), 0) FROM outbox").run {
+                $0.bind(Int64(Self.overhead), at: 1)
+            } row: {
+                found = Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1)))
+            }
+            size.withLock { $0 = found }
+        } catch {
+            throw error.isBusy
+                ? DatabaseError(path, "it must be used by one edge alone; another process uses it")
+                : DatabaseError(path, error)
+        }
+    }
+
+    package var waiting: Size { size.withLock { $0 } }
+
+    /// Appends entries in one transaction, in order.
+    ///
+    /// - Parameters:
+    ///   - receivedAt: when the oldest was received, in monotonic nanoseconds. Entries of users who were erased since are
+    ///     dropped: they count as sent before the erasure.
+    ///   - completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded`` if the
+    ///     outbox is full.
+    package func append(
+        _ entries: [(userID: Identifier?, content: [UInt8], receivedAt: UInt64)],
+        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        let added = Size(
+            entries: entries.count, bytes: entries.reduce(0) { $0 + $1.content.count + Self.overhead })
+        let hasRoom = size.withLock { size in
+            guard size.entries + added.entries <= limits.entries, size.bytes + added.bytes <= limits.bytes else {
+                return false
+            }
+            size.entries += added.entries
+            size.bytes += added.bytes
+            return true
+        }
+        guard hasRoom else { return completion(.failure(.overloaded)) }
+        queue.async { [self] in
+            var kept = Size()
+            let result = write { connection throws(SQLiteError) in
+                for entry in entries where !wasErased(entry.userID, since: entry.receivedAt) {
+                    try connection.change(
+                        "INSERT INTO outbox (user_id, content) VALUES (?1, ?2)", .text(entry.userID),
+                        .bytes(entry.content))
+                    kept.entries += 1
+                    kept.bytes += entry.content.count + Self.overhead
+                }
+            }
+            if case .failure = result { kept = Size() }
+            size.withLock { size in
+                size.entries -= added.entries - kept.entries
+                size.bytes -= added.bytes - kept.bytes
+            }
+            completion(result)
+            if kept.entries > 0 { didAppend() }
+        }
+    }
+
+    private func wasErased(_ userID: Identifier?, since receivedAt: UInt64) -> Bool {
+        guard !erasures.isEmpty, let userID, let time = erasures[ErasureRules.hash(userID)] else { return false }
+        return receivedAt < time
+    }
+
+    /// Reads the oldest entries.
+    ///
+    /// - Parameter bytes: about how much; at least one entry is read.
+    package func first(_ limit: Int, bytes: Int) throws(StorageError) -> [Entry] {
+        try result { connection throws(SQLiteError) in
+            var (entries, size): ([Entry], Int) = ([], 0)
+            let query = SQLQuery(
+                "outbox_first", "SELECT number, user_id, content FROM outbox ORDER BY number LIMIT $1",
+                .integer(limit))
+            try connection.run(query) { row in
+                guard size < bytes else { return }
+                let entry = Entry(number: row.integer(0), userID: row.optionalIdentifier(1), content: row.bytes(2))
+                size += entry.content.count
+                entries.append(entry)
+            }
+            return entries
+        }.get()
+    }
+
+    /// Deletes entries that were sent: all up to a number.
+    package func remove(through number: Int64) throws(StorageError) {
+        try delete("number <= $1", .integer(number)).get()
+    }
+
+    /// Deletes what waits of a user who was erased.
+    package func erase(_ userID: Identifier) throws(StorageError) {
+        queue.sync {
+            let now = DispatchTime.now().uptimeNanoseconds
+            let memory = UInt64(ErasureRules.memory * 1e9)
+            if erasures.count >= 1_024 { erasures = erasures.filter { now - $0.value < memory } }
+            erasures[ErasureRules.hash(userID)] = now
+        }
+        try delete("user_id = $1", .text(userID)).get()
+    }
+
+    /// Makes what waits of a user that of the account that the user became part of.
+    package func move(_ userID: Identifier, to account: Identifier) throws(StorageError) {
+        try result { connection throws(SQLiteError) in
+            try connection.change(
+                "UPDATE outbox SET user_id = ?2 WHERE user_id = ?1", .text(userID), .text(account))
+        }.map { _ in }.get()
+    }
+
+    private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {
+        let deleted = result { connection throws(SQLiteError) in
+            var deleted = Size()
+            let columns = "count(*), coalesce(sum(length(content) + \(Self.overhead)), 0)"
+            let sizes = SQLQuery("size \(condition)", "SELECT \(columns) FROM outbox WHERE \(condition)", parameter)
+            try connection.run(sizes) { deleted = Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1))) }
+            guard deleted.entries > 0 else { return deleted }
+            try connection.run(SQLQuery("delete \(condition)", "DELETE FROM outbox WHERE \(condition)", parameter))
+            return deleted
+        }
+        return deleted.map { deleted in
+            size.withLock { size in
+                size.entries -= deleted.entries
+                size.bytes -= deleted.bytes
+            }
+        }
+    }
+
+    private func result<Value: Sendable>(
+        _ body: (Connection) throws(SQLiteError) -> Value
+    ) -> Result<Value, StorageError> {
+        queue.sync { write(body) }
+    }
+
+    /// Runs a transaction, on the queue.
+    private func write<Value>(_ body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
+        guard let connection else { return .failure(.closed) }
+        do throws(SQLiteError) {
+            try connection.statement("BEGIN IMMEDIATE").run()
+            let value = try body(connection)
+            try connection.statement("COMMIT").run()
+            return .success(value)
+        } catch {
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            return .failure(.unavailable(reason: "the outbox \(path) cannot be used: \(error.asStorageError)"))
+        }
+    }
+
+    /// Whether entries can be appended at present.
+    package func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        let waiting = waiting
+        guard waiting.entries < limits.entries, waiting.bytes < limits.bytes else {
+            return completion(.failure(.unavailable(reason: "the outbox is full")))
+        }
+        queue.async { [self] in
+            completion(write { connection throws(SQLiteError) in
+                try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
+            })
+        }
+    }
+
+    /// Writes what was appended, and closes the file. Blocks until done.
+    package func close() {
+        queue.sync { connection = nil }
+    }
+}

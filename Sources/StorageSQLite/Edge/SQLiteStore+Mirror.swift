@@ -1,0 +1,157 @@
+package import Bucketing
+package import Storage
+
+/// What an edge writes into its copy. Each call is one transaction, with the place in the upstream's feed that it reaches.
+extension SQLiteStore {
+    package func edgeState() throws(StorageError) -> EdgeState {
+        try projectReader.read { connection throws(SQLiteError) in try EdgeState.read(connection) }
+    }
+
+    /// Writes a state, and nothing else.
+    package func put(_ state: EdgeState, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        mirror(state, { _ throws(SQLiteError) in }, completion)
+    }
+
+    /// Makes changes of users that another database made, in order.
+    ///
+    /// - Parameter users: each user once.
+    package func mirror(
+        _ users: [(userID: Identifier, changes: [MirroredChange])], reaching state: EdgeState,
+        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        let rules = settings.rules
+        mirror(
+            state,
+            { transaction in
+                let now = transaction.now
+                for user in users {
+                    try transaction.apply(UserChange<Void>.mirror(user.changes, of: user.userID), rules, at: now)
+                }
+            }, completion)
+    }
+
+    /// Replaces all users of a range by those of another database. Only what differs is written.
+    ///
+    /// - Parameters:
+    ///   - users: in the byte order of their ids, all in the range.
+    ///   - first: the range begins behind this user.
+    ///   - last: the last user of the range; `nil` if it has no end.
+    package func replaceUsers(
+        with users: [MirroredUser], after first: Identifier, through last: Identifier?, reaching state: EdgeState,
+        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        mirror(
+            state,
+            { transaction throws(SQLiteError) in
+                try transaction.replaceProfiles(with: users, after: first, through: last)
+                try transaction.replaceAttributes(with: users, after: first, through: last)
+            }, completion)
+    }
+
+    /// Replaces everything that all users share by that of another database, with its numbers and versions.
+    ///
+    /// - Parameters:
+    ///   - definitions: its datafiles are those that the file lacks.
+    ///   - isWhole: whether all that the file has is of no use any more.
+    package func mirror(
+        _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState,
+        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        mirror(
+            state,
+            { transaction throws(SQLiteError) in
+                if isWhole { try transaction.connection.change("DELETE FROM datafiles") }
+                try transaction.mirror(definitions)
+            }, completion)
+    }
+
+    private func mirror(
+        _ state: EdgeState, _ body: @escaping @Sendable (WriteTransaction) throws -> Void,
+        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        writer.submit(
+            { transaction in
+                try body(transaction)
+                try state.write(transaction.connection)
+                transaction.changed()
+            }, completion: completion)
+    }
+}
+
+extension WriteTransaction {
+    fileprivate func replaceProfiles(
+        with users: [MirroredUser], after first: Identifier, through last: Identifier?
+    ) throws(SQLiteError) {
+        let stored = try rows("SELECT user_id, record FROM profiles WHERE user_id > ?1", after: first, through: last)
+        var rest = stored[...]
+        func deleteStored(before user: Identifier?) throws(SQLiteError) {
+            while let row = rest.first, user.map({ row.userID < $0 }) ?? true {
+                rest.removeFirst()
+                try deleteProfile(of: row.userID, replacing: (try? ProfileRecord(checking: row.record)) ?? .empty)
+            }
+        }
+        for user in users {
+            guard let profile = user.profile else { continue }
+            try deleteStored(before: user.userID)
+            guard let row = rest.first, row.userID == user.userID else {
+                try put(profile, for: user.userID, replacing: nil)
+                continue
+            }
+            rest.removeFirst()
+            guard row.record != profile.bytes else { continue }
+            try put(profile, for: user.userID, replacing: (try? ProfileRecord(checking: row.record)) ?? .empty)
+        }
+        try deleteStored(before: nil)
+    }
+
+    fileprivate func replaceAttributes(
+        with users: [MirroredUser], after first: Identifier, through last: Identifier?
+    ) throws(SQLiteError) {
+        let stored = try rows(
+            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1", after: first, through: last)
+        let former = Dictionary(stored.map { ($0.userID, $0.record) }, uniquingKeysWith: { $1 })
+        var kept: Set<Identifier> = []
+        for user in users {
+            guard let attributes = user.attributes else { continue }
+            kept.insert(user.userID)
+            if former[user.userID] != attributes.bytes { try AttributeRows.put(attributes, for: user.userID, in: self) }
+        }
+        for row in stored where !kept.contains(row.userID) { try AttributeRows.erase(row.userID, in: self) }
+    }
+
+    private func rows(
+        _ sql: StaticString, after first: Identifier, through last: Identifier?
+    ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
+        var rows: [(userID: Identifier, record: [UInt8])] = []
+        let limit = last.map { _ in " AND user_id <= ?2" } ?? ""
+        let parameters: [SQLValue] = [.text(first)] + (last.map { [.text($0)] } ?? [])
+        // Named by its whole text.
+        let text = "\(sql)\(limit) ORDER BY user_id"
+        try connection.run(SQLQuery(text, text, parameters)) { rows.append(($0.identifier(0), $0.bytes(1))) }
+        return rows
+    }
+
+    fileprivate func mirror(_ state: ProjectState) throws(SQLiteError) {
+        for table: StoredTable in [.projects, .attributes, .segments, .forcedVariations] {
+            try connection.run(SQLQuery("mirror_\(table)", "DELETE FROM \(table.rawValue)"))
+        }
+        for project in state.projects { try insert(project.values, into: .projects) }
+        for attribute in state.schema.attributes { try insert(attribute.values, into: .attributes) }
+        for segment in state.schema.segments.values { try insert(segment.values, into: .segments) }
+        for variation in state.forcedVariations { try insert(variation.values, into: .forcedVariations) }
+        for datafile in state.datafiles {
+            try connection.change("DELETE FROM datafiles WHERE version = ?1", .integer(datafile.version))
+            try insert(datafile.values, into: .datafiles)
+        }
+        try connection.change(
+            """
+            DELETE FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects)
+            OR version NOT IN (SELECT max(version) FROM datafiles GROUP BY sdk_key)
+            """)
+        // The version with which everything is decided; no datafile need have it any more.
+        try connection.change("DELETE FROM sqlite_sequence WHERE name = 'datafiles'")
+        try connection.change(
+            "INSERT INTO sqlite_sequence (name, seq) VALUES ('datafiles', ?1)", .integer(state.newestDatafile))
+        try changedProjects()
+    }
+}
