@@ -71,6 +71,9 @@ static const struct embedded_file files[] = {
     {"RunOnPostgreSQL", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/RunOnPostgreSQL.md" suffix(, 0)
     }},
+    {"Edge", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Edge.md" suffix(, 0)
+    }},
     {"MoveFromSQLite", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/MoveFromSQLite.md" suffix(, 0)
     }},

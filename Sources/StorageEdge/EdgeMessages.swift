@@ -27,7 +27,7 @@ struct FeedBatch {
             let cursor = object["cursor"]?.string.flatMap({ FeedCursor($0) }), let kind = object["kind"]?.string
         else { throw .malformed("a line of the feed must have a cursor and a kind") }
         if kind == "end" {
-            (end, isComplete) = (cursor, object["complete"]?.bool ?? false)
+            (end, isComplete) = (cursor, object["complete"]?.bool ?? lines.isEmpty)
             return
         }
         guard let userID = object["user_id"]?.string.map({ Identifier($0) }) else {

@@ -97,7 +97,8 @@ final class Enroller: Sendable {
                 let object = (try? JSONParser().parse(line))?.object
                 results = try self.results(object, of: changes)
                 reached = (
-                    object?["position"]?.string.flatMap { FeedCursor($0) }, object?["more"]?.bool ?? false)
+                    object?["position"]?.string.flatMap { FeedCursor($0) }, object?["more"]?.bool ?? false
+                )
             } catch {
                 failure = error
             }

@@ -100,27 +100,29 @@ final class Follower: Sendable {
             var hasEnded = false
             let path = "/edge/v1/users" + (first.string.isEmpty ? "" : "?after=\(first.string.percentEncoded)")
             let request = UpstreamConnection.Request(path: path, idleSeconds: Self.idleSeconds)
-            let ended = Result { () throws(UpstreamError) in try connection.lines(of: request) { line in
-                do {
-                    switch try UserLine(line) {
-                    case .user(let user):
-                        copied += 1
-                        users.append(user)
-                        guard users.count == Self.users else { return true }
-                        upstream.didRespond()
-                        try writer.write(users, isLast: false)
-                        users.removeAll(keepingCapacity: true)
-                    case .damaged: break
-                    case .end(let last):
-                        hasEnded = true
-                        try writer.write(users, isLast: last == nil)
+            let ended = Result { () throws(UpstreamError) in
+                try connection.lines(of: request) { line in
+                    do {
+                        switch try UserLine(line) {
+                        case .user(let user):
+                            copied += 1
+                            users.append(user)
+                            guard users.count == Self.users else { return true }
+                            upstream.didRespond()
+                            try writer.write(users, isLast: false)
+                            users.removeAll(keepingCapacity: true)
+                        case .damaged: break
+                        case .end(let last):
+                            hasEnded = true
+                            try writer.write(users, isLast: last == nil)
+                        }
+                        return true
+                    } catch {
+                        failure = error
+                        return false
                     }
-                    return true
-                } catch {
-                    failure = error
-                    return false
                 }
-            } }
+            }
             try writer.finish()
             if let failure { throw failure }
             try ended.get()
@@ -192,7 +194,8 @@ extension String {
     var percentEncoded: String {
         var text = ""
         for byte in utf8 {
-            let isUnreserved = (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+            let isUnreserved =
+                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
             if isUnreserved {
                 text.unicodeScalars.append(Unicode.Scalar(byte))
             } else {

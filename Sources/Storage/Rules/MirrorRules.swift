@@ -42,7 +42,8 @@ enum MirrorRules {
         let ends = changes.contains { $0.endsUser }
         guard records.has(ends ? UserRecords.everything : [.profile]) else { return nil }
         // What cannot be decoded is replaced by what the changes say; an erasure needs nothing of it.
-        let stored: ProfileRecord? = if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
+        let stored: ProfileRecord? =
+            if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
         // Also what has expired by this host's clock: another clock decides.
         var draft = stored.map { ProfileDraft($0, at: .min) }
         var attributes: AttributeRecord??

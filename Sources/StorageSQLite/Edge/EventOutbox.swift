@@ -211,9 +211,10 @@ package final class EventOutbox: @unchecked Sendable {
             return completion(.failure(.unavailable(reason: "the outbox is full")))
         }
         queue.async { [self] in
-            completion(write { connection throws(SQLiteError) in
-                try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
-            })
+            completion(
+                write { connection throws(SQLiteError) in
+                    try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
+                })
         }
     }
 
