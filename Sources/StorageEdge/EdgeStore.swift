@@ -73,6 +73,7 @@ public final class EdgeStore: Store {
         func call() { target.withLock { $0 }() }
     }
 
+    public var isCopy: Bool { true }
     public var rules: ProfileRules { base.rules }
     public var clock: StoreClock { base.clock }
 

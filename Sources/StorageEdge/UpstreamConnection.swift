@@ -11,6 +11,10 @@ public enum UpstreamError: Error, Sendable {
     case refused(status: Int, detail: String)
     /// What it sent is not understood.
     case malformed(String)
+    /// The response is longer than was asked for.
+    case tooLarge(limit: Int)
+    /// Too many requests wait for it.
+    case overloaded
     /// The edge is closing.
     case closing
 }
@@ -21,6 +25,8 @@ extension UpstreamError: CustomStringConvertible {
         case .noResponse(let reason): "the upstream does not respond: \(reason)"
         case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
         case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
+        case .tooLarge(let limit): "the upstream's response is longer than \(limit) bytes"
+        case .overloaded: "too many requests wait for the upstream"
         case .closing: "the edge is closing"
         }
     }
@@ -93,11 +99,16 @@ final class UpstreamConnection {
 
     func send(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
         var body: [UInt8] = []
-        var response = try perform(request) { _, bytes in
-            guard body.count + bytes.count <= request.mostBytes else { return false }
-            body.append(contentsOf: bytes)
-            return true
+        var isTooLarge = false
+        let received = Result { () throws(UpstreamError) in
+            try perform(request) { _, bytes in
+                isTooLarge = body.count + bytes.count > request.mostBytes
+                if !isTooLarge { body.append(contentsOf: bytes) }
+                return !isTooLarge
+            }
         }
+        if isTooLarge { throw .tooLarge(limit: request.mostBytes) }
+        var response = try received.get()
         response.body = body
         return response
     }

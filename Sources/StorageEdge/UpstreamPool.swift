@@ -85,7 +85,7 @@ public final class UpstreamPool: Sendable {
         case .start(let slot):
             queue.async { [self] in run(job, slot ?? Slot(upstream.makeConnection())) }
         case .wait: break
-        case .refuse: job.report(.failure(.noResponse("too many requests wait for it")))
+        case .refuse: job.report(.failure(.overloaded))
         }
     }
 

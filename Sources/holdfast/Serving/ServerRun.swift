@@ -6,6 +6,7 @@ import HoldfastAPI
 import HoldfastCore
 import Logging
 import Storage
+import StorageEdge
 
 /// One run of the server, from its configuration to the end of the process.
 struct ServerRun {
@@ -51,7 +52,7 @@ struct ServerRun {
         let services = Services(
             store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
-            options: configuration.services)
+            options: configuration.services, upstream: (store as? EdgeStore).map(EdgeForwarding.init))
         let server = try listen(services)
         logger.info(
             "listening",

@@ -1,0 +1,35 @@
+import HoldfastAPI
+import StorageEdge
+
+/// Passes requests of an edge's clients on to its upstream.
+final class EdgeForwarding: UpstreamRequests {
+    private let store: EdgeStore
+    /// The maximum size of a response, in bytes.
+    private static let mostBytes = 64 << 20
+
+    init(_ store: EdgeStore) {
+        self.store = store
+    }
+
+    func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> HoldfastAPI.UpstreamResponse {
+        let mayHaveBody = ["POST", "PUT", "PATCH"].contains(request.method)
+        do throws(UpstreamError) {
+            let response = try await store.pool.send(
+                request.method, request.target, fields: request.fields.map { "\($0.name): \($0.value)" },
+                hasToken: request.hasOwnToken, body: request.body.isEmpty && !mayHaveBody ? nil : request.body,
+                mostBytes: Self.mostBytes)
+            return HoldfastAPI.UpstreamResponse(status: response.status, fields: response.fields, body: response.body)
+        } catch {
+            switch error {
+            case .tooLarge(let limit): throw .tooLarge(limit: limit)
+            case .overloaded: throw .overloaded
+            case .noResponse, .refused, .malformed, .closing: throw .away
+            }
+        }
+    }
+
+    func catchUp() async {
+        // What fails here is tried again by those who follow all the time.
+        try? await store.catchUp()
+    }
+}
