@@ -86,6 +86,25 @@ import Testing
         #expect(try server.request("GET", "/v1/flags/checkout")["description"] == "of an experiment")
     }
 
+    @Test func `Variations without weights are those with equal weights`() throws {
+        try server.request(
+            "PUT", "/v1/experiments/e", #"{"variations":[{"key":"a","weight":5},{"key":"b","weight":5}]}"#)
+        let revision = try server.request("GET", "/v1/experiments/e")["revision"]
+        func apply(_ variations: String) throws -> TestResponse {
+            try self.apply(#"{"experiments":[{"key":"e","variations":\#(variations)}]}"#)
+        }
+        for same in [#"["a","b"]"#, #"["a",{"key":"b"}]"#, #"[{"key":"a","weight":5},{"key":"b","weight":5.0}]"#] {
+            #expect(try apply(same)["revision"] == revision, "\(same)")
+        }
+        #expect(try apply(#"["a",{"key":"b","weight":5}]"#).status == 422)
+        #expect(try apply(#"["a",{"key":"b","share":"x","name":1}]"#).status == 422)
+        for other in [
+            #"["b","a"]"#, #"[{"key":"a","weight":1},{"key":"b","weight":3}]"#, #"["a","b"]"#, #"["a","b","c"]"#,
+        ] {
+            #expect(changes(try apply(other)) == ["change experiment e"], "\(other)")
+        }
+    }
+
     @Test func `Everything that is wrong is told with its place, and nothing is applied`() throws {
         let response = try apply(
             #"""

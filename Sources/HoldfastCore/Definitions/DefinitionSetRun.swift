@@ -1,0 +1,191 @@
+import Bucketing
+import JSON
+import Storage
+
+/// The state of an application, and everything that was wrong.
+struct DefinitionSetRun {
+    let project: Project?
+    let former: DefinitionSet
+    let shown: [DefinitionSet.Kind: [Identifier: JSONObject]]
+    let conclusion: (author: Author, time: Timestamp)
+    var definitions: ProjectDefinitions
+    /// With what the set defines.
+    private(set) var schema: AttributeSchema
+    private(set) var schemaChange = SchemaChange()
+    private(set) var warnings: [JSONFault] = []
+    private var faults: [JSONFault] = []
+    private var isConflict = true
+
+    init(
+        _ definitions: ProjectDefinitions, of project: Project?, _ schema: AttributeSchema,
+        conclusion: (author: Author, time: Timestamp)
+    ) {
+        self.project = project
+        self.definitions = definitions
+        self.schema = schema
+        self.conclusion = conclusion
+        let former = DefinitionSet(project?.definitions, schema)
+        self.former = former
+        shown = Dictionary(uniqueKeysWithValues: DefinitionSet.Kind.allCases.map { ($0, former.objects($0)) })
+        self.definitions.unallocatedGroups = []
+    }
+
+    // MARK: Errors
+
+    mutating func attempt(
+        at place: JSONPointer, _ work: (inout DefinitionSetRun) throws(CoreError) -> Void
+    ) {
+        do throws(CoreError) {
+            try work(&self)
+        } catch {
+            if error.kind != .conflict { isConflict = false }
+            let found =
+                error.faults.isEmpty ? [JSONFault(pointer: error.pointer ?? [], reason: error.detail)] : error.faults
+            faults += found.map { JSONFault(pointer: place.appending($0.pointer), reason: $0.reason) }
+        }
+    }
+
+    func check() throws(CoreError) {
+        let error = CoreError(isConflict ? .conflict : .unprocessable, faults: faults, "nothing was applied")
+        if let error { throw error }
+    }
+
+    // MARK: Elements
+
+    mutating func apply(_ set: DefinitionSet) {
+        for element in set[.attributes] {
+            attempt(at: element.place) { run throws(CoreError) in try run.define(attribute: element) }
+        }
+        schema = schema.with(attributes: schemaChange.attributes)
+        for element in set[.segments] {
+            attempt(at: element.place) { run throws(CoreError) in try run.define(segment: element) }
+        }
+        schema = schema.with(segments: schemaChange.segments)
+        for element in set[.metrics] { apply(MetricDefinition.self, element, .metrics) }
+        // What says nothing of variations is about a rule, which its flag makes.
+        let rules = Set(set[.experiments].filter { isRule($0) }.map(\.key))
+        for element in set[.experiments] where !rules.contains(element.key) {
+            apply(experiment: element, isRule: false)
+        }
+        definitions.serveExperiments()
+        for element in set[.flags] { apply(Flag.self, element, .flags) }
+        for element in set[.experiments] where rules.contains(element.key) { apply(experiment: element, isRule: true) }
+        for element in set[.holdouts] { apply(Holdout.self, element, .holdouts) }
+    }
+
+    private mutating func define(attribute element: DefinitionSet.Element) throws(CoreError) {
+        let definition = try AttributeDefinition(.object(element.object), name: try Self.name(element))
+        try schema.checkRoom(forAttribute: element.key)
+        switch AttributeRules.define(definition, replacing: schema.attribute(element.key)) {
+        case .created, .changed: schemaChange.attributes.append(definition)
+        case .unchanged: break
+        case .otherType(let stored): throw CoreError(otherTypeOf: stored)
+        }
+    }
+
+    private mutating func define(segment element: DefinitionSet.Element) throws(CoreError) {
+        let stored = schema.segments[element.key]
+        guard stored == nil || element.object["conditions"] != stored?.conditions else { return }
+        let segment = try Segment(.object(element.object), name: try Self.name(element), schema: schema)
+        try schema.checkRoom(forSegment: element.key)
+        schemaChange.segments.append(segment)
+    }
+
+    /// - Throws: 422 for a control character, which no path has.
+    private static func name(_ element: DefinitionSet.Element) throws(CoreError) -> Identifier {
+        guard element.key.string.utf8.allSatisfy({ $0 >= 0x20 }) else {
+            throw CoreError(.unprocessable, "a name must have no control characters; got one", at: ["name"])
+        }
+        return element.key
+    }
+
+    private mutating func apply<Defined: DefinedElement>(
+        _: Defined.Type, _ element: DefinitionSet.Element, _ kind: DefinitionSet.Kind
+    ) {
+        attempt(at: element.place) { run throws(CoreError) in
+            try run.change(Defined.self, element.key, run.changes(element.object, kind, element.key), at: element.place)
+        }
+    }
+
+    mutating func change<Defined: DefinedElement>(
+        _: Defined.Type, _ key: Identifier, _ body: JSONObject, at place: JSONPointer
+    ) throws(CoreError) {
+        guard !body.isEmpty else { return }
+        guard let change = try Defined.change(.object(body), key: key.string, in: project, schema) else { return }
+        _ = try change.apply(to: &definitions)
+        guard let datafile = project?.datafile else { return }
+        warnings += change.warnings(schema, datafile).map {
+            JSONFault(pointer: place.appending($0.pointer), reason: $0.reason)
+        }
+    }
+
+    /// Returns the members that differ from those that are shown, with the defaults of those that are left out.
+    func changes(_ object: JSONObject, _ kind: DefinitionSet.Kind, _ key: Identifier) -> JSONObject {
+        let object = kind == .flags ? withGroups(object) : object
+        guard let shown = shown[kind]?[key] else { return object }
+        var body = object
+        if kind == .experiments, Self.areSameVariations(body["variations"], shown["variations"]) {
+            body["variations"] = shown["variations"]
+        }
+        // Another kind has other members.
+        if kind != .metrics || object["kind"] == nil || object["kind"] == shown["kind"] {
+            for member in shown where body[member.key] == nil {
+                if let value = kind.defaults[member.key] { body[member.key] = value }
+            }
+        }
+        return DefinitionChanges(of: .object(shown)).members(of: .object(body)).object ?? body
+    }
+
+    /// Whether variations of a file, which may be keys without ids and weights, are those that are shown.
+    private static func areSameVariations(_ given: JSONValue?, _ shown: JSONValue?) -> Bool {
+        guard let given = given?.array, let shown = shown?.array?.compactMap(\.object), given.count == shown.count
+        else { return false }
+        let isWeighted = given.map { $0.object?["weight"] != nil }
+        let weights = Set(shown.compactMap { $0["weight"]?.double })
+        // Either all have a weight or none.
+        return Set(isWeighted).count == 1
+            && zip(given, shown).allSatisfy { given, shown in
+                let object = given.object ?? JSONObject(.init(key: "key", value: given))
+                // Without weights the variations get equal shares.
+                let hasSameWeight =
+                    object["weight"].map { $0.double == shown["weight"]?.double } ?? (weights.count == 1)
+                return object["key"] == shown["key"] && hasSameWeight && object["id"].map { $0 == shown["id"] } ?? true
+                    && object.allSatisfy { ["key", "id", "weight"].contains($0.key) }
+            }
+    }
+
+    /// Returns a flag whose rules leave the groups that they do not name.
+    private func withGroups(_ flag: JSONObject) -> JSONObject {
+        guard let rules = flag["rules"]?.array else { return flag }
+        var flag = flag
+        flag["rules"] = .array(
+            rules.map { rule in
+                guard var object = rule.object, var experiment = object["experiment"]?.object,
+                    experiment["group"] == nil, let key = object.identifier("key"),
+                    definitions.group(of: definitions.experiments[key]) != nil
+                else { return rule }
+                experiment["group"] = .null
+                object["experiment"] = .object(experiment)
+                return .object(object)
+            })
+        return flag
+    }
+}
+
+extension DefinitionSet.Kind {
+    /// What a member is that a file leaves out. Members that may also change by themselves keep their values.
+    fileprivate var defaults: [String: JSONValue] {
+        switch self {
+        case .attributes, .segments, .groups: [:]
+        case .metrics:
+            ["cap": .null, "window": .null, "minimum_effect": .null, "direction": "increase", "description": .null]
+        case .experiments:
+            [
+                "name": .null, "description": .null, "hypothesis": .null, "owner": .null, "tags": [], "metrics": .null,
+                "plan": .null, "schedule": .null, "ramp": .null, "group": .null, "audience": .null,
+            ]
+        case .flags: ["rules": [], "description": .null, "tags": []]
+        case .holdouts: ["flags": .null, "audience": .null, "description": .null, "metrics": .null]
+        }
+    }
+}
