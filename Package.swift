@@ -91,6 +91,7 @@ let package = Package(
                 .embedInCode("sqlite/0014_metric_series.sql"),
                 .embedInCode("sqlite/0015_feed.sql"),
                 .embedInCode("sqlite/0016_last_uses.sql"),
+                .embedInCode("sqlite/0017_proposals.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -101,6 +102,7 @@ let package = Package(
                 .embedInCode("postgresql/0008_metric_series.sql"),
                 .embedInCode("postgresql/0009_feed.sql"),
                 .embedInCode("postgresql/0010_last_uses.sql"),
+                .embedInCode("postgresql/0011_proposals.sql"),
             ],
             swiftSettings: strict
         ),

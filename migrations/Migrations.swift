@@ -20,6 +20,7 @@ public enum Migrations {
         PackageResources._014_metric_series_sql,
         PackageResources._015_feed_sql,
         PackageResources._016_last_uses_sql,
+        PackageResources._017_proposals_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -34,5 +35,6 @@ public enum Migrations {
         PackageResources._008_metric_series_sql,
         PackageResources._009_feed_sql,
         PackageResources._010_last_uses_sql,
+        PackageResources._011_proposals_sql,
     ]
 }

@@ -59,6 +59,9 @@ static const struct embedded_file files[] = {
     {"live.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/live.js" suffix(, 0)
     }},
+    {"proposals.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/proposals.js" suffix(, 0)
+    }},
     {"audit.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/audit.js" suffix(, 0)
     }},

@@ -29,9 +29,17 @@ struct Call: Sendable {
     /// Whether the caller may read what is stored of users' attributes, and so be told whether a value was stored before.
     var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
 
-    /// Returns the author to whom the audit log attributes the changes of this call.
+    /// Whether changes of running experiments need, or have, the approval of a second person.
+    var approvalPolicy: ApprovalPolicy {
+        admission.approval.map { .given($0) } ?? (admission.control.needsApproval ? .needed : .notNeeded)
+    }
+
+    /// Returns the author to whom the audit log attributes the changes of this call: of a proposal who has made it.
     func author(_ request: borrowing Request) -> Author {
-        Caller(token: admission.token, requestID: request.id).author
+        if let approval = admission.approval {
+            return Author(name: approval.proposal.author, requestID: request.id.description)
+        }
+        return Caller(token: admission.token, requestID: request.id).author
     }
 
     func respond(_ response: Response) {

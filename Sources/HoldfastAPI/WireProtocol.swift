@@ -53,7 +53,6 @@ struct LoopServices {
     let requests: LocalRequests
 
     init(_ services: Services, _ session: any StoreSession, _ loop: EventLoop) {
-        requests = LocalRequests(loop)
         self.services = services
         self.session = session
         projects = ProjectView(services.projects)
@@ -64,6 +63,7 @@ struct LoopServices {
                 clock: services.store.clock),
             metrics: services.decisions, uses: services.uses, isCopy: services.store.isCopy)
         gate = AccessGate(services.access, refusals: services.refusals)
+        requests = LocalRequests(loop, gate)
     }
 }
 

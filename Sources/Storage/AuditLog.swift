@@ -88,6 +88,12 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case projectPut = "project.put"
     /// A project was deleted; the target is its SDK key.
     case projectDelete = "project.delete"
+    /// A change of running experiments was proposed; the target is the id of the proposal.
+    case proposalPut = "proposal.put"
+    /// A proposed change was approved and made; the target is the id of the proposal.
+    case proposalApprove = "proposal.approve"
+    /// A proposed change was rejected; the target is the id of the proposal.
+    case proposalReject = "proposal.reject"
     /// The access tokens were reloaded; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.

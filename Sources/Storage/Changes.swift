@@ -83,12 +83,14 @@ package struct SharedRecords {
         case tallies(experimentID: Identifier)
         /// - Parameter isChanged: whether the document may be created or changed.
         case stickyDocument(StickyDocumentKey, isChanged: Bool)
+        /// Without its body.
+        case proposal(id: String)
     }
 
     package enum Write: Sendable {
         /// Stores a project. If it is the default, no other is any longer.
         case putProject(ProjectRecord)
-        /// Deletes a project, its datafiles, forced variations and last uses.
+        /// Deletes a project, its datafiles, forced variations, last uses and proposals.
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes those of its project that are not kept any longer: older than the settings say,
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
@@ -112,13 +114,17 @@ package struct SharedRecords {
         case putStickyDocument(StickyDocument)
         case deleteStickyDocument(StickyDocumentKey)
         case putLastUses([LastUse])
+        /// Stores a proposal, and deletes the oldest ones of its project beyond ``Proposal/limit``.
+        case insertProposal(Proposal)
+        /// Changes the decision of a proposal.
+        case updateProposal(Proposal)
         case recordAudit(AuditNote, Author)
 
         /// Whether ``StoreQuery/projects(ifChangedSince:datafilesAfter:)`` reports it.
         package var changesProjects: Bool {
             switch self {
             case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries,
-                .putLastUses:
+                .putLastUses, .insertProposal, .updateProposal:
                 false
             default: true
             }
@@ -144,6 +150,7 @@ package struct SharedRecords {
     package var segments: [Identifier: JSONValue] = [:]
     /// The assignments as they are stored.
     package var stickyDocument: String?
+    package var proposal: Proposal?
     /// The writes of the rule that was applied, in order.
     package private(set) var writes: [Write] = []
 

@@ -40,5 +40,7 @@ public enum QuerySubject: Sendable {
     case lastDatafile(sdkKey: String, author: String)
     case auditEntries(AuditQuery)
     case lastUses(sdkKey: String)
+    case proposals(sdkKey: String)
+    case proposal(id: String)
     case feed(from: Int64, limit: Int)
 }

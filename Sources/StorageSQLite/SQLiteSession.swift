@@ -78,7 +78,8 @@ final class SQLiteSession: StoreSession {
                 completion(.failure(error))
             }
             return
-        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses:
+        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses,
+            .proposals, .proposal:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
             .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:

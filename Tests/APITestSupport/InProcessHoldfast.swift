@@ -21,7 +21,7 @@ final class InProcessHoldfast: TestServer {
 
     init(
         database: String, tokens: String?, maxBodyBytes: Int?, changeHeartbeat: Int?,
-        corsOrigins: String?, keeping directory: TemporaryDirectory, isAlone: Bool
+        corsOrigins: String?, approvals: Int, keeping directory: TemporaryDirectory, isAlone: Bool
     ) throws {
         log = isAlone ? database + "-wal" : nil
         self.directory = directory
@@ -38,7 +38,7 @@ final class InProcessHoldfast: TestServer {
         let services = Services(
             store: store, projects: try ProjectCatalog(store: store, logger: logger),
             events: try EventQueue(store: store),
-            access: AccessControl(tokens: try tokens.map { try Token.parse($0) } ?? []),
+            access: AccessControl(tokens: try tokens.map { try Token.parse($0) } ?? [], approvals: approvals),
             build: BuildInfo(version: "0", startedAt: 0), logger: logger, options: options)
         self.services = services
         server = try InProcessServer(limits: limits) { try HoldfastApplication(services: services, loop: $0) }

@@ -48,9 +48,10 @@ extension TestServer {
 ///   - tokens: lines of `scope name secret`; `nil` for a server that asks for no tokens.
 ///   - changeHeartbeat: milliseconds between two signs of life of a stream of changes.
 ///   - corsOrigins: the origins whose pages may call the server.
+///   - approvals: how many people a change of a running experiment needs.
 public func startTestServer(
     in directory: TemporaryDirectory? = nil, database: String = "holdfast.db", tokens: String? = nil,
-    maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil, corsOrigins: String? = nil
+    maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil, corsOrigins: String? = nil, approvals: Int = 1
 ) throws -> any TestServer {
     let isAlone = directory == nil
     let directory = try directory ?? TemporaryDirectory(inMemory: true)
@@ -58,12 +59,13 @@ public func startTestServer(
     guard ProcessInfo.processInfo.environment["HOLDFAST_TEST_OVER_SOCKETS"] == "1" else {
         return try InProcessHoldfast(
             database: path, tokens: tokens, maxBodyBytes: maxBodyBytes, changeHeartbeat: changeHeartbeat,
-            corsOrigins: corsOrigins, keeping: directory, isAlone: isAlone)
+            corsOrigins: corsOrigins, approvals: approvals, keeping: directory, isAlone: isAlone)
     }
     var options = TestStore.options + ["--mcp"]
     if let tokens { options += ["--tokens-file", try directory.write(tokens, to: database + ".tokens")] }
     if let maxBodyBytes { options += ["--max-body-size", "\(maxBodyBytes)"] }
     if let changeHeartbeat { options += ["--change-heartbeat", "\(changeHeartbeat)ms"] }
+    if approvals != 1 { options += ["--approvals", "\(approvals)"] }
     if let corsOrigins { options += ["--cors-origins", corsOrigins] }
     return try ServerProcess(database: path, options, keeping: directory, isAlone: isAlone)
 }

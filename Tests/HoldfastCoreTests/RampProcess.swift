@@ -26,7 +26,9 @@ struct RampProcess {
 
     func edit(_ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void) async throws {
         let note = ProjectEditor.Note(.experimentPut, of: "e") { _, _ in .null }
-        _ = try await ProjectEditor(catalog).edit(Self.sdkKey, note, by: Author(name: "test"), moves: .refuse) {
+        _ = try await ProjectEditor(catalog, .notNeeded).edit(
+            Self.sdkKey, note, by: Author(name: "test"), moves: .refuse
+        ) {
             definitions, _ throws(CoreError) in try change(&definitions)
         }
     }

@@ -64,6 +64,24 @@ import Testing
         #expect(segment["conditions"]["value"] == ["no", "se"])
     }
 
+    @Test func `Applying a change of a running experiment that needs a second person exits with 3`() throws {
+        let tokens = try directory.write(
+            "admin ann ann-secret-0123456789\nadmin bob bob-secret-0123456789\n", to: "people.tokens")
+        let server = try start("a.db", ["--tokens-file", tokens, "--approvals", "2"])
+        let file = try directory.write(Self.definitions, to: "all.yaml")
+        let ann = "ann-secret-0123456789"
+        #expect(try run(server, "apply", "-f", file, token: ann).end == .exit(0))
+        let edited = try directory.write(Self.definitions.replacing("traffic: 40", with: "traffic: 50"), to: "new.yaml")
+        let held = try run(server, "apply", "-f", edited, token: ann)
+        #expect(held.end == .exit(3), "\(held)")
+        let end = try #require(held.output.firstRange(of: "POST ")?.upperBound, "\(held)")
+        let approved = try server.client().request(
+            "POST", String(held.output[end...]), nil, token: "bob-secret-0123456789")
+        #expect(approved.status == 200, "\(approved.text)")
+        let again = try run(server, "apply", "-f", edited, token: ann)
+        #expect(again.end == .exit(0) && again.output == "nothing to change", "\(again)")
+    }
+
     @Test func `What would move users who take part is refused unless it is allowed, and the plan counts them`() throws
     {
         let server = try start("a.db")

@@ -212,6 +212,42 @@ import Testing
         }
     }
 
+    @Test func `Of many who decide about proposals at once, on two processes, exactly one does`() throws {
+        let tokens = try directory.write(
+            "admin ann ann-secret-0123456789\nadmin bob bob-secret-0123456789\n", to: "people.tokens")
+        let options = ["--tokens-file", tokens, "--approvals", "2"]
+        let database = directory.file("proposals.db")
+        let servers = try (0..<2).map { _ in try ServerProcess(database: database, options) }
+        let ann = try servers[0].client()
+        func ask(_ method: String, _ target: String, _ body: String? = nil) throws -> TestResponse {
+            try ann.request(method, target, body, token: "ann-secret-0123456789")
+        }
+        #expect(try ask("PUT", "/v1/experiments/checkout", #"{"variations":["a","b"]}"#).status == 201)
+        let clients = try (0..<6).map { try servers[$0 % 2].client() }
+        for round in 1...10 {
+            // Two proposals for the same definitions: whichever is approved voids the other.
+            let traffic = [round, round + 50]
+            let ids = try traffic.map {
+                try #require(
+                    try ask("PUT", "/v1/experiments/checkout", #"{"traffic":\#($0)}"#)["proposal"]["id"].string)
+            }
+            for (number, client) in clients.enumerated() {
+                let action = number < 4 ? "approve" : "reject"
+                try client.send(
+                    HTTPClient.head(
+                        "POST", "/v1/proposals/\(ids[number % 2])/\(action)", nil, token: "bob-secret-0123456789"))
+            }
+            let statuses = try clients.map { try $0.receive().status }
+            let approvals = statuses.prefix(4).count { $0 == 200 }
+            #expect(approvals <= 1, "\(statuses)")
+            #expect(statuses.allSatisfy { [200, 409].contains($0) }, "\(statuses)")
+            let decided = try ids.map { try ask("GET", "/v1/proposals/\($0)")["status"].string }
+            let now = try ask("GET", "/v1/experiments/checkout")["traffic"]
+            #expect(decided.count { $0 == "approved" } == approvals, "\(decided) \(statuses)")
+            if let made = decided.firstIndex(of: "approved") { #expect(now == .integer(Int64(traffic[made]))) }
+        }
+    }
+
     // MARK: A process with an older datafile
 
     @Test func `A process with an older datafile moves nobody`() throws {

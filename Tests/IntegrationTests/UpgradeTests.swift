@@ -100,6 +100,10 @@ import Testing
         """
         INSERT INTO last_uses VALUES ('tests', 1, 'checkout', 'control', 20000);
         """,
+        """
+        INSERT INTO proposals VALUES ('5ba1', 'tests', 9000, 0,
+            '{"author":"ada","basis":"1","method":"PUT","target":"/v1/experiments/7","experiments":["7"],"changes":[]}', x'7B7D');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -31,6 +31,7 @@ extension InMemoryTables {
         case .tallies(let experimentID): records.tallies[experimentID] = tallies(of: experimentID)
         case .stickyDocument(let key, _):
             records.stickyDocument = stickyDocuments[key].map { String(decoding: $0.content.encoded(), as: UTF8.self) }
+        case .proposal(let id): records.proposal = proposals.first { $0.id == id }?.withoutBody
         }
     }
 
@@ -47,11 +48,21 @@ extension InMemoryTables {
             datafiles.removeAll { $0.sdkKey == sdkKey }
             forcedVariations.removeAll { $0.sdkKey == sdkKey }
             lastUses = lastUses.filter { $0.key.sdkKey != sdkKey }
+            proposals.removeAll { $0.sdkKey == sdkKey }
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
         case .insertFrozenResults(let rows): frozenResults += rows
         case .putLastUses(let uses): for use in uses { lastUses[use.subject] = use.day }
+        case .insertProposal(let proposal):
+            proposals.append(proposal)
+            let kept = Set(proposals.filter { $0.sdkKey == proposal.sdkKey }.suffix(Proposal.limit).map(\.id))
+            proposals.removeAll { $0.sdkKey == proposal.sdkKey && !kept.contains($0.id) }
+        case .updateProposal(let proposal):
+            for index in proposals.indices where proposals[index].id == proposal.id {
+                proposals[index].status = proposal.status
+                proposals[index].decision = proposal.decision
+            }
         case .putSeries(let put): setSeries(put)
         case .deleteSums(let sums, let number):
             delete(sums)
@@ -84,5 +95,13 @@ extension InMemoryTables {
         let lastOfStart = history.last { $0.author == Author.processUser.name }?.version
         let kept = Set(history.suffix(max(1, datafileHistory)).map(\.version) + [lastOfStart ?? 0])
         datafiles.removeAll { $0.sdkKey == datafile.sdkKey && !kept.contains($0.version) }
+    }
+}
+
+extension Proposal {
+    var withoutBody: Proposal {
+        var proposal = self
+        proposal.body = nil
+        return proposal
     }
 }

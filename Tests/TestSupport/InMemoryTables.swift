@@ -26,6 +26,8 @@ struct InMemoryTables {
     var periods: [Identifier: [AllocationPeriod]] = [:]
     var frozenResults: [FrozenRow] = []
     var lastUses: [LastUse.Subject: Int64] = [:]
+    /// In the order of their creation.
+    var proposals: [Proposal] = []
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0
     private var lastNumber: Int64 = 0
@@ -401,6 +403,8 @@ struct InMemoryTables {
             return Array(auditEntries.reversed().filter { $0.matches(query) }.prefix(query.limit))
         case .lastUses(let sdkKey):
             return lastUses.filter { $0.key.sdkKey == sdkKey }.map { LastUse($0.key, day: $0.value) }
+        case .proposals(let sdkKey): return proposals.reversed().filter { $0.sdkKey == sdkKey }.map(\.withoutBody)
+        case .proposal(let id): return proposals.first { $0.id == id }
         case .feed(let number, let limit):
             let rows = Array(feed.filter { $0.number >= number }.prefix(limit))
             let end = rows.count == limit ? rows.last?.number : nil

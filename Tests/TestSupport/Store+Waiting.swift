@@ -248,14 +248,15 @@ extension Store {
     public func activate(
         _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
         freezing: [ResultsFreeze] = [], makesProject: Bool = true, by author: Author = Author(name: "test"),
-        series: [Identifier: [SeriesDefinition]] = [:], schema: SchemaChange = SchemaChange()
+        series: [Identifier: [SeriesDefinition]] = [:], schema: SchemaChange = SchemaChange(),
+        approval: Approval? = nil
     ) async throws -> StoredDatafile? {
         try await write(
             .putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
                 allocations: AllocationRules.allocations(inContent: Array(content.utf8)), series: series,
                 replacing: replacing, freezing: freezing, makesProject: makesProject, schema: schema,
-                notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
+                approval: approval, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
     }
 
     @discardableResult

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 import Testing
 
@@ -134,6 +135,65 @@ extension StoreContract {
             #expect(try await store.removeProject("app", expecting: version) == .removed)
             #expect(try store.read(.lastUses(sdkKey: "app")).isEmpty)
             #expect(try store.read(.lastUses(sdkKey: "shop")).count == 1)
+        },
+        StoreContract("A proposal is decided once, with its change or without") { context async throws in
+            let store = context.store
+            try await store.putProject("shop")
+            func proposal(_ id: String) -> Proposal {
+                Proposal(
+                    id: id, sdkKey: "shop", createdAt: context.clock.now, author: "ann", basis: "1", method: "PUT",
+                    target: "/v1/experiments/e?moves=allow", experiments: ["e"],
+                    changes: [["action": "experiment.put", "target": "e", "before": nil, "after": ["x": 1]]],
+                    body: Array(#"{"x":1}"#.utf8))
+            }
+            let bob = Author(name: "bob", requestID: "r")
+            let proposals = ["b", "a", "c"].map(proposal)
+            for proposal in proposals { try await store.write(.propose(proposal, by: Author(name: "ann"))) }
+            #expect(try store.read(.proposal(id: "a")) == proposals[1])
+            #expect(try store.read(.proposal(id: "d")) == nil)
+            #expect(Set(try store.read(.proposals(sdkKey: "shop")).map(\.id)) == ["a", "b", "c"])
+            #expect(try store.read(.proposals(sdkKey: "shop")).allSatisfy { $0.body == nil })
+            #expect(try store.read(.proposals(sdkKey: "other")).isEmpty)
+            let changes = try store.projectChanges()
+            #expect(try await store.write(.reject(proposal: "a", reason: "no", by: bob)))
+            #expect(try await !store.write(.reject(proposal: "a", reason: "again", by: bob)))
+            #expect(try await !store.write(.reject(proposal: "d", reason: nil, by: bob)))
+            let rejected = try #require(try store.read(.proposal(id: "a")))
+            #expect(rejected.status == .rejected && rejected.body == proposals[1].body)
+            #expect(rejected.decision?.author == "bob" && rejected.decision?.reason == "no")
+            #expect(try store.projectChanges() == changes, "nobody has to read definitions again")
+            // What was rejected cannot be approved.
+            let (no, yes) = (Approval(of: proposals[1], by: bob), Approval(of: proposals[0], by: bob))
+            #expect(try await store.activate("1", sdkKey: "shop", approval: no) == nil)
+            #expect(try await store.activate("1", sdkKey: "shop", replacing: 7, approval: yes) == nil)
+            #expect(try store.read(.proposal(id: "b"))?.status == .pending)
+            let stored = try await store.activate("1", sdkKey: "shop", by: Author(name: "ann"), approval: yes)
+            #expect(stored != nil)
+            let approved = try #require(try store.read(.proposal(id: "b")))
+            #expect(approved.status == .approved && approved.decision?.author == "bob")
+            #expect(try await store.activate("2", sdkKey: "shop", approval: yes) == nil)
+            let entries = try await store.audit { $0.limit = 2 }
+            #expect(entries.map(\.action) == ["datafile.put", "proposal.approve"])
+            #expect(entries.map(\.author.name) == ["ann", "bob"])
+            #expect(String(decoding: entries[0].after ?? [], as: UTF8.self).contains(#""approved_by":"bob""#))
+            // Segments without a datafile.
+            var schema = SchemaChange()
+            schema.segments = [Segment(name: "s", conditions: ["and", []])]
+            #expect(try await !store.write(.putSchema(schema, approval: no, by: bob)))
+            #expect(try await store.write(.putSchema(schema, approval: Approval(of: proposals[2], by: bob), by: bob)))
+            #expect(try store.read(.proposal(id: "c"))?.status == .approved)
+            // Only the last are kept.
+            for number in 0..<Proposal.limit {
+                context.clock.advance(by: .milliseconds(1))
+                try await store.write(.propose(proposal("n\(number)"), by: bob))
+            }
+            let kept = try store.read(.proposals(sdkKey: "shop")).map(\.id)
+            #expect(kept.count == Proposal.limit && kept.first == "n\(Proposal.limit - 1)")
+            #expect(try store.read(.proposal(id: "a")) == nil)
+            try await store.putProject("main", becomesDefault: true)
+            let version = try #require(try store.datafileHistory(sdkKey: "shop", limit: 1).first?.version)
+            #expect(try await store.removeProject("shop", expecting: version) == .removed)
+            #expect(try store.read(.proposals(sdkKey: "shop")).isEmpty)
         },
         StoreContract("The datafile that was active at a time is found while it is kept", datafileHistory: 2) {
             context async throws in

@@ -1,4 +1,5 @@
 import HTTPServer
+import Storage
 internal import Synchronization
 
 /// Holds the active tokens, and who signs people in. Without any, every caller has every scope, and the server listens on
@@ -10,8 +11,12 @@ public final class AccessControl: Sendable {
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let failure = Mutex<String?>(nil)
+    /// Whether a change of running experiments needs a second person.
+    let needsApproval: Bool
 
-    public init(tokens: [Token] = [], identity: IdentityProvider? = nil) {
+    /// - Parameter approvals: how many people a change of running experiments needs: 1 or 2.
+    public init(tokens: [Token] = [], identity: IdentityProvider? = nil, approvals: Int = 1) {
+        needsApproval = approvals > 1
         current = Mutex(tokens)
         provider = Mutex(identity)
     }
@@ -83,6 +88,8 @@ struct Admission: Sendable {
     let control: AccessControl
     /// The generation of the tokens that were searched.
     let generation: UInt64
+    /// What the request carries out, once the caller has approved it.
+    let approval: Approval?
 
     /// Whether the request would still be admitted.
     var isValid: Bool {

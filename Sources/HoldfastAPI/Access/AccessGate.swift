@@ -9,6 +9,8 @@ final class AccessGate {
     private var tokens: [Token] = []
     private var identity: IdentityProvider?
     private var verified = VerifiedTokens()
+    /// Of the requests that are admitted now, see ``LocalRequests``.
+    var approval: Approval?
 
     init(_ control: AccessControl, refusals: RefusalLog) {
         self.control = control
@@ -100,7 +102,7 @@ final class AccessGate {
     private var isOpen: Bool { tokens.isEmpty && identity == nil }
 
     private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
-        Admission(token: token, scope: scope, control: control, generation: generation)
+        Admission(token: token, scope: scope, control: control, generation: generation, approval: approval)
     }
 
     private func refresh() {

@@ -39,7 +39,7 @@ struct ConclusionEndpoints {
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Endpoints.note(action, key, sdkKey)
-        let (project, _) = try await ProjectEditor(catalog).edit(
+        let (project, _) = try await ProjectEditor(catalog, call.approvalPolicy).edit(
             sdkKey, note, by: call.author(request), moves: moves
         ) { definitions, project throws(CoreError) in
             try preconditions.check(Endpoints.entityTag(of: key, project))

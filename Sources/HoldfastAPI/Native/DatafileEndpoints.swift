@@ -24,17 +24,25 @@ struct DatafileEndpoints {
         let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? datafile.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]
         try preconditions.check(former?.entityTag)
+        let policy = call.approvalPolicy
+        try await policy.expectUnchanged(former, store)
         if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
         let (author, now) = (call.author(request), clock.now())
+        let notes = [AuditNote(.datafilePut, of: sdkKey)]
+        let isChecked = try await catalog.inBackground { _ in
+            try policy.check(from: former, to: datafile) { notes }
+            if case .notNeeded = policy { return false }
+            return true
+        }
         let stored = try await catalog.inBackground { session in
             let upload = try await UploadedDatafile(content, datafile, replacing: former, at: now, session)
-            let isUnconditional = preconditions.isEmpty && upload.freezes.isEmpty
+            let isUnconditional = preconditions.isEmpty && upload.freezes.isEmpty && !isChecked
             return try await session.write(
                 .putDatafile(
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
                     replacing: isUnconditional ? nil : former?.version ?? 0, freezing: upload.freezes,
-                    makesProject: false, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
+                    makesProject: false, approval: policy.approval, notes: notes, by: author))
         }
         guard let stored else {
             throw CoreError(

@@ -58,7 +58,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
         let note = Self.note(Element.putAction, input.key, input.sdkKey)
-        let (project, outcome) = try await ProjectEditor(catalog)
+        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy)
             .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
         let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
         return try Self.response(
@@ -72,7 +72,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Self.note(Element.deleteAction, key, sdkKey)
-        _ = try await ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request), moves: moves) {
+        _ = try await ProjectEditor(catalog, call.approvalPolicy).edit(
+            sdkKey, note, by: call.author(request), moves: moves
+        ) {
             definitions, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {

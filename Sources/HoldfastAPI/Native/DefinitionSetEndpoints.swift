@@ -28,7 +28,7 @@ struct DefinitionSetEndpoints {
                 let notes = draft.outcome.differences.compactMap(\.note)
                 return notes.isEmpty ? [AuditNote(.datafilePut, of: sdkKey)] : notes
             })
-        let (project, outcome) = try await ProjectEditor(catalog).edit(edit)
+        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy).edit(edit)
         var object = outcome.json
         object["revision"] = .string(project.datafile.revision)
         return .json(.object(object))
@@ -38,7 +38,7 @@ struct DefinitionSetEndpoints {
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let (sdkKey, change) = try await change(request, try request.query(knowing: ["prune"]), call)
-        let draft = try await ProjectEditor(catalog).preview(sdkKey, change)
+        let draft = try await ProjectEditor(catalog, call.approvalPolicy).preview(sdkKey, change)
         let counter = PreviewCounter(catalog)
         let moves = try await counter.countMoves(
             from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)

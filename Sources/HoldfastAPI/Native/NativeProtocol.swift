@@ -39,6 +39,8 @@ struct NativeProtocol: WireProtocol {
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
+        let proposal = ProposalEndpoints(
+            store: session, projects: projects, requests: loop.requests, clock: services.store.clock)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let holdoutResults = ResultsEndpoints(
@@ -115,7 +117,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list).atEdge,
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
-            APIRoute(.put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, segment.put),
+            APIRoute(
+                .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)),
             APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
@@ -131,7 +134,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), project.put),
             APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
             APIRoute(
-                .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true, datafile.put),
+                .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(datafile.put)),
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
                 datafile.history),
@@ -141,19 +145,19 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get).atEdge,
             APIRoute(
                 .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                experiment.put),
+                proposal.holding(experiment.put)),
             APIRoute(
                 .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                experiment.delete),
+                proposal.holding(experiment.delete)),
             APIRoute(
                 .post, "/v1/experiments/{key}/conclude", scope: .token(.admin), isConditional: true, readsQuery: true,
-                conclusion.conclude),
+                proposal.holding(conclusion.conclude)),
             APIRoute(
                 .post, "/v1/experiments/{key}/reopen", scope: .token(.admin), isConditional: true, readsQuery: true,
-                conclusion.reopen),
+                proposal.holding(conclusion.reopen)),
             APIRoute(
                 .post, "/v1/experiments/{key}/ramp", scope: .token(.admin), isConditional: true, readsQuery: true,
-                conclusion.controlRamp),
+                proposal.holding(conclusion.controlRamp)),
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
                 preview.postExperiment),
@@ -171,25 +175,29 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/flags", scope: .token(.read), readsQuery: true, flag.list),
             APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),
             APIRoute(
-                .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.put),
+                .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(flag.put)),
             APIRoute(
-                .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.delete),
+                .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(flag.delete)),
             APIRoute(.post, "/v1/flags/{key}/preview", scope: .token(.admin), isConditional: true, preview.postFlag),
 
             APIRoute(.get, "/v1/metrics", scope: .token(.read), readsQuery: true, metric.list).atEdge,
             APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read), metric.get).atEdge,
             APIRoute(
-                .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, metric.put),
+                .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(metric.put)),
             APIRoute(
                 .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                metric.delete),
+                proposal.holding(metric.delete)),
             APIRoute(.get, "/v1/holdouts", scope: .token(.read), readsQuery: true, holdout.list).atEdge,
             APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read), holdout.get).atEdge,
             APIRoute(
-                .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, holdout.put),
+                .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(holdout.put)),
             APIRoute(
                 .delete, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                holdout.delete),
+                proposal.holding(holdout.delete)),
             APIRoute(
                 .get, "/v1/holdouts/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
                 holdoutResults.get),
@@ -200,10 +208,16 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/definitions", scope: .token(.read), respondsLater: true, definitions.get).atEdge,
             APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
             APIRoute(
-                .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true, definitions.put),
+                .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(definitions.put)),
             APIRoute(
                 .post, "/v1/definitions/preview", scope: .token(.admin), isConditional: true, readsQuery: true,
                 definitions.preview),
+
+            APIRoute(.get, "/v1/proposals", scope: .token(.admin), readsQuery: true, proposal.list),
+            APIRoute(.get, "/v1/proposals/{id}", scope: .token(.admin), proposal.get),
+            APIRoute(.post, "/v1/proposals/{id}/approve", scope: .token(.admin), proposal.approve),
+            APIRoute(.post, "/v1/proposals/{id}/reject", scope: .token(.admin), proposal.reject),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures).atEdge,
             APIRoute(.get, "/v1/exposures", scope: .unbound(.admin), readsQuery: true, event.exportExposures),

@@ -44,7 +44,7 @@ struct PreviewEndpoint {
         let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
-        let draft = try await ProjectEditor(catalog).preview(input.sdkKey, change)
+        let draft = try await ProjectEditor(catalog, call.approvalPolicy).preview(input.sdkKey, change)
         return (input, draft, draft.outcome.change?.warnings(schema, draft.datafile) ?? [])
     }
 }

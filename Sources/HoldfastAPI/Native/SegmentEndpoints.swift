@@ -51,11 +51,27 @@ struct SegmentEndpoints {
         }
         guard let segment else { return .json(.object(stored?.json ?? JSONObject())) }
         try snapshot.schema.checkRoom(forSegment: name)
+        let policy = call.approvalPolicy
+        let approved = policy.approval.flatMap { snapshot.projects[$0.proposal.sdkKey] }
+        try await policy.expectUnchanged(approved, store)
         for project in snapshot.projects.values {
             try await PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves)
         }
         let isNew = try await catalog.inBackground { session in
-            try await session.write(.putSegment(segment, by: author))
+            for project in snapshot.projects.values {
+                try policy.check(from: project, to: project.datafile, changing: [segment]) {
+                    [AuditNote(segment, replacing: stored?.conditions)]
+                }
+            }
+            guard let approval = policy.approval else {
+                return try await session.write(.putSegment(segment, by: author))
+            }
+            var change = SchemaChange()
+            change.segments = [segment]
+            guard try await session.write(.putSchema(change, approval: approval, by: author)) else {
+                throw CoreError(.conflict, "the proposal '\(approval.proposal.id)' must be pending; it is not")
+            }
+            return stored == nil
         }
         try await catalog.refresh()
         return .json(.object(segment.json), isNew ? .created : .ok)

@@ -148,7 +148,7 @@ public final class ExperimentScheduler: Sendable {
         let note = ProjectEditor.Note(change.action, of: key.string) { _, definitions in
             definitions.experiments[key].map(\.timesForAudit) ?? .null
         }
-        _ = try await ProjectEditor(catalog).edit(place.sdkKey, note, by: Self.author, moves: .refuse) {
+        _ = try await ProjectEditor(catalog, .notNeeded).edit(place.sdkKey, note, by: Self.author, moves: .refuse) {
             definitions, _ throws(CoreError) in
             // Another process may have been quicker, or a person has changed the experiment.
             guard definitions.timedChange(of: key, at: now, watch) == due ?? change else { return }

@@ -131,7 +131,7 @@ public final class Project: Sendable {
     }
 
     /// FNV-1a.
-    private static func hash(_ content: [UInt8]) -> UInt64 {
+    static func hash(_ content: [UInt8]) -> UInt64 {
         content.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }
 

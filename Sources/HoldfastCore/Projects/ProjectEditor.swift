@@ -45,11 +45,13 @@ public struct ProjectEditor: Sendable {
     }
 
     private let catalog: ProjectCatalog
+    private let policy: ApprovalPolicy
     /// The number of times that an edit is applied again, because of other processes, before it fails with 409.
     private static let retries = 50
 
-    public init(_ catalog: ProjectCatalog) {
+    public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy) {
         self.catalog = catalog
+        self.policy = policy
     }
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
@@ -57,6 +59,7 @@ public struct ProjectEditor: Sendable {
     /// A change that can move users who take part is refused with 409 unless it is allowed to. The stored users are
     /// counted before the change is stored; a user who is enrolled after the count has passed is not protected.
     ///
+    /// - Throws: ``HeldChange`` if the change needs the approval of a second person.
     /// - Returns: the project as this edit left it, without later edits of others.
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>
@@ -184,7 +187,9 @@ public struct ProjectEditor: Sendable {
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
-        let draft = try Self.draft(edit.sdkKey, edit.change, of: try project(edit.sdkKey))
+        let present = try project(edit.sdkKey)
+        try await policy.expectUnchanged(present, session)
+        let draft = try Self.draft(edit.sdkKey, edit.change, of: present)
         let (project, edited) = (draft.project, draft.datafile)
         let schema = edit.schema(draft.outcome)
         // Only a change of a stored datafile can make no difference.
@@ -195,8 +200,14 @@ public struct ProjectEditor: Sendable {
             let moves = catalog.moves(from: project, to: edited, changing: schema.segments)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
+        try policy.check(from: project, to: edited, changing: schema.segments) {
+            edit.notes(draft)
+                + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
+        }
         guard draft.hasChanged else {
-            guard try await session.write(.putSchema(schema, by: edit.author)) else { return .outdated }
+            guard try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author)) else {
+                return .outdated
+            }
             try await catalog.refresh()
             return project.map { .stored($0, draft.outcome) } ?? .outdated
         }
@@ -207,7 +218,8 @@ public struct ProjectEditor: Sendable {
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), series: edited.series,
                 replacing: project?.version ?? 0, freezing: draft.definitions.freezes(since: project?.definitions),
-                makesProject: false, schema: schema, notes: edit.notes(draft), by: edit.author))
+                makesProject: false, schema: schema, approval: policy.approval, notes: edit.notes(draft),
+                by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()

@@ -144,10 +144,18 @@ extension AuditNote {
     }
 
     /// Adds to a note about a datafile the versions and revisions before and after; the log does not keep the content.
-    public func activating(_ datafile: StoredDatafile, replacing former: StoredDatafile?) -> AuditNote {
+    ///
+    /// - Parameter approver: the second person of a change that was proposed.
+    public func activating(
+        _ datafile: StoredDatafile, replacing former: StoredDatafile?, approvedBy approver: String? = nil
+    ) -> AuditNote {
         var note = self
         note.before = former.map { Self.describe($0, before) } ?? .null
         note.after = Self.describe(datafile, after)
+        if let approver, var object = note.after.object {
+            object["approved_by"] = .string(approver)
+            note.after = .object(object)
+        }
         return note
     }
 

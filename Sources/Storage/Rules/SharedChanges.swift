@@ -16,27 +16,28 @@ extension SharedChange<StoredDatafile?> {
     ///     that no experiment is concluded without.
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
     ///   - schema: attributes and segments to define with it. An attribute that has another type refuses the whole change.
+    ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
         series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, freezing: [ResultsFreeze] = [],
-        makesProject: Bool, schema: SchemaChange = SchemaChange(), notes: [AuditNote], by author: Author
+        makesProject: Bool, schema: SchemaChange = SchemaChange(), approval: Approval? = nil, notes: [AuditNote],
+        by author: Author
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey), .series,
-            and: freezing.map { .tallies(experimentID: $0.experimentID) } + schema.parts,
+            and: freezing.map { .tallies(experimentID: $0.experimentID) } + schema.parts
+                + (approval.map { [$0.part] } ?? []),
             bytes: WaitingBytes.ofChange + content.count
         ) { records, context in
             let former = records.activeDatafile
             if let replacing, former?.version ?? 0 != replacing { return nil }
-            guard records.define(schema, by: author) else { return nil }
-            switch ProjectRules.activate(
+            let activation = ProjectRules.activate(
                 sdkKey, makesProject: makesProject, among: records.projects, at: context.now)
-            {
-            case .known: break
-            case .new(let record): records.write(.putProject(record))
-            case .refused: return nil
-            }
+            if case .refused = activation { return nil }
+            guard records.admits(approval), records.define(schema, by: author) else { return nil }
+            records.settle(approval, at: context.now)
+            if case .new(let record) = activation { records.write(.putProject(record)) }
             let stored = StoredDatafile(
                 version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content,
                 storedAt: context.now, author: author.name)
@@ -48,7 +49,10 @@ extension SharedChange<StoredDatafile?> {
                 records.write(.insertFrozenResults(tallies.rows(freeze)))
             }
             records.track(series, sdkKey: sdkKey, at: context.now)
-            for note in notes { records.record(note.activating(stored, replacing: former), by: author) }
+            for note in notes {
+                records.record(
+                    note.activating(stored, replacing: former, approvedBy: approval?.author.name), by: author)
+            }
             return stored
         }
     }
@@ -182,9 +186,14 @@ extension SharedChange<Bool> {
         Self(.segment(segment.name)) { records, _ in records.define(segment, by: author) }
     }
 
-    /// Defines attributes and segments. The result is false if nothing was defined, because an attribute has another type.
-    public static func putSchema(_ schema: SchemaChange, by author: Author) -> Self {
-        Self(and: schema.parts) { records, _ in records.define(schema, by: author) }
+    /// Defines attributes and segments. The result is false if nothing was defined, because an attribute has another type,
+    /// or because the proposal that is approved has been decided already.
+    public static func putSchema(_ schema: SchemaChange, approval: Approval? = nil, by author: Author) -> Self {
+        Self(and: schema.parts + (approval.map { [$0.part] } ?? [])) { records, context in
+            guard records.admits(approval), records.define(schema, by: author) else { return false }
+            records.settle(approval, at: context.now)
+            return true
+        }
     }
 
     /// Deletes a segment. The result is whether it existed.

@@ -20,6 +20,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case variationGoals = "variation_goals"
     case frozenResults = "frozen_results"
     case lastUses = "last_uses"
+    case proposals
     case audit
 
     public enum ColumnType: Sendable {
@@ -90,6 +91,10 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .lastUses:
             Self.columns(
                 ("sdk_key", .text), ("kind", .integer), ("key", .text), ("variation", .text), ("day", .integer))
+        case .proposals:
+            Self.columns(
+                ("id", .text), ("sdk_key", .text), ("created_at", .integer), ("status", .integer), ("content", .text),
+                ("body", .bytes))
         case .audit:
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
@@ -100,7 +105,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     public var keyCount: Int {
         switch self {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
-            .audit:
+            .proposals, .audit:
             1
         case .allocationPeriods, .stickyDocuments, .exposures: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
@@ -108,8 +113,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
         }
     }
 
-    /// How many rows are read and written at once. Datafiles may have megabytes each.
-    public var pageSize: Int { self == .datafiles ? 16 : 2_000 }
+    /// How many rows are read and written at once. Datafiles, also proposed ones, may have megabytes each.
+    public var pageSize: Int { [.datafiles, .proposals].contains(self) ? 16 : 2_000 }
 
     private static func columns(_ columns: (String, ColumnType)...) -> [Column] {
         columns.map { Column(name: $0.0, type: $0.1) }
@@ -141,7 +146,7 @@ extension StoredTable {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
-            .variationUsers, .variationGoals, .lastUses:
+            .variationUsers, .variationGoals, .lastUses, .proposals:
             .replacesRow
         }
     }

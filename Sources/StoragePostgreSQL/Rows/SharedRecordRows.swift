@@ -60,6 +60,8 @@ extension SharedRecords {
             let lock: Reading = (StickyDocumentRows.lock(key), { $1.stickyDocument = $0.text(0) })
             // A document that does not exist is created empty, so that it can be locked.
             return (true, isChanged ? [(StickyDocumentRows.create(key), { _, _ in }), lock] : [lock])
+        case .proposal(let id):
+            return (false, [(Query(find(proposal: id)), { $1.proposal = Proposal($0) })])
         }
     }
 
@@ -82,7 +84,7 @@ extension SharedRecords {
         case .putProject(let record):
             (record.isDefault ? [unsetDefault()] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
-            [StoredTable.datafiles, .forcedVariations, .lastUses, .projects].map {
+            [StoredTable.datafiles, .forcedVariations, .lastUses, .proposals, .projects].map {
                 delete(from: $0, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -116,6 +118,9 @@ extension SharedRecords {
         case .putStickyDocument(let document): [.insert([document.values], into: .stickyDocuments)]
         case .deleteStickyDocument(let key): [StickyDocumentRows.delete(key)]
         case .putLastUses(let uses): [.insert(uses.map(\.values), into: .lastUses)]
+        case .insertProposal(let proposal):
+            [.insert([proposal.values], into: .proposals), Query(pruneProposals(sdkKey: proposal.sdkKey))]
+        case .updateProposal(let proposal): [Query(update(proposal))]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]
         }

@@ -63,6 +63,8 @@ extension WriteTransaction {
             records.tallies[experimentID] = tallies
         case .stickyDocument(let key, _):
             try connection.run(SharedRecords.find(key)) { records.stickyDocument = $0.text(0) }
+        case .proposal(let id):
+            try connection.run(SharedRecords.find(proposal: id)) { records.proposal = Proposal($0) }
         }
     }
 
@@ -75,7 +77,7 @@ extension WriteTransaction {
             }
             try insert(record.values, into: .projects)
         case .deleteProject(let sdkKey):
-            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .projects] {
+            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .proposals, .projects] {
                 try delete(from: table, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -119,6 +121,10 @@ extension WriteTransaction {
                 from: .stickyDocuments, where: "attribute_value = $1 AND attribute_name = $2",
                 .text(key.attributeValue), .text(key.attributeName))
         case .putLastUses(let uses): for use in uses { try insert(use.values, into: .lastUses) }
+        case .insertProposal(let proposal):
+            try insert(proposal.values, into: .proposals)
+            try run(SharedRecords.pruneProposals(sdkKey: proposal.sdkKey))
+        case .updateProposal(let proposal): try run(SharedRecords.update(proposal))
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }

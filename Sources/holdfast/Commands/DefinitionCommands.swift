@@ -77,7 +77,8 @@ struct PlanCommand: ParsableCommand {
 /// Applies files to a server.
 struct ApplyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "apply", abstract: "Applies definitions in files to a server, all of them or none.")
+        commandName: "apply", abstract: "Applies definitions in files to a server, all of them or none.",
+        discussion: "The exit status is 3 if the change waits for the approval of a second person.")
 
     @OptionGroup var files: DefinitionFileOptions
     @OptionGroup var server: ProjectOptions
@@ -94,7 +95,15 @@ struct ApplyCommand: ParsableCommand {
         }
         let (files, client) = (try files.read(), try server.client())
         let path = "/v1/definitions?moves=\(moves)" + (prune ? "&prune=true" : "")
-        let plan = DefinitionPlan(try files.send(to: client, "PUT", path))
+        let response = try files.send(to: client, "PUT", path)
+        if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
+            let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
+            print(
+                "changes running experiments (\(experiments)): waits for another person, POST /v1/proposals/\(id)/approve"
+            )
+            throw ExitCode(3)
+        }
+        let plan = DefinitionPlan(response)
         print(plan.text(isDone: true), terminator: "")
         files.print(plan.warnings)
     }

@@ -93,6 +93,11 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
+            "How many people a change of a running experiment needs: 1 or 2 (default: 1).", valueName: "count"))
+    var approvals: String?
+
+    @Option(
+        help: .init(
             "Origins whose pages may use client tokens, or * (default: none).", valueName: "list"))
     var corsOrigins: String?
 
@@ -241,6 +246,7 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         result.identity = try identity(settings)
+        try settings.apply(approvals, "approvals", in: 1...2, to: &result.approvals)
         settings.apply(datafile, "datafile", to: &result.datafile)
         result.upstream = try edge(settings)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)

@@ -27,6 +27,8 @@ struct ServeConfiguration: Sendable {
     var tokensFile: String?
     /// Who signs people in; `nil` for nobody.
     var identity: IdentityFiles?
+    /// How many people a change of a running experiment needs: 1 or 2.
+    var approvals = 1
     /// A file, or a directory of `*.json`.
     var datafile: String?
     /// How long requests are still served after `/readyz` fails, in seconds.

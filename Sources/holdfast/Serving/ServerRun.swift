@@ -27,7 +27,9 @@ struct ServerRun {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let identity = configuration.identity
         let access = try ConfigurationError.wrapping {
-            AccessControl(tokens: try tokens?.read() ?? [], identity: try identity?.read())
+            AccessControl(
+                tokens: try tokens?.read() ?? [], identity: try identity?.read(),
+                approvals: configuration.approvals)
         }
         try refuseOpenAddress(access)
         let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
@@ -132,7 +134,11 @@ struct ServerRun {
             if error.isTemporary { throw error }
             throw ConfigurationError(reason: error)
         }
-        guard access.isOpen, !address.isLoopback else { return }
+        guard access.isOpen, !address.isLoopback || configuration.approvals > 1 else { return }
+        guard configuration.approvals == 1 else {
+            throw ConfigurationError(
+                reason: Failure("--approvals 2 needs callers with names: give --tokens-file or --jwt-keys, too"))
+        }
         throw ConfigurationError(
             reason: Failure(
                 "refusing to listen on \(address), which others can reach, without access tokens: "

@@ -17,9 +17,9 @@ struct ExampleRun {
         var options: [String] = []
         if section.file == "Access.md" {
             // As its first block makes it.
-            let secrets = (0..<2).map { _ in UUID().uuidString }
-            let tokens = "admin on-call \(secrets[0])\nwrite app \(secrets[1])\n"
-            options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
+            let secrets = (0..<3).map { _ in UUID().uuidString }
+            let tokens = "admin on-call \(secrets[0])\nwrite app \(secrets[1])\nadmin ann \(secrets[2])\n"
+            options = ["--tokens-file", try directory.write(tokens, to: "tokens"), "--approvals", "2"]
         }
         if section.file == "Assistants.md" { options = ["--mcp"] }
         server = try ServerProcess(database: directory.file("holdfast.db"), options)

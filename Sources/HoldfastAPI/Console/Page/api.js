@@ -134,6 +134,7 @@ export async function call(method, path, options = {}) {
 		if (response.status === 401) tell("refused", problem);
 		throw problem;
 	}
+	if (response.status === 202 && parse(text)?.proposal) throw new Problem(202, { detail: "It changes a running experiment, so a second person must approve it." }, request);
 	const data = options.text ? text : options.lines ? text.split("\n").filter(Boolean).map(parse) : parse(text);
 	return { status: response.status, data, etag: response.headers.get("ETag"), request };
 }

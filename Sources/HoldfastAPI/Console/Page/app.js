@@ -8,7 +8,7 @@ import { openPalette } from "./palette.js";
 /// Path, name, pictogram, module, and the scope without which the screen is not offered.
 const screens = [
 	["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["users", "Users", "user"], ["metrics", "Metrics", "live", "catalog"], ["holdouts", "Holdouts", "segment", "catalog"],
-	["live", "Live", "live"], ["audit", "Audit log", "audit", "audit", "admin"],
+	["live", "Live", "live"], ["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"],
 	["attributes", "Attributes", "attribute"], ["segments", "Segments", "segment", "attributes"], ["datafiles", "Datafiles", "datafile"],
 	["projects", "Projects", "datafile", "catalog"], ["tokens", "Tokens", "out", "catalog", "admin"],
 ].map(([path, name, icon, module = path, scope = "read"]) => ({ path, name, icon, module: `./${module}.js`, scope }));

@@ -7,13 +7,13 @@ import { exactTime } from "./format.js";
 import { all } from "./experiments.js";
 
 const actions = `override.set assignment.remove profile.erase profile.merge forced_variation.set forced_variation.remove datafile.put experiment.put experiment.archive experiment.conclude experiment.reopen experiment.ramp experiment.schedule experiment.delete
-	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete sticky.delete tokens.reload database.migrate`.split(/\s+/);
-const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", conclude: "concluded", reopen: "reopened", ramp: "ramped", schedule: "did what is due of", delete: "deleted", reload: "reloaded", migrate: "migrated" };
+	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete sticky.delete proposal.put proposal.approve proposal.reject tokens.reload database.migrate`.split(/\s+/);
+const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", conclude: "concluded", reopen: "reopened", ramp: "ramped", schedule: "did what is due of", delete: "deleted", reload: "reloaded", approve: "approved", reject: "rejected", migrate: "migrated" };
 
-/// `experiment.put` in words: "saved experiment".
-function inWords(action) {
+/// `experiment.put` in words: "saved experiment", or "save experiment" of what is to be done.
+export function inWords(action, isFuture) {
 	const [noun, verb] = action.split(".");
-	return `${verbs[verb] ?? verb} ${noun.replace("_", " ")}`;
+	return `${isFuture ? verb.replace("put", "save") : verbs[verb] ?? verb} ${noun.replace("_", " ")}`;
 }
 
 export async function show(context) {

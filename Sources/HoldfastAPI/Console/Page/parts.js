@@ -95,6 +95,7 @@ export function banner(kind, title, ...content) {
 /// Shows an error of a request.
 export function failure(error) {
 	if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console retries automatically."));
+	if (error.status === 202) return banner("warn", "The change is proposed", h("p", error.message, " ", link(to("proposals"), "Approvals")));
 	const isProblem = error instanceof api.Problem;
 	if (!isProblem) console.error(error);
 	return banner("bad", isProblem && error.status === 403 ? "The token does not permit this" : "Request failed",

@@ -1,0 +1,41 @@
+// Changes of running experiments that wait for the approval of a second person.
+
+import { h, replace } from "./dom.js";
+import * as api from "./api.js";
+import { badge, code, confirm, doing, empty, field, lazily, link, moment, page, sideBySide, to } from "./parts.js";
+import { inWords } from "./audit.js";
+
+const kinds = { pending: "warn", approved: "good" };
+
+export async function show(context) {
+	const { proposals } = await api.get("/v1/proposals").catch(error => { if (error.status === 404) return { proposals: [] }; throw error; });
+	context.onChange(context.reload);
+	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the project meanwhile makes them outdated." },
+		proposals.length === 0 ? empty("Nothing proposed", "A server that was started with --approvals 2 asks for a second person here.")
+			: h("ul.entries", proposals.map(proposal => entry(proposal, context))));
+}
+
+function entry(proposal, context) {
+	const isOpen = proposal.status === "pending";
+	const decide = (label, action, text, options) => confirm(`${label} the change?`, text, {
+		label, action: () => api.call("POST", api.path("proposals", proposal.id, action), options?.call()), done: () => `The change of ${proposal.author} is ${action === "approve" ? "made" : "rejected"}.`, ...options });
+	const reason = field("Reason", h("input", { autocomplete: "off" }), { pointer: "/reason" });
+	return h("li",
+		h("div.entry", h("span", h("strong", proposal.author), " proposes: ", proposal.changes.map(c => `${inWords(c.action, true)} ${c.target}`).join(", "), ", for ",
+			proposal.experiments.map((key, index) => [index > 0 && ", ", link(to("experiments", key), key)]), " ", badge(proposal.status, kinds[proposal.status]),
+			proposal.decided_by && h("div.small.faint", `${proposal.decided_by}, `, moment(proposal.decided_at), proposal.reason && `: “${proposal.reason}”`)),
+			h("span.faint", moment(proposal.created_at))),
+		isOpen && h("div.actions",
+			proposal.author !== api.me.name && doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), context.reload, "primary"),
+			doing("Reject", () => decide("Reject", "reject", null, { danger: true, fields: [reason], call: () => ({ body: reason.input.value ? { reason: reason.input.value } : {} }) }), context.reload)),
+		lazily("Before and after", () => [proposal.changes.map(c => sideBySide(c.before, c.after)), request(proposal)]));
+}
+
+/// The request as it was sent, with the body that lists do not have.
+function request(proposal) {
+	const place = h("div", h("p.note", code(`${proposal.request.method} ${proposal.request.target}`)));
+	api.get(api.path("proposals", proposal.id), null, { silent: true }).then(full => {
+		if (full.request.body) replace(place, h("p.note", code(`${full.request.method} ${full.request.target}`)), h("pre", { tabindex: "0" }, JSON.stringify(full.request.body, null, 2)));
+	}, () => {});
+	return place;
+}

@@ -1,0 +1,229 @@
+public import JSON
+
+/// A change that waits for the approval of a second person: the request as it was sent, and what it changes. Once it is
+/// stored, only its decision is added.
+public struct Proposal: Sendable, Equatable {
+    /// Stored as its number.
+    public enum Status: Int64, Sendable {
+        case pending = 0
+        case approved = 1
+        case rejected = 2
+    }
+
+    /// Who decided, and when.
+    public struct Decision: Sendable, Equatable {
+        public var author: String
+        public var time: Timestamp
+        public var reason: String?
+    }
+
+    public var id: String
+    public var sdkKey: String
+    public var createdAt: Timestamp
+    public var status = Status.pending
+    /// The name of the person who proposes it.
+    public var author: String
+    /// Identifies the definitions that it changes.
+    public var basis: String
+    public var method: String
+    /// Path and query, as they were sent.
+    public var target: String
+    /// The keys of the running experiments that it changes.
+    public var experiments: [String]
+    /// The entries of the audit log that it would make, each with `action`, `target`, `before` and `after`.
+    public var changes: JSONValue
+    public var decision: Decision?
+    /// The body of the request; `nil` if it was not read.
+    public var body: [UInt8]?
+
+    public init(
+        id: String, sdkKey: String, createdAt: Timestamp, author: String, basis: String, method: String, target: String,
+        experiments: [String], changes: JSONValue, body: [UInt8]
+    ) {
+        self.id = id
+        self.sdkKey = sdkKey
+        self.createdAt = createdAt
+        self.author = author
+        self.basis = basis
+        self.method = method
+        self.target = target
+        self.experiments = experiments
+        self.changes = changes
+        self.body = body
+    }
+
+    /// How many proposals of a project are kept, the newest ones.
+    public static let limit = 100
+}
+
+/// The approval of a proposal, which takes effect in the transaction of the change.
+public struct Approval: Sendable {
+    public var proposal: Proposal
+    public var author: Author
+
+    public init(of proposal: Proposal, by author: Author) {
+        self.proposal = proposal
+        self.author = author
+    }
+}
+
+// MARK: Changes
+
+extension SharedRecords {
+    /// Takes a decision about the proposal that was read.
+    private mutating func decide(
+        _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Timestamp
+    ) {
+        guard var decided = proposal else { return }
+        decided.status = status
+        decided.decision = Proposal.Decision(author: author.name, time: now, reason: reason)
+        write(.updateProposal(decided))
+        record(AuditNote(action, of: decided.id, after: decided.summary), by: author)
+    }
+
+    /// Whether a change needs no approval, or the proposal that is approved is still to be decided.
+    func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
+
+    /// Approves a proposal in the transaction of its change, which ``admits(_:)`` it.
+    mutating func settle(_ approval: Approval?, at now: Timestamp) {
+        guard let approval else { return }
+        decide(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
+    }
+
+    fileprivate mutating func reject(reason: String?, by author: Author, at now: Timestamp) -> Bool {
+        guard proposal?.status == .pending else { return false }
+        decide(.rejected, .proposalReject, reason: reason, by: author, at: now)
+        return true
+    }
+}
+
+extension Approval {
+    var part: SharedRecords.Part { .proposal(id: proposal.id) }
+}
+
+extension SharedChange<Void> {
+    /// Stores a proposal, and deletes the oldest ones of its project beyond ``Proposal/limit``.
+    public static func propose(_ proposal: Proposal, by author: Author) -> Self {
+        Self(bytes: WaitingBytes.ofChange + (proposal.body?.count ?? 0)) { records, _ in
+            records.write(.insertProposal(proposal))
+            records.record(AuditNote(.proposalPut, of: proposal.id, after: proposal.summary), by: author)
+        }
+    }
+}
+
+extension SharedChange<Bool> {
+    /// Rejects a proposal. The result is false if there is none, or if it has been decided already.
+    public static func reject(proposal id: String, reason: String?, by author: Author) -> Self {
+        Self(.proposal(id: id)) { records, context in
+            records.reject(reason: reason, by: author, at: context.now)
+        }
+    }
+}
+
+// MARK: Reading
+
+extension StoreQuery<[Proposal]> {
+    /// Reads the proposals of a project, newest first, without their bodies.
+    public static func proposals(sdkKey: String) -> Self {
+        Self(.proposals(sdkKey: sdkKey)) { _ in
+            let sql = """
+                SELECT \(Proposal.columnsWithoutBody) FROM proposals WHERE sdk_key = $1
+                ORDER BY created_at DESC, id DESC
+                """
+            return .all(SQLQuery("proposals", sql, .text(sdkKey))) { Proposal($0) }
+        }
+    }
+}
+
+extension StoreQuery<Proposal?> {
+    /// Reads a proposal with its body.
+    public static func proposal(id: String) -> Self {
+        Self(.proposal(id: id)) { _ in
+            let sql = "SELECT \(StoredTable.proposals.columnList) FROM proposals WHERE id = $1"
+            let all = Reading.all(SQLQuery("proposal", sql, .text(id))) { Proposal($0) }
+            return Reading(all.steps) { () throws(StorageError) in
+                guard case .value(let found) = try all.finish() else { return .value(nil) }
+                return .value(found.first)
+            }
+        }
+    }
+}
+
+extension SharedRecords {
+    /// Finds a proposal, without its body.
+    package static func find(proposal id: String) -> SQLQuery {
+        SQLQuery(
+            "find_proposal", "SELECT \(Proposal.columnsWithoutBody) FROM proposals WHERE id = $1", .text(id))
+    }
+
+    package static func update(_ proposal: Proposal) -> SQLQuery {
+        SQLQuery(
+            "update_proposal", "UPDATE proposals SET status = $2, content = $3 WHERE id = $1", .text(proposal.id),
+            .integer(proposal.status.rawValue), .text(proposal.content))
+    }
+
+    package static func pruneProposals(sdkKey: String) -> SQLQuery {
+        SQLQuery(
+            "prune_proposals",
+            """
+            DELETE FROM proposals WHERE sdk_key = $1 AND id NOT IN (
+                SELECT id FROM proposals WHERE sdk_key = $1 ORDER BY created_at DESC, id DESC LIMIT \(Proposal.limit))
+            """, .text(sdkKey))
+    }
+}
+
+extension Proposal {
+    /// - Returns: `nil` for a proposal of a newer release, which is skipped as if it did not exist.
+    package init?(_ row: any Row) {
+        guard let status = Status(rawValue: row.bounded(3)),
+            let content = (try? JSONParser().parse(row.text(4)))?.object, let author = content["author"]?.string,
+            let basis = content["basis"]?.string, let method = content["method"]?.string,
+            let target = content["target"]?.string
+        else { return nil }
+        self.init(
+            id: row.text(0), sdkKey: row.text(1), createdAt: row.bounded(2), author: author, basis: basis,
+            method: method, target: target, experiments: (content["experiments"]?.array ?? []).compactMap(\.string),
+            changes: content["changes"] ?? [], body: [])
+        self.status = status
+        body = row.optionalBytes(5)
+        guard let decision = content["decision"]?.object, let name = decision["author"]?.string,
+            let time = decision["time"]?.integer
+        else { return }
+        self.decision = Decision(author: name, time: time, reason: decision["reason"]?.string)
+    }
+
+    package var values: [SQLValue] {
+        [
+            .text(id), .text(sdkKey), .integer(createdAt), .integer(status.rawValue), .text(content),
+            .bytes(body ?? []),
+        ]
+    }
+
+    fileprivate static let columnsWithoutBody = "id, sdk_key, created_at, status, content, NULL"
+
+    fileprivate var content: String {
+        var content = summary.object ?? JSONObject()
+        content["author"] = .string(author)
+        content["basis"] = .string(basis)
+        content["changes"] = changes
+        if let decision {
+            content["decision"] = [
+                "author": .string(decision.author), "time": .integer(decision.time),
+                "reason": decision.reason.map { .string($0) } ?? .null,
+            ]
+        }
+        return String(decoding: JSONValue.object(content).encoded(), as: UTF8.self)
+    }
+
+    /// What the audit log has of it.
+    fileprivate var summary: JSONValue {
+        var summary = JSONObject()
+        summary["sdk_key"] = .string(sdkKey)
+        summary["proposed_by"] = .string(author)
+        summary["method"] = .string(method)
+        summary["target"] = .string(target)
+        summary["experiments"] = .array(experiments.map { .string($0) })
+        if let reason = decision?.reason { summary["reason"] = .string(reason) }
+        return .object(summary)
+    }
+}

@@ -1,0 +1,219 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// `--approvals 2`: changes of running experiments wait for a second person.
+@Suite struct ApprovalTests {
+    private let server: any TestServer
+
+    private static let ann = "ann-secret-0123456789"
+    private static let bob = "bob-secret-0123456789"
+
+    init() throws {
+        server = try startTestServer(
+            tokens: "admin ann \(Self.ann)\nadmin bob \(Self.bob)\nadmin ann \(Self.ann)-second\n"
+                + "admin other other-secret-0123456789 projects=other\nread eve eve-secret-0123456789\n", approvals: 2)
+        for (target, body) in [
+            ("attributes/plan", #"{"type":"string"}"#), ("segments/gold", Self.gold("gold")),
+            ("metrics/revenue", #"{"kind":"total","goal":"purchase"}"#),
+            (
+                "experiments/checkout",
+                #"{"variations":["a","b"],"audience":{"segment":"gold"},"metrics":{"primary":["revenue"]}}"#
+            ),
+            ("experiments/idle", #"{"variations":["a","b"],"status":"draft"}"#),
+            (
+                "experiments/slow",
+                #"{"variations":["a","b"],"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":100}]}}"#
+            ),
+            ("flags/banner", #"{"type":"boolean","rules":[{"experiment":{}}]}"#),
+            ("flags/plain", #"{"type":"boolean"}"#), ("metrics/unused", #"{"kind":"total","goal":"view"}"#),
+        ] {
+            let response = try ask("PUT", "/v1/" + target, body)
+            #expect(response.status == 201, "\(response.text)")
+        }
+    }
+
+    private static func gold(_ value: String) -> String {
+        #"{"conditions":{"type":"custom_attribute","name":"plan","value":"\#(value)"}}"#
+    }
+
+    @discardableResult
+    private func ask(
+        _ method: String, _ target: String, _ body: String? = nil, by token: String = ann, fields: [String] = []
+    ) throws -> TestResponse {
+        try server.request(method, target, body, token: token, fields: fields)
+    }
+
+    private func propose(_ method: String, _ target: String, _ body: String? = nil) throws -> (id: String, JSONValue) {
+        let response = try ask(method, target, body)
+        try #require(response.status == 202, "\(target): \(response.text)")
+        let id = try #require(response["proposal"]["id"].string)
+        #expect(response.field("location") == "/v1/proposals/\(id)")
+        return (id, response["proposal"])
+    }
+
+    private func definitions() throws -> String { try ask("GET", "/v1/definitions").text }
+
+    /// Every request that changes what runs, and the experiments that it changes.
+    private static let changes: [(String, String, String?, [String])] = [
+        ("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#, ["checkout"]),
+        ("PUT", "/v1/experiments/checkout", #"{"description":"New"}"#, ["checkout"]),
+        ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#, ["checkout"]),
+        ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#, ["checkout"]),
+        ("DELETE", "/v1/experiments/checkout", nil, ["checkout"]),
+        ("POST", "/v1/experiments/checkout/conclude", #"{"winner":"b"}"#, ["checkout"]),
+        ("POST", "/v1/experiments/slow/ramp", #"{"action":"stop"}"#, ["slow"]),
+        ("PUT", "/v1/flags/banner", #"{"enabled":false}"#, ["banner_experiment"]),
+        ("DELETE", "/v1/flags/banner", nil, ["banner_experiment"]),
+        ("PUT", "/v1/holdouts/everything", #"{"share":5}"#, ["banner_experiment", "checkout", "slow"]),
+        ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#, ["checkout"]),
+        ("PUT", "/v1/segments/gold", gold("silver"), ["checkout"]),
+        ("PUT", "/v1/definitions", #"{"experiments":[{"key":"checkout","traffic":7}]}"#, ["checkout"]),
+        (
+            "PUT", "/v1/definitions",
+            #"{"segments":[{"name":"gold","conditions":{"type":"custom_attribute","name":"plan","value":"x"}}]}"#,
+            ["checkout"]
+        ),
+        (
+            "PUT", "/v1/datafile?moves=allow",
+            #"{"version":"4","accountId":"1","projectId":"1","revision":"1","attributes":[],"audiences":[],"groups":[],"events":[],"rollouts":[],"experiments":[],"featureFlags":[]}"#,
+            ["banner_experiment", "checkout", "slow"]
+        ),
+    ]
+
+    @Test(arguments: changes)
+    func `Whatever changes a running experiment waits for another person, and is then made`(
+        method: String, target: String, body: String?, experiments: [String]
+    ) throws {
+        let before = try definitions()
+        let (id, proposal) = try propose(method, target, body)
+        #expect(proposal["status"] == "pending" && proposal["author"] == "ann")
+        let changed = (proposal["experiments"].array ?? []).compactMap(\.string)
+        #expect(changed.sorted() == experiments, "\(proposal)")
+        #expect(try definitions() == before)
+        let shown = try ask("GET", "/v1/proposals/\(id)").json
+        #expect(shown == proposal)
+        #expect(shown["request"]["target"] == .string(target))
+        // Not by its author, whatever the secret, nor by somebody of another project or with another scope.
+        for token in [Self.ann, Self.ann + "-second", "other-secret-0123456789", "eve-secret-0123456789"] {
+            #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: token).status == 403)
+        }
+        #expect(try definitions() == before)
+        let approved = try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob)
+        #expect(approved.status == 200, "\(approved.text)")
+        #expect(approved["status"] == "approved" && approved["decided_by"] == "bob")
+        #expect(try definitions() != before)
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 409)
+        #expect(try ask("POST", "/v1/proposals/\(id)/reject", by: Self.bob).status == 409)
+        let entries = try ask("GET", "/v1/audit?limit=2")["entries"].array ?? []
+        let made = try #require(entries.first { $0["action"] != "proposal.approve" })
+        let approval = try #require(entries.first { $0["action"] == "proposal.approve" })
+        #expect(made["author"] == "ann" && approval["author"] == "bob" && approval["target"] == .string(id))
+        #expect(made["request_id"] == approval["request_id"])
+        if !target.contains("segment"), body?.contains("segment") != true {
+            #expect(made["after"]["approved_by"] == "bob", "\(made)")
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("PUT", "/v1/experiments/idle", #"{"traffic":50}"#),
+            ("PUT", "/v1/experiments/idle", #"{"status":"running"}"#),
+            ("PUT", "/v1/experiments/new", #"{"variations":["a","b"]}"#), ("DELETE", "/v1/experiments/idle", nil),
+            ("PUT", "/v1/flags/plain", #"{"enabled":false}"#),
+            ("PUT", "/v1/metrics/unused", #"{"kind":"total","goal":"x"}"#),
+            ("PUT", "/v1/segments/silver", gold("silver")), ("PUT", "/v1/experiments/checkout", #"{"traffic":100}"#),
+            ("PUT", "/v1/attributes/plan", #"{"type":"string"}"#),
+        ] as [(String, String, String?)])
+    func `What leaves running experiments alone needs nobody else`(
+        method: String, target: String, body: String?
+    ) throws {
+        let response = try ask(method, target, body)
+        #expect([200, 201, 204].contains(response.status), "\(response.text)")
+        #expect(try ask("GET", "/v1/proposals")["proposals"] == [])
+    }
+
+    @Test func `Any edit makes a proposal outdated`() throws {
+        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        let (second, _) = try propose("PUT", "/v1/segments/gold", Self.gold("silver"))
+        #expect(try ask("PUT", "/v1/experiments/idle", #"{"traffic":50}"#).status == 200)
+        let before = try definitions()
+        for id in [id, second] {
+            #expect(try ask("GET", "/v1/proposals/\(id)")["status"] == "outdated")
+            let refused = try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob)
+            #expect(refused.status == 409 && refused["detail"].string?.contains("have changed since") == true)
+        }
+        #expect(try definitions() == before)
+        #expect(try ask("GET", "/v1/proposals?status=pending")["proposals"] == [])
+        #expect(try ask("GET", "/v1/proposals?status=outdated")["proposals"].array?.count == 2)
+    }
+
+    @Test func `A change of a segment makes what was proposed for its former conditions outdated`() throws {
+        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        let (second, _) = try propose("PUT", "/v1/segments/gold", Self.gold("silver"))
+        #expect(try ask("POST", "/v1/proposals/\(second)/approve", by: Self.bob).status == 200)
+        #expect(try ask("GET", "/v1/segments/gold")["conditions"]["value"] == "silver")
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 409)
+    }
+
+    @Test func `A rejected proposal is never made`() throws {
+        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        for (body, status) in [(#"{"reason":7}"#, 400), (#"{"why":""}"#, 400), ("[", 400)] {
+            #expect(try ask("POST", "/v1/proposals/\(id)/reject", body).status == status)
+        }
+        let rejected = try ask("POST", "/v1/proposals/\(id)/reject", #"{"reason":"not now"}"#)
+        #expect(rejected["status"] == "rejected" && rejected["decided_by"] == "ann" && rejected["reason"] == "not now")
+        let refused = try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob)
+        #expect(
+            refused.status == 409
+                && refused["detail"] == .string("the proposal '\(id)' must be pending; 'ann' has rejected it"))
+        #expect(try ask("GET", "/v1/experiments/checkout")["traffic"] == 100)
+        #expect(try ask("GET", "/v1/audit?action=proposal.reject")["entries"].array?.count == 1)
+    }
+
+    @Test func `What would be refused is refused at once, and not proposed`() throws {
+        #expect(try ask("PUT", "/v1/experiments/checkout", #"{"traffic":101}"#).status == 422)
+        #expect(
+            try ask("PUT", "/v1/experiments/checkout", #"{"traffic":1}"#, fields: [#"If-Match: "x""#]).status == 412)
+        for (method, target, status) in [
+            ("GET", "/v1/proposals/nobody", 404), ("POST", "/v1/proposals/nobody/approve", 404),
+            ("POST", "/v1/proposals/nobody/reject", 404), ("GET", "/v1/proposals?status=open", 400),
+            ("GET", "/v1/proposals?limit=0", 400),
+        ] {
+            #expect(try ask(method, target).status == status, "\(target)")
+        }
+        #expect(try ask("GET", "/v1/proposals")["proposals"] == [])
+    }
+
+    @Test func `An assistant's change waits, too`() throws {
+        func call(_ tool: String, _ arguments: JSONValue) throws -> JSONValue {
+            let message: JSONValue = [
+                "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                "params": ["name": .string(tool), "arguments": arguments],
+            ]
+            let text = try ask("POST", "/mcp", String(decoding: message.encoded(), as: UTF8.self))["result"]["content"]
+                .array?.first?["text"].string
+            return try JSONParser().parse(try #require(text))
+        }
+        let preview = try call("preview_experiment", ["key": "checkout", "experiment": ["traffic": 50]])
+        let held = try call("apply_change", ["change_token": preview["change_token"]])
+        #expect(held["proposal"]["status"] == "pending")
+        #expect(try ask("GET", "/v1/experiments/checkout")["traffic"] == 100)
+        let id = try #require(held["proposal"]["id"].string)
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 200)
+        #expect(try ask("GET", "/v1/experiments/checkout")["traffic"] == 50)
+    }
+
+    @Test func `Responses have the members that the description shows`() throws {
+        let paths = try ask("GET", "/openapi.json")["paths"]
+        let (id, proposal) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        func expectMembers(_ method: String, _ end: String, _ response: JSONValue) throws {
+            let described = paths["/v1/proposals\(end)"][method]["responses"]["200"]["content"]["application/json"]
+            let names = { (value: JSONValue) in value.object?.members.map(\.key) }
+            #expect(names(response) == names(described["example"]), "\(end)")
+        }
+        try expectMembers("get", "/{id}", proposal)
+        try expectMembers("get", "", try ask("GET", "/v1/proposals").json)
+        try expectMembers("post", "/{id}/reject", try ask("POST", "/v1/proposals/\(id)/reject").json)
+    }
+}
