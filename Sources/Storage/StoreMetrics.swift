@@ -54,23 +54,26 @@ public struct StoreMetric: Sendable {
     public let kind: Kind
     /// One sentence for operators.
     public let help: String
+    /// In whole numbers.
+    public let value: UInt64
     /// The number as it is printed.
-    public let value: String
+    public let text: String
 
     public init(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {
-        self.init(name, kind, help, text: "\(value)")
+        self.init(name, kind, help, value, text: "\(value)")
     }
 
     /// - Parameter seconds: with a fraction.
     public init(_ name: String, _ kind: Kind, _ help: String, seconds: Double) {
-        self.init(name, kind, help, text: "\(seconds)")
+        self.init(name, kind, help, UInt64(max(0, min(seconds, 1e15))), text: "\(seconds)")
     }
 
-    private init(_ name: String, _ kind: Kind, _ help: String, text: String) {
+    private init(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64, text: String) {
         self.name = name
         self.kind = kind
         self.help = help
-        value = text
+        self.value = value
+        self.text = text
     }
 }
 

@@ -117,7 +117,7 @@ struct MetricsEndpoint {
             "When the oldest change of the feed was recorded, in seconds since 1970.",
             (store.feed.oldest ?? 0) / 1_000)
         for metric in store.own {
-            page.single(metric.name, metric.kind == .counter ? .counter : .gauge, metric.help, metric.value)
+            page.single(metric.name, metric.kind == .counter ? .counter : .gauge, metric.help, metric.text)
         }
         page.histogram(
             "holdfast_store_commit_seconds", "Time that a commit took, from begin to durable.", store.commitSeconds)
