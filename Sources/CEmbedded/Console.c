@@ -50,6 +50,9 @@ static const struct embedded_file files[] = {
     {"plan.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/plan.js" suffix(, 0)
     }},
+    {"plan-form.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/plan-form.js" suffix(, 0)
+    }},
     {"results.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/results.js" suffix(, 0)
     }},

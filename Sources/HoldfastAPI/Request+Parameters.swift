@@ -81,9 +81,9 @@ extension Request {
     }
 
     /// Returns the `limit` of a page: 1 to 1,000, by default 100.
-    static func pageLimit(_ query: [String: String]) throws(CoreError) -> Int {
-        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
-            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(query["limit"] ?? "")'")
+    static func pageLimit(_ query: [String: String], max: Int = 1_000) throws(CoreError) -> Int {
+        guard let limit = Int(query["limit"] ?? "100"), (1...max).contains(limit) else {
+            throw CoreError(.invalid, "`limit` must be a whole number from 1 to \(max); got '\(query["limit"] ?? "")'")
         }
         return limit
     }

@@ -27,6 +27,7 @@ public enum QuerySubject: Sendable {
     case exposuresOfUser(Identifier, before: Int64, limit: Int)
     case goalEventsOfUser(Identifier, before: Int64, limit: Int)
     case tally(experimentID: Identifier, goal: Identifier)
+    case enrolledUsers
     case breakdown(experimentID: Identifier, series: Int64, goal: Identifier, frozenAt: Timestamp?)
     case goals(experimentID: Identifier, limit: Int)
     case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp)

@@ -81,8 +81,8 @@ final class SQLiteSession: StoreSession {
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses,
             .proposals, .proposal:
             reader = store.projectReader
-        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .breakdown, .goals,
-            .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:
+        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,
+            .goals, .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:
             reader = store.eventReader
         case .users, .userRecords: reader = store.segmentReader
         }

@@ -65,6 +65,21 @@ extension HTTPServerTests {
         }
     }
 
+    /// Otherwise the kernel would report the reset connection again and again, and the loop would not rest.
+    @Test func `A client that resets a quiet stream after it has ended its input is noticed at once`() throws {
+        try withServer(eventLoops: 1) { _, port in
+            let client = try TestClient(port: port)
+            try client.send(request("GET", "/quiet"))
+            client.finishSending()
+            // The loop serves the other client after it has seen the end.
+            let other = try TestClient(port: port)
+            try other.send(request("GET", "/now"))
+            #expect(try other.response().status == 200)
+            client.reset()
+            #expect(observations.streamWasLetGo.comes())
+        }
+    }
+
     @Test(arguments: [false, true])
     func `A client that disappears in a body is noticed`(_ isReset: Bool) throws {
         try withServer { _, port in

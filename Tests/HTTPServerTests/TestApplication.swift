@@ -83,6 +83,7 @@ final class TestApplication: Application {
                         return nil
                     }
                 }),
+            Route(.get, "/quiet", .buffered { $1.send(Response(.ok, body: .stream(QuietStream(observations)))) }),
         ])
     }
 
@@ -144,6 +145,25 @@ private final class HesitantStream: ResponseStream {
         asked += 1
         if asked > 100 { return writer.finish() }
         writer.write(asked % 10 == 0 ? [65] : [])
+    }
+}
+
+/// Produces one piece, and then nothing until somebody lets it go.
+private final class QuietStream: ResponseStream {
+    private let observations: Observations
+    private var hasBegun = false
+
+    init(_ observations: Observations) {
+        self.observations = observations
+    }
+
+    deinit {
+        observations.streamWasLetGo.signal()
+    }
+
+    func produce(_ writer: StreamWriter) {
+        if !hasBegun { writer.write([65]) }
+        hasBegun = true
     }
 }
 

@@ -361,6 +361,10 @@ struct InMemoryTables {
                 goals: goals.filter { $0.key.experimentID == experimentID && $0.key.goal == goal }.map {
                     ($0.key.variationID, $0.key.day, $0.value)
                 })
+        case .enrolledUsers:
+            return users.reduce(into: [Identifier: Int]()) { sums, row in
+                if row.value.counted > 0 { sums[row.key.experimentID, default: 0] += row.value.counted }
+            }
         case .breakdown(let experimentID, let number, let goal, let time):
             var tally = BreakdownTally(number, goal)
             if let time {

@@ -47,6 +47,20 @@ extension StoreContract {
                 #expect(try await store.record([exposure("u", at: 9)]) == [.repeated])
                 #expect(store.metrics().commits == commits)
             },
+            StoreContract("The users of all experiments are counted at once, without those whom results leave out") {
+                context async throws in
+                let store = context.store
+                #expect(try store.read(.enrolledUsers).isEmpty)
+                let other = Exposure(
+                    userID: "u", experimentID: "f", experimentKey: "key of f", variationID: "a", happenedAt: noon,
+                    isChosen: false, sdkKey: "sdk")
+                _ = try await store.record([
+                    exposure("u"), exposure("v", "b"), exposure("w", isChosen: true), .exposure(other),
+                ])
+                #expect(try store.read(.enrolledUsers) == ["e": 2, "f": 1])
+                try await store.apply(.erase, to: "u")
+                #expect(try store.read(.enrolledUsers) == ["e": 1])
+            },
             StoreContract("An event with an id that its user has sent before is known; other users may use the id") {
                 context async throws in
                 let store = context.store

@@ -76,6 +76,12 @@ final class Connection {
         }
     }
 
+    /// Closes a connection whose peer has ended its input and reset the connection since. The kernel reports that again and
+    /// again, and a stream that has nothing to write would not notice.
+    func hangUp() {
+        if machine.endOfInput { close() }
+    }
+
     /// Adds the bytes held of an incomplete body to the worker's total.
     ///
     /// - Returns: whether the worker has room for them.

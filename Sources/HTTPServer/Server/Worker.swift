@@ -99,6 +99,7 @@ final class Worker {
         default:
             guard let connection = connection(event.token) else { return loop.noteReady(event.token) }
             if event.isReadable { connection.receive() }
+            if event.hasHungUp { connection.hangUp() }
             if event.isWritable { activate(connection) }
         }
     }

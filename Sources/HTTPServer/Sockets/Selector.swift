@@ -8,6 +8,8 @@ struct Selector {
         let token: UInt64
         let isReadable: Bool
         let isWritable: Bool
+        /// Whether nothing can be sent any more.
+        let hasHungUp: Bool
     }
 
     private let descriptor: Int32
@@ -65,6 +67,7 @@ struct Selector {
         return Event(
             token: buffer[index].token,
             isReadable: bits & (csystem_epoll_in | csystem_epoll_hang_up | csystem_epoll_error) != 0,
-            isWritable: bits & csystem_epoll_out != 0)
+            isWritable: bits & csystem_epoll_out != 0,
+            hasHungUp: bits & (csystem_epoll_hang_up | csystem_epoll_error) != 0)
     }
 }

@@ -28,10 +28,35 @@ struct EvaluationEndpoint {
         return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: known)
     }
 
+    /// `GET /v1/profiles/{user_id}/evaluations`: the value that each flag has for a user now, by what is stored of them, in
+    /// the order of the keys. Stores and counts nothing.
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let userID = try request.userID()
+        let page = try ListPage(request, besides: ["defined_by"])
+        let definer = try request.query(knowing: ["limit", "after", "q", "defined_by"])["defined_by"]
+        if let definer, !["flag", "experiment", "datafile"].contains(definer) {
+            throw CoreError(.invalid, "`defined_by` must be flag, experiment or datafile; got '\(definer)'")
+        }
+        let project = try projects.project(named: request.sdkKey, for: call.access)
+        let definitions = project.definitions
+        let flags = project.datafile.flags.filter { definer == nil || definer == $0.definer(in: definitions) }
+        let selection = page.select(flags, key: \.key) { $0.searchedTexts(definitions) }
+        let keys = selection.elements.map(\.key)
+        let decided = try await decisions.decide(
+            DecisionQuery(
+                for: User(id: userID), .chosenFlags { _ in keys }, options: .disableDecisionEvent,
+                storesAssignments: false), in: project)
+        return .json(
+            Self.encode(decided, of: User(id: userID), []) { $0.member("next", selection.next) })
+    }
+
     /// - Parameters:
     ///   - decisions: `nil` if the server has no project, and so no flags.
     ///   - flagKeys: the flags that the request names.
-    private static func encode(_ decisions: Decisions?, of user: User, _ flagKeys: [Identifier]) -> [UInt8] {
+    ///   - end: writes members at the end.
+    private static func encode(
+        _ decisions: Decisions?, of user: User, _ flagKeys: [Identifier], end: (inout JSONWriter) -> Void = { _ in }
+    ) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", user.id.string)
@@ -46,6 +71,7 @@ struct EvaluationEndpoint {
         writer.endArray()
         let unknown = flagKeys.filter { decisions?.project.datafile.flag(key: $0) == nil }
         if !unknown.isEmpty { writer.member("unknown_flag_keys", unknown.map(\.string)) }
+        end(&writer)
         writer.endObject()
         return writer.finish()
     }

@@ -23,8 +23,11 @@ struct ListPage {
     /// - Parameters:
     ///   - limit: of a request that gives none.
     ///   - readsStale: whether the request may have `?stale=30d`.
-    init(_ request: borrowing Request, limit: Int = 100, readsStale: Bool = false) throws(CoreError) {
-        let query = try request.query(knowing: ["limit", "after", "q"] + (readsStale ? ["stale"] : []))
+    ///   - others: the parameters that the caller reads.
+    init(
+        _ request: borrowing Request, limit: Int = 100, readsStale: Bool = false, besides others: [String] = []
+    ) throws(CoreError) {
+        let query = try request.query(knowing: ["limit", "after", "q"] + others + (readsStale ? ["stale"] : []))
         staleDays = try query["stale"].map { text throws(CoreError) in
             guard text.hasSuffix("d"), let days = Int64(text.dropLast()), (1...36_500).contains(days) else {
                 throw CoreError(.invalid, "`stale` must be a number of days such as 30d; got '\(text)'")

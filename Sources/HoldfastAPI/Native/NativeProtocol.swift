@@ -45,6 +45,7 @@ struct NativeProtocol: WireProtocol {
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let holdoutResults = ResultsEndpoints(
             services: services, store: session, projects: projects, areOfHoldouts: true)
+        let overview = OverviewEndpoint(services: services, store: session, projects: projects)
         let plan = PlanEndpoint(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
@@ -76,6 +77,9 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/profiles/{user_id}/export", scope: .unbound(.admin), respondsLater: true, personal.get),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
+            APIRoute(
+                .get, "/v1/profiles/{user_id}/evaluations", scope: .token(.read), respondsLater: true, readsQuery: true,
+                evaluation.get),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get)
                 .atEdge,
             APIRoute(
@@ -141,6 +145,7 @@ struct NativeProtocol: WireProtocol {
                 datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
+            APIRoute(.get, "/v1/overview", scope: .token(.read), respondsLater: true, readsQuery: true, overview.get),
             APIRoute(.get, "/v1/experiments", scope: .token(.read), readsQuery: true, experiment.list).atEdge,
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get).atEdge,
             APIRoute(

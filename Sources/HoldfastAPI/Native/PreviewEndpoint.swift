@@ -23,11 +23,16 @@ struct PreviewEndpoint {
         guard let flag = draft.datafile.flag(key: Identifier(input.key)) else {
             throw Flag.unknown(input.key, in: draft.datafile)
         }
-        let moves = try await PreviewCounter(catalog).countMoves(from: draft.project, to: draft.datafile)
+        let counter = PreviewCounter(catalog)
+        let moves = try await counter.countMoves(from: draft.project, to: draft.datafile)
+        var users = PreviewCounter.ValueCounts()
+        if let project = draft.project {
+            users = try await counter.countValues(of: flag.key, from: project, to: draft.datafile)
+        }
         return .json([
             "flag": flag.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey),
             "creates": .bool(draft.outcome.status == .created), "moves": moves.json,
-            "warnings": .array(warnings.map(\.warning)),
+            "users": users.json, "warnings": .array(warnings.map(\.warning)),
         ])
     }
 

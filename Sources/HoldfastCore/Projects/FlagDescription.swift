@@ -25,11 +25,17 @@ extension Flag {
             object["rules"] = .array(rulesOfDatafile(definitions))
             object["otherwise"] = lastRule.flatMap { Self.delivered(by: $0) } ?? .null
         }
-        object["defined_by"] = definition.rules != nil ? "flag" : servesExperiment ? "experiment" : "datafile"
+        object["defined_by"] = .string(definer(in: definitions))
         object["version"] = .integer(definition.version ?? Int64(datafile.revision) ?? 0)
         object["sdk_key"] = .string(sdkKey)
         object["revision"] = .string(datafile.revision)
         return .object(object)
+    }
+
+    /// Who defines the flag: `flag`, `experiment` or `datafile`.
+    public func definer(in definitions: ProjectDefinitions) -> String {
+        guard let definition = definitions.flags[key] else { return "experiment" }
+        return definition.rules != nil ? "flag" : definition.content == .experiment ? "experiment" : "datafile"
     }
 
     // MARK: Flags of the API

@@ -1,4 +1,5 @@
 public import Bucketing
+public import JSON
 import Storage
 internal import Synchronization
 
@@ -61,6 +62,66 @@ public struct PreviewCounter: Sendable {
         return counts
     }
 
+    /// How many of the stored users get another value of a flag by a change.
+    public struct ValueCounts: Sendable {
+        /// The keys of the variations before and after; `nil` for none.
+        public struct Change: Hashable, Sendable {
+            public var from: Identifier?
+            public var to: Identifier?
+        }
+
+        public fileprivate(set) var examined = 0
+        /// Whether all stored users were examined; otherwise the first ones, in the order of their ids.
+        public fileprivate(set) var isComplete = false
+        public fileprivate(set) var changes: [Change: Int] = [:]
+        /// The number of examined users who have each variation after the change.
+        public fileprivate(set) var results: [Identifier: Int] = [:]
+
+        public init() {}
+    }
+
+    /// The maximum number of users whose values are compared.
+    static let valueLimit = 100_000
+
+    /// Evaluates a flag before and after a change for the users of whom a profile or attributes are stored. Stores nothing.
+    ///
+    /// - Throws: 503 if too many counts are in progress.
+    public func countValues(
+        of key: Identifier, from project: Project, to edited: Datafile
+    ) async throws -> ValueCounts {
+        defer { catalog.counting.subtract(1, ordering: .relaxed) }
+        try admit()
+        return try await catalog.inBackground { session in
+            var counts = ValueCounts()
+            var after: Identifier?
+            repeat {
+                let page = try await session.read(.knownUsers(prefix: "", after: after, limit: Self.page))
+                let userIDs = page.map(\.userID)
+                let profiles = await settled(each: userIDs) { session.profile(of: $0, $1) }
+                let attributes =
+                    project.schema.isEmpty ? [] : await settled(each: userIDs) { session.attributes(of: $0, $1) }
+                for (index, userID) in userIDs.enumerated() {
+                    // Damaged records count as unknown.
+                    let stored = StickyAssignments(
+                        try? profiles[index].get(), userID, project,
+                        attributes: attributes.isEmpty
+                            ? nil : StoredAttributes(schema: project.schema, record: try? attributes[index].get()))
+                    counts.count(key, of: userID, stored, from: project.datafile, to: edited)
+                }
+                after = page.count < Self.page ? nil : userIDs.last
+                await Task.yield()
+            } while after != nil && counts.examined < Self.valueLimit
+            counts.isComplete = after == nil
+            return counts
+        }
+    }
+
+    private func admit() throws(CoreError) {
+        guard catalog.counting.add(1, ordering: .relaxed).newValue <= Self.limit else {
+            throw CoreError(.unavailable, "too many previews are in progress; try again later")
+        }
+    }
+
     /// Refuses a change that can move users who take part, unless it is allowed to.
     ///
     /// - Parameters:
@@ -88,9 +149,7 @@ public struct PreviewCounter: Sendable {
         exposed: @escaping @Sendable (any StoreSession) async throws(StorageError) -> Int = { _ in 0 }
     ) async throws -> Counts {
         defer { catalog.counting.subtract(1, ordering: .relaxed) }
-        guard catalog.counting.add(1, ordering: .relaxed).newValue <= Self.limit else {
-            throw CoreError(.unavailable, "too many previews are in progress; try again later")
-        }
+        try admit()
         return try await catalog.inBackground { session in
             var counts = Counts()
             counts.exposed = try await exposed(session)
@@ -145,6 +204,48 @@ public struct PreviewCounter: Sendable {
             }
         }
     }
+}
+
+extension PreviewCounter.ValueCounts {
+    fileprivate mutating func count(
+        _ key: Identifier, of userID: Identifier, _ stored: StickyAssignments, from former: Datafile,
+        to edited: Datafile
+    ) {
+        func evaluate(_ datafile: Datafile) -> FlagEvaluation? {
+            DecisionService(datafile: datafile).decide(key, for: User(id: userID), stored: stored)
+                .map { FlagEvaluation($0.value, datafile) }
+        }
+        examined += 1
+        let (before, after) = (evaluate(former), evaluate(edited))
+        if let variation = after?.variationKey { results[variation, default: 0] += 1 }
+        guard before?.value != after?.value else { return }
+        changes[Change(from: before?.variationKey, to: after?.variationKey), default: 0] += 1
+    }
+
+    /// As the response of a preview has it.
+    public var json: JSONValue {
+        let changed = changes.sorted { ($1.value, $0.key.name) < ($0.value, $1.key.name) }
+        return [
+            "examined": .integer(Int64(examined)), "complete": .bool(isComplete),
+            "changed": .integer(Int64(changes.values.reduce(0, +))),
+            "changes": .array(
+                changed.map { change, users in
+                    [
+                        "from": change.from.map { JSONValue($0) } ?? .null,
+                        "to": change.to.map { JSONValue($0) } ?? .null, "users": .integer(Int64(users)),
+                    ]
+                }),
+            "results": .object(
+                results.sorted { $0.key < $1.key }.reduce(into: JSONObject()) { object, result in
+                    object[result.key.string] = .integer(Int64(result.value))
+                }),
+        ]
+    }
+}
+
+extension PreviewCounter.ValueCounts.Change {
+    /// For a stable order.
+    fileprivate var name: String { "\(from?.string ?? "") \(to?.string ?? "")" }
 }
 
 extension ProjectCatalog {

@@ -24,6 +24,14 @@ extension UserWatch {
         _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
     ) async throws -> UserWatch {
         let tally = try await session.read(.users(experimentID: experiment.id))
+        return try await read(experiment, of: project, tally, at: now, session)
+    }
+
+    /// - Parameter tally: the users of the experiment.
+    static func read(
+        _ experiment: Experiment, of project: Project, _ tally: ExperimentTally, at now: Timestamp,
+        _ session: any StoreSession
+    ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)
         guard project.mayHaveMetrics(experiment) else { return watch }
         let guardrails = project.metrics(of: experiment).guardrails
@@ -91,7 +99,7 @@ extension ExperimentMetrics.Guardrail {
 
 extension Project {
     /// Whether an experiment measures anything. Most do not, and their definitions need not be read.
-    fileprivate func mayHaveMetrics(_ experiment: Experiment) -> Bool {
+    func mayHaveMetrics(_ experiment: Experiment) -> Bool {
         let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object
         return details?[experiment.id.string]?.object?["metrics"] != nil
     }

@@ -123,6 +123,27 @@ extension StoreQuery<ExperimentTally> {
     }
 }
 
+extension StoreQuery<[Identifier: Int]> {
+    /// Reads how many users results count, by experiment; experiments without users are left out.
+    public static var enrolledUsers: Self {
+        Self(.enrolledUsers) { context in
+            let sql =
+                switch context.dialect {
+                case .sqlite: "SELECT experiment_id, sum(counted) FROM variation_users GROUP BY experiment_id"
+                case .postgreSQL:
+                    """
+                    SELECT experiment_id, sum(counts[1])::bigint FROM tallies WHERE goal IS NULL GROUP BY experiment_id
+                    """
+                }
+            var users: [Identifier: Int] = [:]
+            let take: (any Row) -> Void = { row in
+                if row.integer(1) > 0 { users[row.identifier(0)] = Int(row.integer(1)) }
+            }
+            return Reading([(SQLQuery("enrolled_users", sql), take)]) { .value(users) }
+        }
+    }
+}
+
 extension StoreQuery<[TrackedSeries]> {
     /// Reads the series of an experiment, without those that were dropped.
     public static func series(experimentID: Identifier) -> Self {

@@ -108,7 +108,7 @@ export function wait() {
 export async function call(method, path, options = {}) {
 	const url = new URL(path.slice(1), root);
 	for (const [name, value] of Object.entries(options.query ?? {})) {
-		if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+		for (const each of [value].flat()) if (each !== null && each !== undefined && each !== "") url.searchParams.append(name, each);
 	}
 	const headers = {};
 	const sdkKey = options.sdkKey ?? project.get();

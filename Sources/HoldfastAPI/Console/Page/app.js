@@ -2,7 +2,7 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, dialog, failure, field, link, message, page, submitButton, to } from "./parts.js";
+import { banner, button, dialog, failure, field, forgetTyped, link, message, page, submitButton, to } from "./parts.js";
 import { openPalette } from "./palette.js";
 
 /// Path, name, pictogram, module, and the scope without which the screen is not offered.
@@ -33,6 +33,13 @@ function parse(hash) {
 /// Runs an automatic update; a failure is not shown.
 const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
+/// What is typed in the form of an address, kept by the tab until it is saved or given up: a reload or a crash loses nothing.
+const draftOf = (address, key = `holdfast.draft ${address.split("&")[0]}`) => ({
+	get() { try { return JSON.parse(sessionStorage.getItem(key)); } catch { return null; } },
+	set(value) { try { sessionStorage.setItem(key, JSON.stringify(value)); } catch { /* There is no room. */ } },
+	forget: () => sessionStorage.removeItem(key),
+});
+
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
 	const screen = screens.find(s => s.path === parts[0]);
@@ -61,6 +68,7 @@ async function navigate(isReload) {
 			controller.signal.addEventListener("abort", () => clearInterval(timer));
 		},
 		reload: () => navigate(true),
+		draft: draftOf(location.hash),
 	};
 	api.begin(controller.signal);
 	markScreen(screen);
@@ -122,6 +130,8 @@ function leave() {
 	api.token.forget();
 	api.stopFollowing();
 	api.projects.clear();
+	forgetTyped();
+	for (const key of Object.keys(sessionStorage)) if (key.startsWith("holdfast.draft ")) sessionStorage.removeItem(key);
 	showSignIn();
 }
 
@@ -154,6 +164,7 @@ async function mayLeave() {
 	const answer = await dialog("Leave without saving?", close => [h("p", "What you have changed here is not saved."),
 		h("div.buttons", button("Stay", () => close(), "primary"), button("Leave without saving", () => close("leave"), "danger"))]);
 	isAsking = false;
+	if (answer === "leave") current.draft.forget();
 	return answer === "leave";
 }
 

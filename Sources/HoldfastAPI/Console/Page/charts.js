@@ -41,6 +41,10 @@ export function interval({ low, high, middle, inner, scale, tone, zero, label })
 		]);
 }
 
+/// An interval, drawn and as text below it.
+export const drawn = (what, { low, high, estimate }, format, options) => [interval({ low, high, middle: estimate, label: `${what}from ${format(low)} to ${format(high)}`, ...options }),
+	h("span.small.faint.range", `${format(low)} – ${format(high)}`)];
+
 /// Round numbers that divide a range into a few parts.
 function marks(low, high, count = 4) {
 	if (!(high > low)) return [low];

@@ -97,7 +97,7 @@ const strokes = {
 	segment: "M6 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z",
 	datafile: "M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3M5.5 8h5M5.5 11h5",
 	plus: "M8 3v10M3 8h10", close: "M4 4l8 8M12 4l-8 8", copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
-	up: "M8 13V3M4 7l4-4 4 4", down: "M8 3v10M4 9l4 4 4-4",
+	grip: "M6 3v.1M6 8v.1M6 13v.1M10 3v.1M10 8v.1M10 13v.1", up: "M8 13V3M4 7l4-4 4 4", down: "M8 3v10M4 9l4 4 4-4",
 	warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.1", check: "M3 8.5l3.5 3.5L13 4.5",
 	search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.5 10.5L14 14", out: "M6 2.5H3v11h3M7 8h7M11 5l3 3-3 3",
 };

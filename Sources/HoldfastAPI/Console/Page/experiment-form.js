@@ -2,78 +2,121 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, create, empty, field, iconButton, link, message, page, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
-import { decimal, integer, percent, sentence } from "./format.js";
+import { banner, button, create, empty, field, iconButton, link, message, page, restored, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
+import { decimal, integer, percent, sentence, time } from "./format.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 import { load } from "./experiments.js";
+import { metricsForm, rampForm, ruleForm } from "./plan-form.js";
+
+const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null };
+const wide = matchMedia("(min-width: 1250px)");
 
 /// `key` is `null` for a new experiment.
 export async function show(context, key) {
 	const stored = key === null ? null : await load(key);
 	const experiment = stored?.data;
-	const words = await vocabulary();
+	const [words, metrics] = await Promise.all([vocabulary(), api.list("/v1/metrics", "metrics", { silent: true }).catch(() => [])]);
 	const original = experiment ? definition(experiment) : null;
+	const draft = context.draft.get();
+	const start = { ...defaults, ...original, ...draft?.definition };
 
-	const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
-	const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
-	const traffic = percentField("Traffic", original?.traffic ?? 100, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
-	const conditions = conditionsForm(original?.audience ?? null, words);
+	const keyField = field("Key", h("input", { value: key ?? draft?.key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
+	const variations = variationsEditor(start.variations);
+	const traffic = percentField("Traffic", start.traffic, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
+	const conditions = conditionsForm(start.audience, words);
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
-	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
-	const status = field("Status", select([...new Set([original?.status ?? "draft", "running", "paused"])], original?.status ?? "draft"), { hint: "A draft is served to nobody, and so is a paused experiment.", pointer: "/status" });
-	const text = (label, name, hint) => field(label, h(name === "hypothesis" ? "textarea" : "input", { value: original?.[name] ?? "", rows: name === "hypothesis" ? 2 : null }), { hint, pointer: `/${name}` });
-	const hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.");
-	const owner = text("Owner", "owner"), tags = field("Tags", h("input", { value: (original?.tags ?? []).join(", ") }), { hint: "Separated by commas.", pointer: "/tags" });
-	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
-	const fields = [hypothesis, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group];
+	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], start.enrollment), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
+	const status = field("Status", select([...new Set([start.status, original?.status ?? "draft", "running", "paused"])], start.status), { hint: "A draft is served to nobody, and so is a paused experiment.", pointer: "/status" });
+	const text = (label, name, hint, rows) => field(label, h(rows ? "textarea" : "input", { value: start[name], rows }), { hint, pointer: `/${name}` });
+	const name = text("Name", "name", "For people; apps use the key."), hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.", 2);
+	const description = text("Description", "description", "What is tested.", 2);
+	const owner = text("Owner", "owner"), tags = field("Tags", h("input", { value: start.tags.join(", ") }), { hint: "Separated by commas.", pointer: "/tags" });
+	const group = field("Group", h("input", { value: start.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
+	const moment = (label, name, hint) => field(label, h("input", { type: "datetime-local", value: local(start.schedule?.[name]) }), { hint, pointer: `/schedule/${name}` });
+	const begin = moment("Starts", "start_at", "A draft runs from then on."), end = moment("Enrollment closes", "end_at", "Who takes part stays.");
+	const measured = metricsForm(start.metrics, metrics, words.attributes), rule = ruleForm(start.plan);
+	const ramp = rampForm(start.ramp, isOn => { for (const input of traffic.querySelectorAll("input")) input.disabled = isOn; });
+	const fields = [name, hypothesis, description, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group, begin, end, measured, rule, ramp];
 
-	const review = h("div.form");
+	const review = h("div.review.form");
 	const problems = h("div");
 
 	function read() {
+		const instant = ({ input }, former) => input.value === local(former) ? former ?? null : new Date(input.value).toISOString();
+		const startAt = begin.input.value ? instant(begin, start.schedule?.start_at) : null, endAt = end.input.value ? instant(end, start.schedule?.end_at) : null;
 		return {
 			variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.input.value, status: status.input.value,
-			group: group.input.value.trim() || null, hypothesis: hypothesis.input.value.trim(), owner: owner.input.value.trim(),
+			group: group.input.value.trim() || null, name: name.input.value.trim(), hypothesis: hypothesis.input.value.trim(), description: description.input.value.trim(), owner: owner.input.value.trim(),
 			tags: tags.input.value.split(",").map(tag => tag.trim()).filter(Boolean),
+			metrics: measured.read(), plan: rule.read(), schedule: startAt || endAt ? { start_at: startAt, end_at: endAt } : null, ramp: ramp.read(),
 		};
 	}
 
 	/// The members that differ from the stored ones; for a new experiment, from the defaults.
 	function changes() {
 		const now = read(), body = {};
-		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "running", group: null, hypothesis: "", owner: "", tags: [] };
+		const former = original ?? { ...defaults, variations: null, status: "running" };
 		for (const name of Object.keys(now)) if (JSON.stringify(now[name]) !== JSON.stringify(former[name])) body[name] = now[name];
+		// The ramp sets the traffic.
+		if (now.ramp) delete body.traffic;
 		return body;
 	}
 
-	async function openReview() {
-		problems.replaceChildren();
+	let reviewed = 0, timer, last = "";
+
+	/// Shows the changes with their effects. While somebody types, it says nothing of what is still missing.
+	async function openReview(isLive) {
+		clearTimeout(timer);
+		const number = reviewed += 1;
 		const name = key ?? keyField.input.value.trim();
-		const fault = conditions.check();
-		if (fault) return replace(problems, banner("bad", fault));
-		if (!name) return showProblem({ errors: [{ pointer: "/key", detail: "A key is required." }] }, fields, problems);
+		if (!isLive) {
+			problems.replaceChildren();
+			const fault = conditions.check();
+			if (fault) return replace(problems, banner("bad", fault));
+			if (!name) return showProblem({ errors: [{ pointer: "/key", detail: "A key is required." }] }, fields, problems);
+		}
 		const body = changes();
-		if (original && Object.keys(body).length === 0) return replace(review, empty("Nothing was changed"));
+		if (original && Object.keys(body).length === 0) return replace(review, isLive ? null : empty("Nothing was changed"));
+		if (isLive && !name) return;
 		const foreseen = h("div", h("p.loading", "Working out who is affected…"));
-		const save = h("button", { class: "button primary", disabled: true }, original ? "Save the changes" : "Make the experiment");
-		replace(review, section(original ? "Review the changes" : "Review the experiment", {},
-			h("div.card", h("ul.changes", describe(body, original)), foreseen, h("div.buttons", save))));
-		const heading = review.querySelector("h2");
-		heading.tabIndex = -1;
-		heading.focus();
+		const save = h("button", { class: "button primary", disabled: true, onclick: () => submit(name, body, save) }, original ? "Save the changes" : "Make the experiment");
+		const content = section(original ? "Review the changes" : "Review the experiment", {},
+			h("div.card", h("ul.changes", describe(body, original)), foreseen, h("div.buttons", save)));
+		if (!isLive) {
+			replace(review, content);
+			const heading = review.querySelector("h2");
+			heading.tabIndex = -1;
+			heading.focus();
+		}
 		try {
 			const path = api.path("experiments", name, "preview");
-			const preview = original ? await api.call("POST", path, { body }) : await create("POST", "experiment", path, body);
+			const preview = original ? await api.call("POST", path, { body, silent: isLive }) : await create("POST", "experiment", path, body, { silent: isLive });
+			if (number !== reviewed) return;
 			replace(foreseen, effects(preview.data));
 		} catch (error) {
-			if (error.name === "AbortError") return;
+			if (number !== reviewed || error.name === "AbortError") return;
+			if (isLive) return replace(review, section("Review", {}, h("div.card", h("p.note", sentence(error.message)))));
 			review.replaceChildren();
 			return showProblem(error, fields, problems);
 		}
 		save.disabled = false;
-		save.addEventListener("click", () => submit(name, body, save));
+		if (isLive) replace(review, content);
+	}
+
+	/// Beside the form there is room for a review that follows what is typed.
+	function typed() {
+		const draft = { key: keyField.input.value, definition: read() }, text = JSON.stringify(draft);
+		// Leaving a field tells of nothing new; the button that is being pressed must stay as it is.
+		if (text === last) return;
+		last = text;
+		context.draft.set(draft);
+		reviewed += 1;
+		clearTimeout(timer);
+		if (!wide.matches) return review.replaceChildren();
+		for (const save of review.querySelectorAll("button")) save.disabled = true;
+		timer = setTimeout(() => { if (!context.signal.aborted && context.isChanged()) openReview(true); else review.replaceChildren(); }, 500);
 	}
 
 	async function submit(name, body, pressed) {
@@ -84,6 +127,7 @@ export async function show(context, key) {
 				: await create("PUT", "experiment", path, { ...body, key: name });
 			if (!done) return;
 			context.isChanged = () => false;
+			context.draft.forget();
 			if (done === "theirs") return context.reload();
 			message("good", original ? `Saved ${name}.` : `Made ${name}.`, done.request);
 			location.hash = to("experiments", name);
@@ -94,27 +138,40 @@ export async function show(context, key) {
 		} finally { pressed.disabled = false; }
 	}
 
-	const untouched = JSON.stringify(read());
+	const untouched = JSON.stringify(draft ? Object.fromEntries(Object.keys(read()).map(name => [name, { ...defaults, ...original }[name]])) : read());
 	context.isChanged = () => JSON.stringify(read()) !== untouched || key === null && keyField.input.value !== "";
 
 	return page(key ?? "New experiment", { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] },
-		h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: () => review.replaceChildren() },
-			key === null && section("Name", {}, h("div.card", keyField)),
+		draft && restored(context),
+		h("div.beside", h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); } },
+			section("Name", {}, h("div.card", key === null && keyField, name)),
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
 			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
-			section("Plan", {}, h("div.card", hypothesis, h("div.columns", owner, tags))),
-			section("State", {}, h("div.card.two", status, enrollment)),
+			section("Plan", { note: "What decides, written down before it starts." }, h("div.card", hypothesis, description, h("div.fields", owner, tags), h("h3", "Metrics"), measured, h("h3", "Decision rule"), rule)),
+			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
-		review);
+		review));
+}
+
+/// A time of the API for a field of local time.
+function local(text) {
+	if (!text) return "";
+	const date = new Date(text);
+	return new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 /// The members that the form edits, in a fixed order, so that definitions can be compared.
 function definition(experiment) {
 	const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
+	const { metrics, plan, schedule, ramp } = experiment;
 	return {
 		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience: experiment.audience,
 		enrollment: experiment.enrollment, status: experiment.status, group: experiment.group ?? null,
-		hypothesis: experiment.hypothesis ?? "", owner: experiment.owner ?? "", tags: experiment.tags ?? [],
+		name: experiment.name ?? "", hypothesis: experiment.hypothesis ?? "", description: experiment.description ?? "", owner: experiment.owner ?? "", tags: experiment.tags ?? [],
+		metrics: metrics ? { primary: metrics.primary, secondary: metrics.secondary, guardrails: metrics.guardrails.map(({ metric, margin }) => ({ metric, margin })), breakdowns: metrics.breakdowns } : null,
+		plan: plan ? { alpha: plan.alpha, power: plan.power, minimum_effect: plan.minimum_effect } : null,
+		schedule: schedule ? { start_at: schedule.start_at, end_at: schedule.end_at } : null,
+		ramp: ramp ? { steps: ramp.steps, on_alarm: ramp.on_alarm, keep: ramp.keep } : null,
 	};
 }
 
@@ -122,10 +179,15 @@ const hundredth = value => Math.round(value * 100) / 100;
 
 function describe(body, original) {
 	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
+	const named = list => list.length ? list.join(", ") : null;
 	const write = {
 		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), tags: list => list.join(", "),
+		metrics: m => [named(m.primary), named(m.guardrails.map(g => `${g.metric} within ${percent(g.margin)}`)), m.secondary.length && `also ${named(m.secondary)}`, m.breakdowns?.length && `by ${named(m.breakdowns)}`].filter(Boolean).join("; "),
+		plan: p => `${decimal(p.alpha * 100)}% error, ${decimal(p.power * 100)}% power${p.minimum_effect ? `, effects from ${percent(p.minimum_effect)}` : ""}`,
+		schedule: s => [s.start_at && `from ${time(s.start_at)}`, s.end_at && `until ${time(s.end_at)}`].filter(Boolean).join(" "),
+		ramp: r => r.steps.map(s => `${decimal(s.traffic)}%${s.for ? ` for ${s.for}` : s.users ? ` until ${integer(s.users)} users` : ""}`).join(", then "),
 	};
-	const text = (name, value) => (write[name] ?? String)(value ?? (name === "group" ? "none" : null));
+	const text = (name, value) => name === "audience" ? inWords(value) : value == null || value === "" ? "none" : (write[name] ?? String)(value);
 	return Object.keys(body).map(name => h("li", h("strong", name.charAt(0).toUpperCase() + name.slice(1)), " ",
 		original && [h("del", text(name, original[name])), " → "], h("ins", text(name, body[name]))));
 }

@@ -1,9 +1,9 @@
 // The list of experiments, and the actions on an experiment that its row and its page share.
 
-import { h, replace } from "./dom.js";
+import { h, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { change, choose, confirm, dash, field, found, invitation, newLink, page, searchField, select, status, to, toggle } from "./parts.js";
-import { decimal, integer, none, plural } from "./format.js";
+import { badge, change, choose, confirm, dash, empty, failure, field, invitation, moment, newLink, page, pager, searchField, select, status, table, to, toggle } from "./parts.js";
+import { decimal, integer, plural, sentence, signed, utcDay } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
 export async function show(context) {
@@ -95,78 +95,98 @@ export function controlRamp(experiment, action) {
 const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", ["archived", "concluded", "draft"].includes(experiment.status),
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
 
+const active = "draft,running,paused,concluded,not_started";
 const filters = [["active", "Active"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["concluded", "Concluded"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
+const size = 25;
 
+/// The list, filtered, sorted and paged by the server: its rows have the users, the verdict and the alarms of each experiment.
 async function list(context) {
 	const { query } = context;
-	let experiments = await all();
-	const counts = new Map();
-	const content = h("div");
-	let isTyping = false;
-	const summary = h("p.hidden", { role: "status" });
+	const content = h("div"), summary = h("p.hidden", { role: "status" }), owner = h("span"), tag = h("span");
+	let asked = 0;
 
-	const visible = () => {
-		const text = (query.get("search") ?? "").toLowerCase(), filter = query.get("status") ?? "active";
-		return experiments.filter(e => (filter === "all" || (filter === "active" ? e.status !== "archived" : e.status === filter))
-			&& (e.key.toLowerCase().includes(text) || e.id === text)).reverse();
-	};
+	async function load() {
+		const number = asked += 1, shownPage = Math.max(1, Number(query.get("page")) || 1);
+		let found;
+		try {
+			found = await api.get("/v1/overview", {
+				q: query.get("search"), status: { all: null, active }[query.get("status") ?? "active"] ?? (query.get("status") === "all" ? null : query.get("status")),
+				owner: query.get("owner"), tag: query.get("tag"), sort: query.get("sort"), order: query.get("order"), offset: (shownPage - 1) * size || null,
+			});
+		} catch (error) {
+			// A new server has no datafile.
+			if (error.status !== 404) throw error;
+			found = { total: 0, experiments: [], statuses: {}, owners: [], tags: [] };
+		}
+		return number === asked ? found : null;
+	}
 
-	const refresh = async () => {
-		experiments = await all();
-		counts.clear();
-		draw();
-	};
+	const refresh = async () => { const found = await load(); if (found) draw(found); };
+	const set = changes => { context.setQuery({ page: null, ...changes }); return refresh().catch(error => replace(content, failure(error))); };
 
-	const row = [
-		["Experiment", e => h("a.name", { href: to("experiments", e.key) }, e.key), "wide"],
-		["Status", e => status(e.status)],
-		["Enrollment", e => e.status === "archived" ? dash() : e.enrollment === "open" ? "open" : h("span.badge.warn", "closed")],
-		["Variations", e => [shares(e), h("span.faint.small", plural(e.variations.length, "variation"))]],
-		["Traffic", e => `${decimal(e.traffic)}%`, "number"],
-		["Users", e => usersOf(e, "count"), "number"],
-		["Enrolled each day", e => usersOf(e, "line"), "spark"],
+	const columns = [
+		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key), e.tags && h("div", e.tags.map(t => tagLink(t)))], "wide", "key"],
+		["Status", e => [status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
+		["Verdict", e => outcome(e), "wrap", "alarms"],
+		["Users", e => integer(e.users), "number", "users"],
+		["Each day", e => e.days.length > 1 ? sparkline(everyDay(e.days)) : dash(), "spark"],
+		["Age", e => age(e), "wrap", "created"],
+		["Traffic", e => [`${decimal(e.traffic)}%`, shares(e)], "number", "traffic"],
+		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }) }, e.owner) : dash(), "", "owner"],
 		["Running", e => pauseSwitch(e, refresh)],
 	];
+	const tagLink = name => h("button.badge", { onclick: () => set({ tag: name }), title: `Only experiments with the tag ${name}` }, name);
 
-	/// Counts come from the results of each shown row.
-	function usersOf(experiment, part) {
-		const place = h("span.faint", "…");
-		const fill = () => {
-			if (!counts.has(experiment.key)) counts.set(experiment.key, enrollment(experiment));
-			counts.get(experiment.key).then(({ users, days }) => replace(place, part === "count" ? integer(users) : days.length > 1 ? sparkline(days) : none),
-				() => replace(place, none));
-		};
-		// While a name is typed, rows come and go; their counts are not worth a request.
-		if (counts.has(experiment.key)) fill(); else setTimeout(() => { if (place.isConnected) fill(); }, isTyping ? 500 : 0);
-		return place;
+	function draw({ total, experiments, owners, tags }) {
+		const number = Math.max(1, Number(query.get("page")) || 1), first = (number - 1) * size;
+		summary.textContent = plural(total, "experiment");
+		replace(owner, owners.length > 0 && choose("Owner", [["", "Any owner"], ...owners], query.get("owner") ?? "", value => set({ owner: value })));
+		replace(tag, tags.length > 0 && choose("Tag", [["", "Any tag"], ...tags], query.get("tag") ?? "", value => set({ tag: value })));
+		if (experiments.length === 0 && total > 0) return set({});
+		const sorting = { by: query.get("sort") ?? "created", isDescending: query.get("order") !== "asc", 
+			// By what the address says, which is newer than the rows after two quick clicks.
+			sort: by => set({ sort: by === "created" ? null : by, order: (query.get("sort") ?? "created") === by && query.get("order") !== "asc" ? "asc" : null }) };
+		update(content, total === 0 ? empty("No match", "Change the search.") : [table("Experiments", columns, experiments, { sorting }),
+			pager(first, experiments.length, total, by => { set({ page: number + by > 1 ? number + by : null }).then(() => content.querySelector(by > 0 ? ".pages button:last-child:enabled, .pages button" : ".pages button:enabled")?.focus()); })]);
 	}
 
-	function draw() {
-		const rows = visible();
-		summary.textContent = plural(rows.length, "experiment");
-		replace(content, found("Experiments", row, rows, 25, Number(query.get("page")), number => context.setQuery({ page: number > 1 ? number : null })));
-	}
-
-	context.onChange(refresh);
 	const actions = newLink("experiments", "experiment");
-	if (experiments.length === 0) {
+	const found = await load() ?? { total: 0, experiments: [], statuses: {}, owners: [], tags: [] };
+	context.onChange(refresh);
+	const isFiltered = ["search", "status", "owner", "tag"].some(name => query.get(name));
+	if (found.total === 0 && !isFiltered && Object.keys(found.statuses).length === 0) {
 		return page("Experiments", { actions }, invitation("No experiment yet", "v1/experiments/checkout", '{"variations":["control","new"]}'));
 	}
-	draw();
-	const set = name => value => {
-		context.setQuery({ [name]: value, page: null });
-		isTyping = name === "search";
-		draw();
-		isTyping = false;
-	};
+	draw(found);
+	context.every(60_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	return page("Experiments", { actions },
-		h("div.filters", searchField("Search experiments", query.get("search") ?? "", set("search")),
-			choose("Status", filters, query.get("status") ?? "active", set("status"))),
+		h("div.filters", searchField("Search experiments", query.get("search") ?? "", search => set({ search })),
+			choose("Status", filters, query.get("status") ?? "active", value => set({ status: value === "active" ? null : value })), owner, tag),
 		summary, content);
 }
 
-/// The number of counted users, in total and for each day. It is the same for all goals.
-async function enrollment(experiment) {
-	const results = await resultsOf(experiment.key, { goal: "-" }, { silent: true });
-	return { users: results.users.counted, days: results.days.map(d => d.variations.reduce((sum, v) => sum + v.users, 0)) };
+/// What the results say, or what is wrong.
+function outcome({ verdict, alarms, conclusion, status }) {
+	const wrong = alarms.map(a => h("div", { title: sentence(a.message) }, badge(alarmNames[a.kind] ?? a.kind, a.kind === "no_exposures" ? "warn" : "bad")));
+	if (conclusion && status === "concluded") return [h("span", conclusion.winner ? ["everybody gets ", h("strong", conclusion.winner)] : "no winner"), wrong];
+	if (!verdict) return wrong.length ? wrong : dash();
+	const { decision, winner, lift } = verdict;
+	return [{ ship: () => [badge(`ship ${winner}`, "good"), lift !== null && h("span.lift.good", ` ${signed(lift)}`)], stop: () => badge("stop", "bad"), continue: () => h("span.faint", "not certain yet"), invalid: () => badge("invalid", "bad") }[decision](), wrong];
+}
+
+const alarmNames = { sample_ratio: "split is wrong", guardrail: "guardrail", stalled: "ramp stalled", no_exposures: "no new users", exposures_after_end: "still shown" };
+
+/// The users of each day from the first to the last, also of those without any.
+function everyDay(days) {
+	const users = new Map(days.map(d => [d.day, d.users]));
+	const counts = [];
+	for (let at = Date.parse(days[0].day); at <= Date.parse(days.at(-1).day); at += 86_400_000) counts.push(users.get(new Date(at).toISOString().slice(0, 10)) ?? 0);
+	return counts;
+}
+
+/// How long an experiment has had users, and the step of its ramp.
+function age({ first_day: first, ramp, status, schedule }) {
+	const days = first && Math.floor((Date.now() - Date.parse(first)) / 86_400_000) + 1;
+	return [first ? h("span", { title: `First users on ${utcDay(first)}` }, `day ${integer(days)}`) : schedule?.start_at && status === "draft" ? ["starts ", moment(schedule.start_at)] : dash(),
+		ramp && h("div.small.faint", `ramp ${ramp.state.status}, step ${ramp.state.step} of ${ramp.steps.length}`)];
 }

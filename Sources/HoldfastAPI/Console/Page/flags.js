@@ -1,9 +1,10 @@
 // Flags: the values of their variations, and the rules that choose one.
 
-import { h, replace } from "./dom.js";
+import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, change, confirm, confirmDelete, create, doing, field, found, invitation, iconButton, link, newLink, page, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
-import { conditionsForm, vocabulary } from "./conditions.js";
+import { badge, banner, button, card, change, confirm, confirmDelete, create, doing, failure, field, found, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, to, toggle } from "./parts.js";
+import { decimal, integer, percent, plural, sentence } from "./format.js";
+import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
 export async function show(context) {
 	if (context.query.has("new")) return edit(context, null);
@@ -36,25 +37,54 @@ async function list(context) {
 	};
 	const refresh = async () => { flags = await all(); draw(); };
 	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
-		["Rules", f => f.rules.length, "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
+		["Rules", f => f.rules.length ? h("span", { title: f.rules.map(rule => ruleInWords(rule)).join("\n") }, integer(f.rules.length)) : "0", "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
 		["On", f => toggle(`${f.key} is on`, f.enabled, f.defined_by !== "flag", () => turn(f), refresh)]];
 	context.onChange(refresh);
 	draw();
 	return page("Flags", { actions, below }, h("div.filters", searchField("Search flags and tags", context.query.get("search") ?? "", search => { context.setQuery({ search }); draw(); })), content);
 }
 
-const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."), {
+const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, [h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."),
+	effectOf(() => api.call("POST", api.path("flags", flag.key, "preview"), { body: { enabled: !flag.enabled } }))], {
 	label: flag.enabled ? "Turn off" : "Turn on", done: () => `${flag.key} is ${flag.enabled ? "off" : "on"}.`,
 	action: () => change(api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
 });
 
+/// The effect of a change in people, as the server's preview counts it.
+const effectOf = preview => pending(async () => {
+	try {
+		const { users, moves, warnings } = (await preview()).data;
+		const known = users.examined > 0 && [h("p", h("strong", users.changed > 0 ? `${plural(users.changed, "user")} of ${integer(users.examined)} would get another value` : `None of ${plural(users.examined, "stored user")} would get another value`), users.changed > 0 ? ` (${percent(users.changed / users.examined)})` : "", users.complete ? "." : ", among the first ones that are stored."),
+			users.changes.length > 0 && h("ul.changes", users.changes.slice(0, 8).map(c => h("li", `${integer(c.users)}: `, h("del", c.from ?? "nothing"), " → ", h("ins", c.to ?? "nothing")))),
+			Object.keys(users.results).length > 0 && h("p.note", `Then: ${Object.entries(users.results).map(([key, count]) => `${key} ${percent(count / users.examined)}`).join(", ")}.`)];
+		return h("div.effect", known || h("p.note", "No user is stored yet, so the effect is only seen in new ones."),
+			moves.users + moves.other_experiment > 0 && banner("warn", `${plural(moves.users, "user")} who take part in its experiments would be moved to another variation, and ${integer(moves.other_experiment)} to the same one of another experiment.`),
+			warnings.map(w => banner("warn", sentence(w.message))));
+	} catch (error) {
+		if (error.name === "AbortError") throw error;
+		return failure(error);
+	}
+}, "Counting the users who would get another value…");
+
+/// A rule as a sentence: "If country is "de", serve on to 20%".
+function ruleInWords({ audience, variation, traffic, experiment }) {
+	const who = audience == null || Array.isArray(audience) && audience.length === 0 ? "For everybody, " : `If ${inWords(audience)}, `;
+	if (!experiment) return `${who}serve ${variation}${(traffic ?? 100) < 100 ? ` to ${decimal(traffic)}%` : ""}.`;
+	const total = Object.values(experiment.weights ?? {}).reduce((sum, w) => sum + w, 0) || 1;
+	const split = Object.entries(experiment.weights ?? {}).filter(([, w]) => w > 0).map(([key, w]) => `${key} ${decimal(w / total * 100, 1)}%`).join(", ");
+	return `${who}test ${split || "nothing"}${(experiment.traffic ?? 100) < 100 ? ` on ${decimal(experiment.traffic)}% of them` : ""}${experiment.status && experiment.status !== "running" ? ` (${experiment.status.replaceAll("_", " ")})` : ""}.`;
+}
+
+/// A flag for those who may not edit it.
 function view(flag) {
 	const isExperiment = flag.defined_by === "experiment", isOwn = flag.defined_by === "flag";
 	return page(flag.key, { above: link(to("flags"), "Flags"), below: status(flag.enabled ? "on" : "off") },
 		!isOwn && banner("note", isExperiment ? "This flag is an experiment." : "This flag comes from an uploaded datafile.", h("p", isExperiment ? ["Its value is the key of the user’s variation. ", link(to("experiments", flag.key), "Edit the experiment")] : "It is changed by uploading the next datafile.")),
+		isOwn && section("Rules", { note: "The first one that a user meets decides." }, card(flag.rules.length ? h("ol.reasons.sentence", flag.rules.map(rule => h("li", ruleInWords(rule)))) : h("p.note", "No rule."), h("p", `Everybody else gets ${flag.otherwise}.`))),
 		section("Definition", {}, card(h("pre", { tabindex: "0" }, JSON.stringify(definition(flag), null, 2)))));
 }
 
+const wide = matchMedia("(min-width: 1250px)");
 const blank = { key: "", type: "boolean", enabled: true, description: "", tags: [], variations: [{ key: "on", value: true }, { key: "off", value: false }], rules: [], otherwise: "off" };
 const members = ["type", "enabled", "description", "tags", "variations", "rules", "otherwise"];
 const definition = flag => Object.fromEntries(members.map(m => [m, flag[m]]));
@@ -62,9 +92,10 @@ const initial = { boolean: false, string: "", integer: 0, double: 0, json: {} };
 
 async function edit(context, stored, etag) {
 	const words = await vocabulary();
-	const flag = structuredClone(stored ?? blank);
+	const draft = context.draft.get();
+	const flag = { ...structuredClone(stored ?? blank), ...draft?.definition };
 	const problems = h("div"), values = h("ol.variations"), rules = h("ol.rules"), last = h("div");
-	const key = field("Key", h("input", { required: true, "data-focus": true }), { pointer: "/key", hint: "Apps ask for the flag by its key." });
+	const key = field("Key", h("input", { required: true, "data-focus": true, value: draft?.key ?? "" }), { pointer: "/key", hint: "Apps ask for the flag by its key." });
 	const type = field("Type", select(Object.keys(initial), flag.type, { disabled: Boolean(stored), onchange: e => { flag.type = e.target.value; flag.variations.forEach(v => Object.assign(v, { value: structuredClone(initial[flag.type]), text: undefined })); draw(); } }), { pointer: "/type" });
 	const description = field("Description", h("input", { value: flag.description, oninput: e => { flag.description = e.target.value; } }), { pointer: "/description" });
 	const tags = field("Tags", h("input", { value: flag.tags.join(", "), oninput: e => { flag.tags = e.target.value.split(",").map(t => t.trim()).filter(Boolean); } }), { pointer: "/tags", hint: "Separated by commas." });
@@ -95,13 +126,49 @@ async function edit(context, stored, etag) {
 		(moves[by < 0 ? 0 : 1].disabled ? moves[by < 0 ? 1 : 0] : moves[by < 0 ? 0 : 1]).focus();
 	}
 
+	/// A rule is dragged by its handle, and dropped above or below another one.
+	let dragged = null;
+	const half = (event, item) => { const box = item.getBoundingClientRect(); return event.clientY > box.top + box.height / 2 ? 1 : 0; };
+	const clear = item => item.classList.remove("over-above", "over-below");
+	const dropping = index => ({
+		ondragover: event => {
+			if (dragged === null) return;
+			event.preventDefault();
+			clear(event.currentTarget);
+			if (index !== dragged) event.currentTarget.classList.add(half(event, event.currentTarget) ? "over-below" : "over-above");
+		},
+		ondragleave: event => { if (!event.currentTarget.contains(event.relatedTarget)) clear(event.currentTarget); },
+		ondrop: event => {
+			if (dragged === null) return;
+			event.preventDefault();
+			const to = index + half(event, event.currentTarget), target = to > dragged ? to - 1 : to;
+			if (target !== dragged) { move(dragged, target - dragged); typed(); }
+			dragged = null;
+		},
+	});
+	/// Only the handle drags, so that text in the rule can be selected.
+	const grip = index => h("span.grip", { title: "Drag to reorder", "aria-hidden": "true", draggable: "true",
+		ondragstart: event => {
+			const item = event.currentTarget.closest("li");
+			dragged = index;
+			event.dataTransfer.effectAllowed = "move";
+			event.dataTransfer.setData("text/plain", String(index + 1));
+			event.dataTransfer.setDragImage(item, 16, 16);
+			item.classList.add("dragged");
+		},
+		ondragend: () => { dragged = null; for (const item of rules.children) { clear(item); item.classList.remove("dragged"); } },
+	}, icon("grip"));
+
 	const mover = (index, by, name, symbol, isPossible) => Object.assign(iconButton(symbol, `Move rule ${index + 1} ${name}`, () => move(index, by)), { disabled: !isPossible, className: "button quiet move" });
 
 	function ruleForm(rule, index) {
 		const audience = conditionsForm(rule.audience ?? null, words);
 		Object.assign(rule, { read: audience.read, check: audience.check });
 		const { experiment } = rule;
-		return h("li.card", h("div.section-head", h("h3", experiment ? "Experiment" : "Delivery"), h("div.actions", flag.rules.length > 1 && [mover(index, -1, "up", "up", index > 0), mover(index, 1, "down", "down", index < flag.rules.length - 1)], remove(flag.rules, index, `rule ${index + 1}`))), audience,
+		const said = h("p.sentence");
+		rule.say = () => { said.textContent = ruleInWords({ ...rule, audience: rule.read() }); };
+		rule.say();
+		return h("li.card", dropping(index), h("div.section-head", flag.rules.length > 1 && grip(index), h("h3", `${index + 1}. ${experiment ? "Experiment" : "Delivery"}`), said, h("div.actions", flag.rules.length > 1 && [mover(index, -1, "up", "up", index > 0), mover(index, 1, "down", "down", index < flag.rules.length - 1)], remove(flag.rules, index, `rule ${index + 1}`))), audience,
 		experiment ? h("div.weights", keys().map(k => field(`Weight of ${k}`, h("input", { type: "number", min: 0, step: "any", value: experiment.weights?.[k] ?? 0, oninput: e => { experiment.weights[k] = Number(e.target.value); } }))))
 			: h("div.weights", field("Gets", select(keys(), rule.variation, { onchange: e => { rule.variation = e.target.value; } }))),
 		h("div.weights", field("Percent of them", h("input", { type: "number", min: 0, max: 100, step: 0.01, value: (experiment ?? rule).traffic ?? 100, oninput: e => { (experiment ?? rule).traffic = Number(e.target.value); } }))));
@@ -123,14 +190,15 @@ async function edit(context, stored, etag) {
 	function read() {
 		keep();
 		const body = structuredClone({ ...definition(flag), variations: flag.variations.map(({ key, value }) => ({ key, value })),
-			rules: flag.rules.map(({ read, check, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
+			rules: flag.rules.map(({ read, check, say, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
 		for (const rule of body.rules) if (rule.experiment) for (const k of Object.keys(rule.experiment.weights)) if (!keys().includes(k)) delete rule.experiment.weights[k];
 		return body;
 	}
 
 	/// Says what has to be mended before the flag can be saved.
-	function fault() {
+	function fault(isQuiet) {
 		const wrong = flag.variations.find(v => v.text !== undefined);
+		if (isQuiet) return Boolean(wrong) || rules.querySelector("input[aria-label=Value]:placeholder-shown") !== null;
 		if (wrong) values.querySelector("[aria-invalid]").focus();
 		return wrong ? `The value of ${wrong.key} must be JSON.` : flag.rules.map(rule => rule.check()).find(Boolean);
 	}
@@ -142,22 +210,46 @@ async function edit(context, stored, etag) {
 		if (wrong) return replace(problems, banner("bad", wrong));
 		const body = read(), name = stored?.key ?? key.input.value.trim(), path = api.path("flags", name);
 		const original = stored && definition(stored);
-		const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, sideBySide(original, body, ["Now", "Then"]), {
+		const effect = effectOf(() => stored ? api.call("POST", api.path("flags", name, "preview"), { body }) : create("POST", "flag", api.path("flags", name, "preview"), body));
+		const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, [effect, sideBySide(original, body, ["Now", "Then"])], {
 			label: "Save", kind: "wide", done: ({ request }) => request && `Saved ${name}.`,
 			action: async () => stored ? await saveUnlessChanged("flag", path, body, { etag, original, load: () => load(name), define: definition }) : create("PUT", "flag", path, body) });
 		if (!done) return;
 		context.isChanged = () => false;
+		context.draft.forget();
 		if (done === "theirs") return context.reload();
 		location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
 	}
 
 	draw();
-	const untouched = JSON.stringify(read());
+	const untouched = JSON.stringify(draft ? definition(stored ?? blank) : read());
+	const effect = h("div.review");
+	let timer, asked = 0, lastTyped = "";
+
+	/// Keeps what was typed, and counts beside the form whom it concerns, where there is room.
+	function typed() {
+		const body = read();
+		for (const rule of flag.rules) rule.say();
+		const text = key.input.value + JSON.stringify(body);
+		if (text === lastTyped) return;
+		lastTyped = text;
+		context.draft.set({ key: key.input.value, definition: body });
+		clearTimeout(timer);
+		const number = asked += 1, name = stored?.key ?? key.input.value.trim();
+		if (!wide.matches || !stored || fault(true) || JSON.stringify(body) === untouched) return effect.replaceChildren();
+		timer = setTimeout(() => {
+			if (context.signal.aborted) return;
+			const counted = effectOf(() => api.call("POST", api.path("flags", name, "preview"), { body, silent: true }));
+			counted.loaded.then(() => { if (number === asked && context.isChanged()) replace(effect, section("Effect", { note: "If it were saved now." }, card(counted))); });
+		}, 600);
+	}
+
 	context.isChanged = () => JSON.stringify(read()) !== untouched || flag.variations.some(v => v.text !== undefined) || key.input.value !== "";
 	return page(stored?.key ?? "New flag", { above: link(to("flags"), "Flags"), actions: stored && doing("Delete…", () => confirmDelete("flags", "flag", stored.key, "Apps that ask for it get their own default. Its experiments are archived; their results stay."), () => { location.hash = to("flags"); }, "danger quiet") },
-		h("form.form", { onsubmit: submit }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
+		draft && restored(context),
+		h("div.beside", h("form.form", { onsubmit: submit, oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); } }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
 			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),
 			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a delivery", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
 				button("Add an experiment", () => addRule({ experiment: { weights: Object.fromEntries(keys().map(k => [k, 1])), traffic: 100 } }), "quiet")), card(last)),
-			problems, h("div.buttons", submitButton("Review"))));
+			problems, h("div.buttons", submitButton("Review"))), effect));
 }

@@ -137,13 +137,17 @@ export function older(load, render) {
 
 /// Shows a message for a few seconds; a screen reader announces it.
 export function message(kind, text, request) {
-	const element = h("div", { class: `toast ${kind}` }, icon(kind === "bad" ? "warning" : "check"), h("p", text),
-		request && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet"),
-		iconButton("close", "Close the message", () => element.remove()));
+	const element = h("div", { class: `toast ${kind}` }, h("p", icon(kind === "bad" ? "warning" : "check"), text),
+		iconButton("close", "Close the message", () => remove()),
+		request && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet copy"));
 	const list = document.getElementById("toasts");
+	// On a phone the page makes room for them.
+	const measure = () => document.documentElement.style.setProperty("--toasts", `${list.offsetHeight}px`);
+	const remove = () => { element.remove(); measure(); };
 	while (list.children.length > 2) list.firstChild.remove();
 	list.append(element);
-	setTimeout(() => element.remove(), kind === "bad" ? 15_000 : 7_000);
+	measure();
+	setTimeout(remove, kind === "bad" ? 15_000 : 7_000);
 }
 
 export async function copy(text, done = "Copied.") {
@@ -169,6 +173,10 @@ function curlButton() {
 		], "wide") }, icon("copy"), "Copy as curl");
 }
 
+/// What was typed in dialogs that were closed without being sent, by their titles.
+const typed = new Map();
+export const forgetTyped = () => typed.clear();
+
 /// Opens a dialog. `content` receives the function that closes it, whose argument is the result.
 export function dialog(title, content, kind = "") {
 	return new Promise(resolve => {
@@ -178,7 +186,7 @@ export function dialog(title, content, kind = "") {
 			element.remove();
 			if (opener?.isConnected) opener.focus();
 			resolve(element.result);
-		}, onclick: event => { if (event.target === element) element.close(); } });
+		}, onclick: event => { if (event.target === element && !element.querySelector("form")) element.close(); } });
 		const close = result => { element.result = result instanceof Event ? undefined : result; element.close(); };
 		element.append(append(h("div.dialog-body", h("h2", { id }, title)), [content(close, element)]));
 		document.body.append(element);
@@ -189,6 +197,10 @@ export function dialog(title, content, kind = "") {
 /// Asks before it runs `action`, and shows the error if it fails. `done` makes a message from the response;
 /// if there is a `word`, the user must type it. Resolves with the response; `undefined` if the user cancels.
 export async function confirm(title, text, { label, danger = false, action, done, fields = [], word, kind }) {
+	const inputs = fields.filter(f => f?.isField && f.input?.matches?.("input, textarea, select"));
+	// What was typed comes back, unless what the dialog shows has changed meanwhile.
+	const initial = JSON.stringify(inputs.map(f => f.input.value)), kept = typed.get(title);
+	if (kept?.initial === initial) inputs.forEach((f, index) => { f.input.value = kept.values[index]; });
 	const response = await dialog(title, close => {
 		const problems = h("div");
 		const check = word && field("Type " + word + " to confirm", h("input", { autocomplete: "off", oninput: () => update() }));
@@ -205,6 +217,8 @@ export async function confirm(title, text, { label, danger = false, action, done
 			text && h("div.prose", text), fields, check, problems,
 			h("div.buttons", button("Cancel", () => close()), submit));
 	}, kind);
+	const values = inputs.map(f => f.input.value);
+	if (response || JSON.stringify(values) === initial) typed.delete(title); else typed.set(title, { initial, values });
 	const told = response && done?.(response);
 	if (told) message("good", told, response.request);
 	return response;
@@ -244,15 +258,19 @@ const askWhose = (noun, original, now) => dialog(`The ${noun} has changed meanwh
 	h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
 
 /// Sends a request that creates an element, or previews that, unless there is one with this key.
-export async function create(method, noun, path, body) {
+export async function create(method, noun, path, body, options) {
 	try {
-		return await api.call(method, path, { body, ifNoneMatch: "*" });
+		return await api.call(method, path, { body, ifNoneMatch: "*", ...options });
 	} catch (error) {
 		if (error.status !== 412) throw error;
 		const detail = `There is another ${noun} with this key. Choose another key, or edit that one.`;
 		throw new api.Problem(412, { detail, pointer: "/key" }, error.request);
 	}
 }
+
+/// Says that a form has what was typed before the page was left, and offers to begin again.
+export const restored = context => banner("", "What you typed is here again", h("p", "It was not saved when the page was left. ",
+	button("Begin again", () => { context.draft.forget(); context.isChanged = () => false; context.reload(); }, "quiet")));
 
 /// Asks for confirmation, then deletes an item.
 export const confirmDelete = (screen, kind, name, text) => confirm(`Delete ${name}?`, h("p", text), {
@@ -313,27 +331,40 @@ export function searchField(label, value, onchange) {
 		oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 250); } }));
 }
 
-/// A table. A column is its name, a function from a row to the content of its cell, and its classes (`number`,
-/// `row-actions`); the first column names its row.
-export function table(caption, columns, rows) {
-	const cell = (tag, [, , kind], content, scope) => h(tag, { class: kind, scope }, content);
-	return h("div.table", { tabindex: "0", role: "region", label: caption }, h("table", h("caption", caption),
-		h("thead", h("tr", columns.map(c => cell("th", c, c[2] === "row-actions" ? h("span.hidden", c[0]) : c[0], "col")))),
-		h("tbody", rows.map(row => h("tr", columns.map((c, index) => index === 0 ? cell("th", c, c[1](row), "row") : cell("td", c, c[1](row))))))));
+/// A table. A column is its name, a function from a row to the content of its cell, its classes (`number`,
+/// `row-actions`), and the name by which `sorting` orders rows; the first column names its row. On a phone each row is a card.
+/// Roles are named, because a browser forgets those of elements that are laid out as cards.
+export function table(caption, columns, rows, { sorting } = {}) {
+	const cell = (tag, role, [name, , kind], content, scope) => h(tag, { class: kind, scope, role, "data-label": tag === "td" && kind !== "row-actions" ? name : null }, tag === "td" && kind !== "row-actions" ? h("div.cell", content) : content);
+	const heading = column => {
+		const [name, , kind, by] = column;
+		if (kind === "row-actions") return cell("th", "columnheader", column, h("span.hidden", name), "col");
+		if (!sorting || !by) return cell("th", "columnheader", column, name, "col");
+		const isChosen = sorting.by === by;
+		const element = cell("th", "columnheader", column, h("button.sort", { onclick: () => sorting.sort(by) }, name, h("span", { "aria-hidden": "true" }, isChosen ? sorting.isDescending ? " ↓" : " ↑" : "")), "col");
+		if (isChosen) element.setAttribute("aria-sort", sorting.isDescending ? "descending" : "ascending");
+		return element;
+	};
+	return h("div.table", { tabindex: "0", role: "region", label: caption }, h("table", { role: "table" }, h("caption", caption),
+		h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(heading))),
+		h("tbody", { role: "rowgroup" }, rows.map(row => h("tr", { role: "row" }, columns.map((c, index) => index === 0 ? cell("th", "rowheader", c, c[1](row), "row") : cell("td", "cell", c, c[1](row))))))));
+}
+
+/// The buttons below a page of a long list. `turn` is called with -1 or 1.
+export function pager(first, count, total, turn) {
+	if (count >= total) return null;
+	const step = (label, isDisabled, by) => h("button.button", { disabled: isDisabled, onclick: () => turn(by) }, label);
+	return h("nav.pages", { label: "Pages" }, step("Previous", first === 0, -1), h("span", `${integer(first + 1)}–${integer(first + count)} of ${integer(total)}`), step("Next", first + count >= total, 1));
 }
 
 /// Shows a long list in pages; `render` receives the rows of one.
 export function paged(rows, size, start, render, onpage) {
 	const pages = Math.max(1, Math.ceil(rows.length / size));
 	const element = h("div");
-	const turn = (label, disabled, number) => h("button.button", { disabled, onclick: () => show(number, true) }, label);
 	const show = (number, isMove) => {
 		number = Math.min(Math.max(1, number || 1), pages);
-		const part = rows.slice((number - 1) * size, number * size);
-		replace(element, render(part), pages > 1 && h("nav.pages", { label: "Pages" },
-			turn("Previous", number === 1, number - 1),
-			h("span", `${integer((number - 1) * size + 1)}–${integer((number - 1) * size + part.length)} of ${integer(rows.length)}`),
-			turn("Next", number === pages, number + 1)));
+		const first = (number - 1) * size, part = rows.slice(first, first + size);
+		replace(element, render(part), pager(first, part.length, rows.length, by => show(number + by, true)));
 		if (isMove) {
 			onpage?.(number);
 			const buttons = element.querySelectorAll(".pages button");

@@ -1,30 +1,134 @@
-// The verdict over all metrics of an experiment, with the numbers that carry it.
+// The verdict over all metrics of an experiment with the numbers that carry it, its plan, and results by the values of an attribute.
 
 import { h } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, dash, section, table } from "./parts.js";
-import { none, pValue, percent, sentence, signed } from "./format.js";
+import { badge, banner, card, choose, dash, empty, failure, pending, section, table } from "./parts.js";
+import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed } from "./format.js";
+import { drawn, scale } from "./charts.js";
+
+const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metrics.secondary, metrics.guardrails].some(list => list.length > 0);
 
 /// The results of all metrics; null if the experiment measures none.
-export async function planOf({ key, metrics }, { baseline, live }) {
-	if (!metrics || [metrics.primary, metrics.secondary, metrics.guardrails].every(list => list.length === 0)) return null;
-	return api.get(api.path("experiments", key, "results"), { baseline, live });
-}
+export const planOf = async (experiment, { baseline, live }) => isMeasured(experiment) ? api.get(api.path("experiments", experiment.key, "results"), { baseline, live }) : null;
+
+/// How numbers of a kind of metric are written.
+export const formatOf = kind => ["conversion", "retention", "funnel"].includes(kind) ? percent : measure;
 
 const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertain: ["not certain yet", ""], within_margin: ["within its margin", "good"], beyond_margin: ["beyond its margin", "bad"] };
 
+/// What is found of each variation and metric: the lift with its interval first, then the variation's own number beside the
+/// baseline's.
+const columnsOf = (lifts, first) => [
+	...first,
+	["Lift", r => r.lift === null ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
+	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: outcomes[r.outcome]?.[1] ?? "", zero: true }) : dash(), "drawn"],
+	["Outcome", r => r.outcome ? badge(...outcomes[r.outcome]) : dash()],
+	["p", r => r.p_value == null ? none : pValue(r.p_value), "number"],
+	["Value", r => [r.format(r.mean), h("div.small.faint", `${r.baseline.variation_key} ${r.format(r.baseline.mean)}`)], "number"],
+	["Users", r => integer(r.users), "number"],
+];
+
+const rowsOf = (variations, baseline, format, more) => {
+	const base = variations.find(v => v.variation_key === baseline) ?? variations[0];
+	return variations.filter(v => v.outcome).map(v => ({ ...v, baseline: base, format, ...more }));
+};
+
+const scaleOf = rows => scale(rows.flatMap(r => r.lift_interval ?? []).filter(Number.isFinite), true);
+
 /// `verdict` draws the server's decision, with the lift that carries it.
-export function planSection({ plan, verdict: decision, metrics, warnings }, verdict) {
+export function planSection({ plan, verdict: decision, metrics, warnings, baseline }, verdict) {
 	const carrying = metrics.find(m => m.role === "primary")?.variations.find(v => v.variation_key === decision.winner);
-	const rows = metrics.flatMap(m => m.variations.filter(v => v.outcome).map(v => ({ ...v, metric: m })));
-	const interval = r => r.lift_interval ? `${signed(r.lift_interval[0])} – ${signed(r.lift_interval[1])}` : none;
+	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m.kind), { metric: m }));
+	const lifts = scaleOf(rows);
+	const several = new Set(rows.map(r => r.variation_key)).size > 1;
+	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), h("div.small.faint", r.metric.role + (r.metric.margin ? `, margin ${percent(r.metric.margin)}` : ""))]]]);
 	return section("Verdict", { note: "By all metrics. You may look whenever you like." },
 		verdict(decision, carrying && { lift: carrying.lift, interval: carrying.lift_interval, p: carrying.p_value }),
-		plan.changed_since_start.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
+		plan?.changed_since_start?.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
 		warnings.filter(w => !decision.reasons.includes(w.message)).map(w => banner("warn", sentence(w.message))),
-		table("Metrics", [
-			["Metric", r => [r.metric.key, " ", h("span.faint", r.metric.role + (r.metric.margin ? `, margin ${percent(r.metric.margin)}` : ""))]],
-			["Variation", r => r.variation_key], ["Lift", r => r.lift === null ? dash() : h("strong", signed(r.lift)), "number"], ["Interval", interval, "number"],
-			["p", r => r.p_value === null ? none : pValue(r.p_value), "number"], ["Outcome", r => badge(...outcomes[r.outcome])],
-		], rows));
+		disagreements(planDisagreements(metrics, decision)),
+		["primary", "guardrail", "secondary"].map(role => [role, rows.filter(r => r.metric.role === role)]).filter(([, some]) => some.length > 0)
+			.map(([role, some]) => h("div.block", table({ primary: "Primary metrics", guardrail: "Guardrails", secondary: "Secondary metrics" }[role], columns, some))),
+		h("details.numbers", h("summary", "If this were the only look"),
+			h("p.note", "These numbers hold for one look that was planned before the experiment began. The verdict counts every look, and therefore needs more users."),
+			table("Numbers for one look, by metric", [["Metric", r => r.metric.key], ["Variation", r => r.variation_key],
+				["Interval", r => r.one_look?.lift_interval?.every(Number.isFinite) ? `${signed(r.one_look.lift_interval[0])} – ${signed(r.one_look.lift_interval[1])}` : none, "number"], ["p", r => r.one_look ? pValue(r.one_look.p_value) : none, "number"],
+				["Chance to win", r => r.one_look ? percent(r.one_look.chance_to_win) : none, "number"]], rows)));
 }
+
+/// Explains numbers that seem to contradict each other, where they stand.
+export const disagreements = notes => notes.length > 0 && h("details.disagree", { open: true }, h("summary", "Why some numbers seem to disagree"), h("ul.reasons", notes.map(note => h("li", note))));
+
+function planDisagreements(metrics, { decision, winner }) {
+	const notes = [];
+	const found = metrics.flatMap(m => m.variations.filter(v => v.outcome).map(v => ({ ...v, metric: m })));
+	const keys = [...new Set(found.map(f => f.variation_key))];
+	for (const key of keys) {
+		const own = found.filter(f => f.variation_key === key), primary = own.filter(f => f.metric.role === "primary");
+		const better = primary.filter(f => f.outcome === "better"), worse = primary.filter(f => f.outcome === "worse");
+		const open = own.filter(f => f.metric.role === "guardrail" && f.outcome !== "within_margin");
+		if (better.length && worse.length) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")} and worse in ${worse.map(f => f.metric.key).join(", ")}: what worsens a primary metric is not shipped.`);
+		else if (better.length && open.length && winner !== key) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")}, but is not shipped: ${open.map(f => `${f.metric.key} is ${outcomes[f.outcome][0] === "not certain yet" ? "not shown to stay within its margin yet" : "beyond its margin"}`).join("; ")}.`);
+		for (const f of own.filter(f => f.metric.role === "guardrail" && f.outcome === "within_margin" && (f.metric.direction === "decrease" ? f.lift > 0 : f.lift < 0))) {
+			notes.push(`${f.metric.key} of ${key} looks worse (${signed(f.lift)}) and still passes: it is certain that it is not worse by as much as its margin of ${percent(f.metric.margin)}.`);
+		}
+	}
+	const early = found.filter(f => f.outcome === "uncertain" && f.metric.role !== "secondary" && f.one_look?.p_value < 0.05 && f.metric.role === "primary");
+	if (early.length) notes.push(`${early.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} would be certain if this were the only look (p ${pValue(Math.min(...early.map(f => f.one_look.p_value)))}), and is not yet when every look counts.`);
+	if (decision === "invalid" && found.some(f => f.outcome === "better")) notes.push("Some lifts look certain, but the users are not comparable: what made the split wrong may have made the lift, too.");
+	const certain = found.filter(f => f.metric.role === "secondary" && ["better", "worse"].includes(f.outcome));
+	if (decision === "continue" && certain.length) notes.push(`${certain.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} is certain, but only primary metrics and guardrails decide.`);
+	return notes;
+}
+
+/// Results for each value of an attribute. `name` is that of the attribute that is shown.
+export function breakdownSection(experiment, name, choice, choosing, options) {
+	const attributes = experiment.metrics?.breakdowns ?? [];
+	if (attributes.length === 0) return null;
+	const chosen = attributes.includes(name) ? name : attributes[0];
+	const primary = experiment.metrics.primary[0];
+	const [kind, subject] = choice ?? ["metric", primary];
+	if (!subject) return null;
+	return section("By group", { note: `${subject}, by the value at the first exposure. This explores: the verdict does not depend on it.`,
+		actions: choose("Attribute", attributes, chosen, choosing) }, pending(async () => {
+		const results = await api.get(api.path("experiments", experiment.key, "results"), { [kind]: subject, breakdown: chosen, baseline: options.baseline, live: options.live });
+		const { groups, users_without_group: without } = results.breakdown, format = kind === "metric" ? formatOf(results.metric?.kind) : percent;
+		const rows = groups.flatMap(g => rowsOf(g.variations, results.baseline, format, { group: g }));
+		if (rows.length === 0) return empty("No group has users yet", "Values are captured at the first exposure.");
+		const nameOf = g => g.group === "value" ? g.value : g.group === "none" ? "no value" : "other values";
+		const total = results.verdict.variations?.find(v => v.lift !== undefined)?.lift;
+		const notes = [];
+		for (const key of new Set(rows.map(r => r.variation_key))) {
+			const own = rows.filter(r => r.variation_key === key && r.lift !== null);
+			const up = own.filter(r => r.outcome === "better"), down = own.filter(r => r.outcome === "worse");
+			if (up.length && down.length) notes.push(`${key} is better for ${up.map(r => nameOf(r.group)).join(", ")} and worse for ${down.map(r => nameOf(r.group)).join(", ")}: the total is their mixture, and says little about either.`);
+			else if (Number.isFinite(total) && own.length > 1 && own.every(r => Math.sign(r.lift) === -Math.sign(total))) notes.push(`${key} has the other sign in the total than in every group: the groups are of different size in the variations. Trust the groups, and look for what changed the mixture.`);
+		}
+		if (!rows.some(r => ["better", "worse"].includes(r.outcome)) && results.verdict.decision === "ship") notes.push("No group is certain alone, also where the total is: each has fewer users, and many comparisons are corrected for their number.");
+		return [disagreements(notes), table(`Results by ${chosen}`, columnsOf(scaleOf(rows), [["Group", r => [h("span.name", nameOf(r.group)), h("span", ` ${r.variation_key}`)]]]), rows),
+			without > 0 && h("p.note", `${plural(without, "user")} were exposed before this breakdown was declared, and have no group.`)];
+	}));
+}
+
+/// How many users and days the decision takes, by the plan.
+export function needs(experiment) {
+	if (!isMeasured(experiment) || !["draft", "running", "paused", "not_started"].includes(experiment.status)) return null;
+	return pending(async () => {
+		let estimate;
+		try {
+			estimate = (await api.call("POST", api.path("experiments", experiment.key, "plan"), { body: {}, silent: true })).data;
+		} catch (error) {
+			if (error.name === "AbortError" || !(error instanceof api.Problem)) throw error;
+			return error.status !== 422 ? failure(error) : h("p.note", "How long it takes is not known yet: ", error.message.includes("minimum_effect") ? "say in the plan which effect is the smallest of interest." : sentence(error.message));
+		}
+		const { all, metrics = [], enrolled, traffic } = estimate;
+		const needed = all?.any_time ?? estimate.any_time;
+		const missing = metrics.filter(m => m.missing);
+		return h("div.note", needed?.users ? h("p", h("strong", `About ${short(needed.users)} users`), needed.days != null ? `, ${plural(Math.ceil(needed.days), "more day")} at ${short(traffic?.users_per_day ?? 0)} users a day, ` : " ", `until the smallest effect of interest is found; ${integer(enrolled ?? 0)} take part already.`)
+			: h("p", "How long it takes is not known yet", missing.length ? `: ${missing.map(m => `${m.metric}: ${m.missing}`).join("; ")}.` : ". Say the smallest effect of interest in the plan."),
+			metrics.some(m => m.any_time?.users) && metrics.length > 1 && h("p", metrics.filter(m => m.any_time?.users).map(m => `${m.metric} ${short(m.any_time.users)} users`).join(", ")));
+	}, "Working out how long it takes…");
+}
+
+/// The rule by which an experiment is decided.
+export const ruleOf = ({ plan, metrics }) => plan && isMeasured({ metrics }) && h("p.note", `Decided at ${decimal(plan.alpha * 100)}% error, ${decimal(plan.power * 100)}% power`, plan.minimum_effect != null && `, for effects from ${percent(plan.minimum_effect)}`, ".");

@@ -4,8 +4,8 @@ import { h, update } from "./dom.js";
 import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, pending, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
-import { interval, lineChart, scale, swatch } from "./charts.js";
-import { planOf, planSection } from "./plan.js";
+import { drawn, lineChart, scale, swatch } from "./charts.js";
+import { breakdownSection, disagreements, formatOf, needs, planOf, planSection, ruleOf } from "./plan.js";
 import { entryList } from "./audit.js";
 import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
@@ -15,26 +15,31 @@ const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
 export async function show(context, key) {
 	const { query } = context;
 	const experiment = (await load(key)).data;
-	const goals = query.getAll("goal");
-	const known = await knownGoals(experiment);
-	if (goals.length === 0 && known.length > 0) goals.push(known[0]);
+	/// What is shown in a section of its own: goals, and metrics of the experiment.
+	const goals = query.getAll("goal"), measures = query.getAll("show");
+	const known = await knownGoals(experiment), measured = metricsOf(experiment);
+	if (goals.length + measures.length === 0) {
+		if (measured.length > 0) measures.push(measured[0]); else if (known.length > 0) goals.push(known[0]);
+	}
 
 	const body = h("div");
 	const overview = h("div");
 	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric"), live: query.get("live") });
-	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1" };
+	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1", isDaily: query.get("chart") === "day" };
 	let loaded = [], plan = null;
 
 	/// Fetches the results of all goals, and draws them.
 	async function refresh() {
 		plan = await planOf(experiment, options());
 		view.isPlanned = plan !== null;
-		loaded = await Promise.all((goals.length ? goals : ["-"]).map(async goal => {
+		const wanted = [...measures.map(name => ["metric", name]), ...goals.map(name => ["goal", name])];
+		loaded = await Promise.all((wanted.length ? wanted : [["goal", "-"]]).map(async ([kind, goal]) => {
+			const { metric, ...rest } = options();
 			try {
-				return { goal, results: await resultsOf(key, { goal, ...options() }) };
+				return { kind, goal, results: await resultsOf(key, kind === "metric" ? { metric: goal, ...rest } : { goal, metric, ...rest }) };
 			} catch (error) {
 				if (error.name === "AbortError") throw error;
-				return { goal, error };
+				return { kind, goal, error };
 			}
 		}));
 		draw();
@@ -45,40 +50,51 @@ export async function show(context, key) {
 		// The results that decide come first: of all metrics, or else of the first goal.
 		const decide = (decision, carrying) => verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
 		const decided = plan ? planSection(plan, decide)
-			: first && goals.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
+			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
 		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), first && summary(experiment, first));
-		update(body, goals.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
-			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l.goal))),
-			first && health(first));
+		update(body, goals.length + measures.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
+			? section(l.goal, { actions: removeGoal(l) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l))),
+			first && health(first, view.isDaily));
 	}
 
-	const removeGoal = goal => goals.length > 1 && button("Remove", () => { goals.splice(goals.indexOf(goal), 1); changeGoals(); }, "quiet");
+	const removeGoal = ({ kind, goal }) => {
+		const list = kind === "metric" ? measures : goals;
+		return goals.length + measures.length > 1 && button("Remove", () => { list.splice(list.indexOf(goal), 1); changeGoals(); }, "quiet");
+	};
 
 	function changeGoals() {
-		query.delete("goal");
+		for (const name of ["goal", "show"]) query.delete(name);
 		for (const goal of goals) query.append("goal", goal);
+		for (const metric of measures) query.append("show", metric);
 		context.setQuery({});
+		drawGroups();
 		return refresh();
 	}
 
-	const names = h("datalist", { id: "known-goals" }, known.map(g => h("option", { value: g })));
-	const goalInput = h("input", { list: "known-goals", placeholder: "Add a goal", label: "Add a goal" });
+	/// Results by group are read on their own: they take longer, and change less.
+	const groups = h("div");
+	const drawGroups = () => update(groups, breakdownSection(experiment, query.get("group"), measures.length ? ["metric", measures[0]] : goals.length ? ["goal", goals[0]] : null, value => { context.setQuery({ group: value }); drawGroups(); }, options()));
+
+	const names = h("datalist", { id: "known-goals" }, [...measured, ...known].map(g => h("option", { value: g })));
+	const goalInput = h("input", { list: "known-goals", placeholder: measured.length ? "Add a metric or goal" : "Add a goal", label: "Add a goal" });
 	const addGoal = event => {
 		event.preventDefault();
 		const goal = goalInput.value.trim();
 		goalInput.value = "";
-		if (goal && !goals.includes(goal)) { goals.push(goal); changeGoals(); }
+		const list = measured.includes(goal) ? measures : goals;
+		if (goal && !list.includes(goal)) { list.push(goal); changeGoals(); }
 	};
 	const ask = name => value => { context.setQuery({ [name]: value }); refresh(); };
-	const redraw = change => { Object.assign(view, change); context.setQuery({ metric: view.metric === "conversion" ? null : view.metric, cuped: view.cuped ? "1" : null }); draw(); };
+	const redraw = change => { Object.assign(view, change); context.setQuery({ metric: view.metric === "conversion" ? null : view.metric, cuped: view.cuped ? "1" : null, chart: view.isDaily ? "day" : null }); draw(); };
 	const controls = h("div.filters",
 		h("form.add", { onsubmit: addGoal }, goalInput, names, submitButton("Add", "")),
-		choose("Metric", [["conversion", "Conversion"], ["value", "Value per user"]], view.metric, metric => { redraw({ metric }); refresh(); }),
+		goals.length > 0 && choose("Metric", [["conversion", "Conversion"], ["value", "Value per user"]], view.metric, metric => { redraw({ metric }); refresh(); }),
+		choose("Over time", [["", "Charts: all users so far"], ["day", "Charts: users of each day"]], view.isDaily ? "day" : "", value => redraw({ isDaily: value === "day" })),
 		choose("Baseline", [["", "Baseline: automatic"], ...experiment.variations.map(v => [v.key, `Baseline: ${v.key}`])], query.get("baseline") ?? "", ask("baseline")),
 		choose("Confidence", Object.keys(confidences).map(c => [c === "0.95" ? "" : c, `${percent(Number(c), 0)} intervals`]), query.get("confidence") ?? "", ask("confidence")),
 		h("label.check", h("input", { type: "checkbox", checked: view.cuped, onchange: e => redraw({ cuped: e.target.checked }) }), "CUPED"),
 		h("div.actions",
-			button("CSV", () => exportAs(key, goals, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, goals, options(), "svg"), "quiet"),
+			button("CSV", () => exportAs(key, loaded, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, loaded, options(), "svg"), "quiet"),
 			button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
 
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
@@ -94,7 +110,7 @@ export async function show(context, key) {
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, intention(experiment), overview, controls, body, timeline(key));
+	}, overview, controls, body, groups, intention(experiment), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
@@ -111,17 +127,22 @@ function ending({ conclusion }, results, show) {
 			kept ? button("Show the present ones", () => show("true"), "quiet") : conclusion.frozen_at && button("Show those of the conclusion", () => show(null), "quiet")));
 }
 
-/// How far the ramp is.
+/// How far the ramp is, and what comes next.
 function ramping(experiment, changed) {
 	const { ramp } = experiment;
 	if (!ramp) return null;
-	const { status, step, since, due_at: due, reason } = ramp.state, { traffic, users } = ramp.steps[step - 1];
-	const next = status === "active" && (due ? ["The next step is due ", moment(due), ". "] : `The next step begins with ${integer(users)} users. `);
+	const { status, step, since, due_at: due, reason } = ramp.state, { traffic, users } = ramp.steps[step - 1], next = ramp.steps[step];
+	const coming = !next ? status === "completed" ? "This was the last step. " : "This is the last step. " : status === "active" ? due ? ["Next: ", h("strong", `${decimal(next.traffic)}%`), " ", moment(due), ". "] : ["Next: ", h("strong", `${decimal(next.traffic)}%`), ` with ${integer(users)} users. `]
+		: ["Next: ", h("strong", `${decimal(next.traffic)}%`), ", once it goes on. "];
 	return banner(["held", "stopped"].includes(status) ? "warn" : "", `Ramp ${status}: step ${step} of ${ramp.steps.length}, ${decimal(traffic)}% of the users`,
-		h("p", reason && `${sentence(reason)} `, since && ["Since ", moment(since), ". "], next,
-			["waiting", "active", "held"].includes(status) && doing("Stop the ramp", () => controlRamp(experiment, "stop"), changed, "quiet"),
-			["held", "stopped", "ended"].includes(status) && doing("Resume the ramp", () => controlRamp(experiment, "resume"), changed, "quiet")));
+		h("ol.steps", ramp.steps.map((s, index) => h("li", { class: index + 1 < step || status === "completed" ? "done" : index + 1 === step ? "now" : "", "aria-current": index + 1 === step && status !== "completed" ? "step" : null },
+			h("strong", `${decimal(s.traffic)}%`), h("span.faint.small", s.for ? `for ${s.for}` : s.users ? `until ${short(s.users)} users` : "to the end")))),
+		h("p", reason && `${sentence(reason)} `, since && ["Since ", moment(since), ". "], coming, { pause: "An alarm pauses the experiment. ", hold: "An alarm keeps the traffic as it is. ", back: "An alarm takes the traffic back. " }[ramp.on_alarm]),
+		["waiting", "active", "held"].includes(status) && doing("Stop the ramp", () => controlRamp(experiment, "stop"), changed, status === "held" ? "" : "danger"),
+		["held", "stopped", "ended"].includes(status) && doing("Resume the ramp", () => controlRamp(experiment, "resume"), changed, ""));
 }
+
+const metricsOf = ({ metrics }) => metrics ? [...new Set([...metrics.primary, ...metrics.guardrails.map(g => g.metric), ...metrics.secondary])] : [];
 
 /// The goals that users of the experiment reached.
 const knownGoals = async ({ key, sdk_key: sdkKey }) => (await api.get(api.path("experiments", key, "goals"), null, { silent: true, sdkKey })).goals;
@@ -129,10 +150,11 @@ const knownGoals = async ({ key, sdk_key: sdkKey }) => (await api.get(api.path("
 const noGoal = key => empty("Which goal?", "Add the name of a goal above. Apps report goals like this:",
 	`curl ${here("v1/events")} -d '{"user_id":"ann","goal":"purchase","value":49.9}'`);
 
-async function exportAs(key, goals, options, format) {
-	for (const goal of goals) {
+async function exportAs(key, shown, { metric, ...options }, format) {
+	for (const { kind, goal } of shown) {
 		const path = format === "svg" ? api.path("experiments", key, "results.svg") : api.path("experiments", key, "results");
-		const text = (await api.call("GET", path, { query: { goal, ...options, format: format === "csv" ? "csv" : null }, text: true })).data;
+		const subject = kind === "metric" ? { metric: goal } : { goal, metric };
+		const text = (await api.call("GET", path, { query: { ...subject, ...options, format: format === "csv" ? "csv" : null }, text: true })).data;
 		download(`${key}-${goal}.${format}`, format === "svg" ? "image/svg+xml" : "text/csv", text);
 	}
 }
@@ -179,45 +201,64 @@ const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
 
 export function goalSection(goal, results, view, actions) {
 	const hasValues = results.variations.some(v => v.value);
-	const metric = view.metric === "value" && hasValues ? "value" : "conversion";
+	const metric = results.metric ? "estimate" : view.metric === "value" && hasValues ? "value" : "conversion";
 	const rows = results.variations.map((v, index) => rowOf(v, index, results, metric, view.cuped));
 	const levels = scale(rows.flatMap(r => [r.low, r.high]), false);
 	const lifts = scale(rows.flatMap(r => r.lift ? [r.lift.low, r.lift.high] : []), true);
-	const number = metric === "conversion" ? percent : measure;
+	const number = results.metric ? formatOf(results.metric.kind) : metric === "conversion" ? percent : measure;
 	const columns = [
 		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
-		[metric === "conversion" ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
+		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
 		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],
 	];
-	return section(goal, { actions },
+	return section(goal, { actions, note: results.metric && `A ${results.metric.kind} metric${results.metric.direction === "decrease" ? "; less is better" : ""}.` },
 		// Of two verdicts, the one over all metrics counts.
 		!view.isPlanned && verdict(results.verdict),
 		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
-			: card(table(`Results for ${goal}`, columns, rows),
-				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),
-		h("div.below-table", power(results, metric, rows), overTime(results, metric)));
+			: card(table(`Results for ${goal}`, columns, rows), disagreements(goalDisagreements(results, rows, metric)),
+				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && !results.metric && h("p.note", "No event of this goal has a value; this is its conversion.")),
+		h("div.below-table", power(results, metric, rows), overTime(results, metric, view.isDaily)));
 }
 
-/// An interval, drawn and as text.
-const drawn = (what, { low, high, estimate }, format, options) => [interval({ low, high, middle: estimate, label: `${what}from ${format(low)} to ${format(high)}`, ...options }),
-	h("span.small.faint.range", `${format(low)} – ${format(high)}`)];
+/// Says why numbers of one goal or metric seem to contradict each other.
+function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, metric) {
+	const notes = [], base = rows.find(r => r.isBaseline);
+	const compared = rows.filter(r => r.lift);
+	const isCertain = r => r.lift.tone !== "";
+	const early = compared.filter(r => !isCertain(r) && r.fixed?.p_value < 0.05);
+	if (early.length) notes.push(`One look would call ${early.map(r => r.name).join(", ")} different from ${base?.name} (p ${pValue(Math.min(...early.map(r => r.fixed.p_value)))}), and the always-valid interval does not: it allows for every look, and is wider.`);
+	const overlapping = compared.filter(r => isCertain(r) && base && r.low < base.high && base.low < r.high);
+	if (overlapping.length) notes.push(`The intervals of ${overlapping.map(r => r.name).join(", ")} and ${base.name} overlap although the lift is certain: each is about one variation alone, and the lift's is about the difference.`);
+	for (const v of variations) {
+		const one = v.conversion?.comparison?.lift, other = v.value?.comparison?.lift;
+		if (one && other && Math.sign(one) !== Math.sign(other)) notes.push(one > 0 ? `More users of ${v.variation_key} convert (${signed(one)}), but all together bring less value (${signed(other)}): those who convert spend less.` : `Fewer users of ${v.variation_key} convert (${signed(one)}), but all together bring more value (${signed(other)}): those who convert spend more.`);
+		const data = v[metric]?.comparison;
+		if (data?.cuped?.lift && data.lift && Math.sign(data.cuped.lift) !== Math.sign(data.lift)) notes.push(`Adjusted by what users did before (CUPED), ${v.variation_key} has the other sign: the variations' users differed already before the experiment.`);
+	}
+	if (ratio?.mismatch && compared.some(isCertain)) notes.push("The lift looks certain, but the users are not split as configured: what lost users of one variation may have made the lift.");
+	if (verdict.decision === "continue" && compared.some(isCertain) && !ratio?.mismatch) notes.push("An interval excludes 0, and the verdict still waits: it needs more users before it trusts the approximation, or corrects for several variations.");
+	return notes;
+}
 
 function rowOf(v, index, results, metric, cuped) {
 	const data = v[metric] ?? { rate: 0, mean: 0, standard_deviation: 0 };
-	const estimate = data.rate ?? data.mean ?? 0;
+	const estimate = data.rate ?? data.mean ?? data.ratio ?? 0;
 	const z = confidences[results.confidence] ?? 1.96;
-	const [low, high] = metric === "conversion" ? wilson(v.converted, v.users, z) : around(estimate, z * data.standard_deviation / Math.sqrt(Math.max(1, v.users)));
+	const isRate = data.rate !== undefined;
+	const [low, high] = isRate && metric === "conversion" ? wilson(v.converted, v.users, z) : around(estimate, z * data.standard_deviation / Math.sqrt(Math.max(1, v.users)));
 	const comparison = data.comparison, source = cuped && comparison?.cuped ? comparison.cuped : comparison;
 	// The verdict's interval allows for the number of variations.
-	const found = source === comparison && results.verdict.metric === metric && results.verdict.variations.find(f => f.variation_id === v.variation_id);
+	const isDecided = results.metric ? results.verdict.metric === results.metric.key : results.verdict.metric === metric;
+	const less = results.metric?.direction === "decrease";
+	const found = source === comparison && isDecided && results.verdict.variations.find(f => f.variation_id === v.variation_id);
 	const sequential = found ? found.lift_interval : source?.sequential_lift_interval;
 	const lift = source && source.lift !== null && sequential ? {
 		estimate: source.lift, low: sequential[0], high: sequential[1], fixed: source.lift_interval,
-		tone: sequential[0] > 0 ? "good" : sequential[1] < 0 ? "bad" : "",
+		tone: sequential[0] > 0 ? less ? "bad" : "good" : sequential[1] < 0 ? less ? "good" : "bad" : "",
 	} : null;
 	return {
 		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, low, high, lift,
@@ -226,11 +267,16 @@ function rowOf(v, index, results, metric, cuped) {
 	};
 }
 
-/// What is expected of the experiment, and by whom.
-function intention({ name, hypothesis, description, owner, tags = [] }) {
-	if (![name, hypothesis, description, owner].some(Boolean) && tags.length === 0) return null;
-	return card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
-		(owner || tags.length > 0) && h("p.note", owner && ["Owner: ", owner, " "], tags.map(tag => badge(tag))));
+/// What is expected of the experiment, by whom, and by which rule it is decided.
+function intention(experiment) {
+	const { name, hypothesis, description, owner, tags = [], schedule, metrics } = experiment;
+	const estimate = needs(experiment), rule = ruleOf(experiment);
+	if (![name, hypothesis, description, owner, schedule, estimate, rule].some(Boolean) && tags.length === 0) return null;
+	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${percent(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
+	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
+		named.map(([role, list]) => h("p", h("span.faint", `${role}: `), list.join(", "))), rule,
+		schedule && h("p.note", schedule.started_at ? ["Started by its schedule ", moment(schedule.started_at), ". "] : schedule.start_at && ["Starts ", moment(schedule.start_at), ". "], schedule.ended_at ? ["Enrollment was closed ", moment(schedule.ended_at), "."] : schedule.end_at && ["Enrollment closes ", moment(schedule.end_at), "."]),
+		(owner || tags.length > 0) && h("p.note", owner && ["Owner: ", owner, " "], tags.map(tag => badge(tag))), estimate));
 }
 
 /// What carries the verdict of a goal: the lift of the winner.
@@ -253,12 +299,15 @@ function nextStep(experiment, { decision, winner }, results, changed) {
 	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${short(rate)} users join each day.`);
 }
 
-/// New users of each variation and day: whether the experiment is healthy.
-function health({ days, variations }) {
+/// New users of each variation over time: whether the experiment is healthy.
+function health({ days, variations }, isDaily) {
 	if (days.length < 2) return null;
-	const series = variations.slice(0, 10).map((v, color) => ({ name: v.variation_key, color, values: days.map(d => d.variations.find(t => t.variation_id === v.variation_id)?.users ?? 0) }));
+	const series = variations.slice(0, 10).map((v, color) => {
+		let sum = 0;
+		return { name: v.variation_key, color, values: days.map(d => { const users = d.variations.find(t => t.variation_id === v.variation_id)?.users ?? 0; return isDaily ? users : sum += users; }) };
+	});
 	return section("New users", { note: "By the day (UTC) of their first exposure. Lines that part without a change of the split show a fault of counting." },
-		card(lineChart({ title: "New users each day", labels: days.map(d => utcDay(d.day)), series, format: integer })));
+		card(lineChart({ title: isDaily ? "New users each day" : "Users so far", labels: days.map(d => utcDay(d.day)), series, format: integer })));
 }
 
 /// Every change of the experiment, the newest first, for who may read the audit log.
@@ -271,7 +320,7 @@ function timeline(key) {
 }
 
 /// What the server says to do, with the numbers that carry it, its reasons, and the next step.
-function verdict({ decision, winner, reasons }, carrying, next) {
+export function verdict({ decision, winner, reasons }, carrying, next) {
 	const [tone, title] = {
 		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
 		continue: ["", "Continue: nothing is certain yet"], invalid: ["bad", "Invalid: do not decide by these numbers"],
@@ -318,24 +367,32 @@ function power(results, metric, rows) {
 		: h("p.note", `Enough users for a lift of ${percent(mde)}. `, sees);
 }
 
-/// The rate of all users up to the end of each day.
-function overTime(results, metric) {
-	const days = results.days;
-	if (days.length < 2) return null;
-	const z = confidences[results.confidence] ?? 1.96;
+/// What is added up over users, and over what it is divided, by the kind of a metric; null if days do not say it.
+const sums = {
+	conversion: [t => t.converted, t => t.users], retention: [t => t.converted, t => t.users], funnel: [t => t.converted, t => t.users],
+	count: [t => t.events, t => t.users], total: [t => t.value ?? 0, t => t.users], value: [t => t.value ?? 0, t => t.users], mean: [t => t.value ?? 0, t => t.events],
+};
+
+/// The number of all users up to the end of each day, or of the users of each day.
+function overTime(results, metric, isDaily) {
+	const days = results.days, kind = results.metric?.kind ?? metric, parts = sums[kind];
+	if (days.length < 2 || !parts) return null;
+	const z = confidences[results.confidence] ?? 1.96, isRate = formatOf(kind) === percent;
 	const series = results.variations.slice(0, 10).map((v, color) => {
 		const line = { name: v.variation_key, color, values: [], low: [], high: [] };
-		let users = 0, converted = 0, value = 0;
+		let above = 0, below = 0;
 		for (const day of days) {
 			const tally = day.variations.find(t => t.variation_id === v.variation_id);
-			users += tally?.users ?? 0; converted += tally?.converted ?? 0; value += tally?.value ?? 0;
-			line.values.push(users ? (metric === "value" ? value : converted) / users : null);
-			const [low, high] = metric === "value" ? [null, null] : wilson(converted, users, z);
+			if (isDaily) above = below = 0;
+			if (tally) { above += parts[0](tally); below += parts[1](tally); }
+			line.values.push(below ? above / below : null);
+			const [low, high] = isRate && !isDaily ? wilson(above, below, z) : [null, null];
 			line.low.push(low); line.high.push(high);
 		}
 		return line;
 	});
-	return card(lineChart({ title: metric === "value" ? "Mean of all users so far" : "Rate of all users so far", labels: days.map(d => utcDay(d.day)), series, format: metric === "value" ? measure : percent, fromZero: false }));
+	const what = isRate ? "Rate" : "Mean";
+	return card(lineChart({ title: isDaily ? `${what} of the users of each day` : `${what} of all users so far`, labels: days.map(d => utcDay(d.day)), series, format: isRate ? percent : measure, fromZero: false }));
 }
 
 /// Wilson's score interval of a rate.

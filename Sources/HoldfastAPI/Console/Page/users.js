@@ -2,8 +2,8 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, button, confirm, doing, download, empty, field, found, here, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
-import { decimal, integer, plural } from "./format.js";
+import { badge, banner, button, confirm, doing, download, empty, field, found, here, lazily, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
+import { decimal, exactTime, integer, plural } from "./format.js";
 import { all } from "./experiments.js";
 import { entryList } from "./audit.js";
 
@@ -33,7 +33,7 @@ function lookup(context) {
 async function recent() {
 	const { users } = await api.get("/v1/users/recent", { limit: 20 });
 	return users.length === 0 ? empty("No user yet", "Users appear here once apps report exposures.")
-		: section("Recent users", { note: "Who was exposed to an experiment last." }, table("Recent users", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"],
+		: section("Recent users", { note: "Who was exposed to an experiment last." }, table("Users of the last exposures", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"],
 			["Saw", u => link(to("experiments", u.experiment_key), u.experiment_key)], ["When", u => moment(u.exposed_at)]], users));
 }
 
@@ -42,7 +42,7 @@ const beginning = prefix => section("Users", { note: `Ids that begin with “${p
 	const page = await api.get("/v1/users", { prefix, after, limit: 25 });
 	return { rows: page.users, next: page.next };
 }, rows => rows.length === 0 ? empty("No match", "Only users of whom a profile or attributes are stored are found.")
-	: table("Users", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"], ["Assignments", u => integer(u.assignments), "number"]], rows)));
+	: table("Found users", [["User", u => link(to("users", u.user_id), h("span.name", u.user_id)), "wide"], ["Assignments", u => integer(u.assignments), "number"]], rows)));
 
 const profilePath = id => api.path("profiles", id);
 const experimentPath = (id, experiment) => api.path("profiles", id, "experiments", experiment);
@@ -50,7 +50,7 @@ const experimentPath = (id, experiment) => api.path("profiles", id, "experiments
 async function user(context, id) {
 	const [profile, experiments] = await Promise.all([profileOf(id), all({ silent: true })]);
 	const state = { profile, experiments };
-	const assignments = h("div");
+	const assignments = h("div"), attributes = pending(() => attributesOf(id));
 	const log = api.mayAll("admin") && pending(() => auditOf(id, experiments));
 	const refresh = async () => {
 		state.profile = await profileOf(id);
@@ -66,12 +66,44 @@ async function user(context, id) {
 		actions: [
 			api.mayAll("admin") && button("Export", async () => download(`${id}.json`, "application/json", (await api.call("GET", `${profilePath(id)}/export`, { text: true })).data), "quiet"),
 			doing("Merge…", () => merge(id), refresh, "", "write"),
-			doing("Erase…", () => erase(id), context.reload, "danger quiet")],
-	}, section("Experiments", { note: "What is stored, and what the server would decide now." }, assignments),
+			api.mayAll("admin") && doing("Erase…", () => erase(id), context.reload, "danger quiet")],
+	}, receipts.has(id) && receiptOf(id), section("Experiments", { note: "What is stored, and what the server would decide now." }, assignments),
+	section("Flags", { note: "The value of each flag by what is stored of the user. Apps that send other attributes may get others. Nothing is stored by looking." }, flagsOf(context, id)),
 	h("div.columns",
-		h("div", api.may("attributes") && section("Attributes", {}, pending(() => attributesOf(id))), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
+		h("div", api.may("attributes") && section("Attributes", { actions: doing("Edit…", () => editAttributes(id), attributes.reload, "quiet", "client") }, attributes), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
 		section("Goals reached", {}, goals(id))),
-	api.mayAll("admin") && section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log));
+	api.mayAll("admin") && section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log),
+	api.mayAll("admin") && section("Everything that is stored", { note: "As the export has it." }, lazily("Show", () => pending(async () => stored(id, await api.get(`${profilePath(id)}/export`))))));
+}
+
+/// The value of each flag, in pages of the server. Experiments, which are flags, too, have a table of their own.
+function flagsOf(context, id) {
+	const content = h("div");
+	const draw = text => replace(content, older(async after => {
+		const page = await api.get(`${profilePath(id)}/evaluations`, { defined_by: "flag", q: text, after, limit: 25 }).catch(error => {
+			// A new server has no project.
+			if (error.status !== 404) throw error;
+			return { evaluations: [], next: null };
+		});
+		return { rows: page.evaluations, next: page.next };
+	}, rows => rows.length === 0 ? empty(text ? "No match" : "No flag yet", text && "Change the search.")
+		: [(rows.length > 24 || text) && h("div.filters", searchField("Search the user’s flags", text, draw)), table("Flags of the user", [["Flag", f => link(to("flags", f.flag_key), h("span.name", f.flag_key)), "wide"], ["Value", f => h("code", JSON.stringify(f.value)), "wrap"],
+			["Variation", f => f.variation_key ?? dash()], ["Because", f => [reasons[f.reason] ?? f.reason, f.experiment_id && f.rule_key && h("div.small.faint", f.rule_key)], "wrap"]], rows)]));
+	draw("");
+	return content;
+}
+
+const reasons = {
+	targeted: "a delivery fits", experiment: "an experiment would enroll them", sticky: "takes part already", override: "an admin set it", whitelist: "the datafile lists them",
+	holdout: "a holdout keeps them out", default: "no rule fits", disabled: "the flag is off", error: "no decision could be made",
+};
+
+/// All that is known of the user, part by part.
+function stored(id, everything) {
+	const count = value => Array.isArray(value) ? value.length : value && typeof value === "object" ? Object.keys(value).length : value == null ? 0 : 1;
+	const parts = Object.entries(everything).filter(([name]) => !["user_id", "exported_at"].includes(name));
+	return [table("Parts of the export", [["Part", p => h("span.name", readable(p[0]))], ["Entries", p => integer(count(p[1])), "number"]], parts),
+		h("pre.document", { tabindex: "0" }, JSON.stringify(everything, null, 2).slice(0, 200_000))];
 }
 
 async function profileOf(id) {
@@ -93,10 +125,9 @@ function assignmentTable(context, id, state, refresh) {
 	const columns = [
 		["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"],
 		["Has", r => r.assignment ? h("strong", { title: r.assignment.variation_id }, variationName(r)) : h("span.faint", "nothing")],
-		["Source", r => r.assignment ? [badge(r.assignment.source, r.assignment.source === "override" ? "warn" : ""), originOf(r)] : dash()],
-		["Since", r => r.assignment ? moment(r.assignment.assigned_at) : dash()],
-		["Expires", r => !r.assignment ? dash() : r.assignment.expires_at ? moment(r.assignment.expires_at) : h("span.faint", "never")],
 		["Would get now", r => answerCell(r)],
+		["Source", r => r.assignment ? [badge(r.assignment.source, r.assignment.source === "override" ? "warn" : ""), originOf(r)] : dash()],
+		["Since", r => r.assignment ? [moment(r.assignment.assigned_at), h("div.small.faint", r.assignment.expires_at ? ["until ", moment(r.assignment.expires_at)] : "never expires")] : dash()],
 		["Actions", r => h("div",
 			doing("Override…", () => override(id, r), refresh, "quiet"),
 			r.assignment && doing(r.assignment.source === "override" ? "Remove override…" : "Remove…", () => remove(id, r), refresh, "quiet")), "row-actions"],
@@ -154,6 +185,30 @@ async function attributesOf(id) {
 	return table("Attributes of the user", [["Attribute", a => h("span.name", a[0])], ["Value", a => Array.isArray(a[1]) ? a[1].join(", ") : String(a[1]), "wrap"]], found);
 }
 
+/// Edits the defined attributes of the user. Resolves with whether any was changed.
+async function editAttributes(id) {
+	const [{ attributes: defined }, { attributes: values = {} }] = await Promise.all([api.list("/v1/attributes", "attributes").then(attributes => ({ attributes })), api.get(`${profilePath(id)}/attributes`)]);
+	if (defined.length === 0) return confirm("No attribute is defined", h("p", "Define attributes first, on the screen Attributes."), { label: "Close", action: () => null });
+	const text = value => value === undefined ? "" : Array.isArray(value) ? value.join("; ") : String(value);
+	const fields = defined.map(a => {
+		const value = text(values[a.name]), hint = { country: "Two letters, such as de.", date: "2026-01-31", time: "08:30", timestamp: "2026-01-31T12:00:00Z" }[a.type] ?? (a.multiple ? `Several separated by semicolons: ${a.values.join("; ")}` : null);
+		const input = a.type === "boolean" ? select([["", "no value"], "true", "false"], value) : a.type === "selection" && !a.multiple ? select([["", "no value"], ...a.values], value)
+			: h("input", { type: a.type === "number" ? "number" : "text", step: "any", value });
+		return Object.assign(field(a.name, input, { pointer: `/${a.name}`, hint: hint && `${hint} Empty: no value.` }), { attribute: a, former: value });
+	});
+	const read = ({ attribute: { type }, input: { value } }) => type === "number" ? Number(value) : type === "boolean" ? value === "true" : value;
+	return confirm(`Attributes of ${id}`, null, {
+		label: "Save", fields, done: count => typeof count === "number" && count > 0 && `Saved ${plural(count, "attribute")} of ${id}.`,
+		action: async () => {
+			const changed = fields.filter(f => f.input.value !== f.former), set = changed.filter(f => f.input.value !== ""), removed = changed.filter(f => f.input.value === "");
+			const path = `${profilePath(id)}/attributes`;
+			if (set.length) await api.call("PATCH", path, { body: Object.fromEntries(set.map(f => [f.attribute.name, read(f)])) });
+			if (removed.length) await api.call("DELETE", path, { query: { name: removed.map(f => f.attribute.name) } });
+			return changed.length || true;
+		},
+	});
+}
+
 /// The exposures or events of the user; `name` is their name in paths and responses.
 const pagesOf = (id, name, render) => older(async after => {
 	const page = await api.get(`${profilePath(id)}/${name}`, { after, limit: 10 });
@@ -209,8 +264,16 @@ async function merge(id) {
 		});
 }
 
-const receipt = erased => Object.entries(erased).filter(([, count]) => count)
-	.map(([kind, count]) => `${kind.replaceAll("_", " ")}: ${integer(count)}`).join(", ");
+/// What was erased in this tab, by user. It stays on the page until the tab is closed.
+const receipts = new Map();
+
+function receiptOf(id) {
+	const { at, by, erased, keptTotals } = receipts.get(id);
+	const parts = Object.entries(erased).filter(([, count]) => count);
+	return banner("good", `${id} was erased`, h("p", `${exactTime(at)}, by ${by}. `, keptTotals ? "The totals of results were kept." : "Their part of every total is gone, too."),
+		parts.length > 0 ? h("ul", parts.map(([kind, count]) => h("li", `${readable(kind)}: ${integer(count)}`))) : h("p", "Nothing was stored."),
+		button("Download the receipt", () => download(`erased-${id}.json`, "application/json", JSON.stringify({ user_id: id, erased_at: at, by, kept_totals: keptTotals, erased }, null, 2))));
+}
 
 async function erase(id) {
 	const keep = h("input", { type: "checkbox" });
@@ -218,6 +281,9 @@ async function erase(id) {
 		h("p", "Their profile, attributes, exposures and goals are deleted, and so are their part of every total and their id in the audit log. This cannot be undone."),
 		h("label.check", keep, "Keep what the totals of results have counted")], {
 		label: "Erase", danger: true, word: id,
-		done: ({ data }) => `Erased ${id} (${receipt(data.erased)}).`, action: () => api.call("DELETE", profilePath(id), { query: keep.checked ? { keep_totals: "true" } : {} }),
+		done: ({ data }) => {
+			receipts.set(id, { at: new Date().toISOString(), by: api.me.name, erased: data.erased, keptTotals: keep.checked });
+			return `Erased ${id}.`;
+		}, action: () => api.call("DELETE", profilePath(id), { query: keep.checked ? { keep_totals: "true" } : {} }),
 	});
 }

@@ -1,0 +1,86 @@
+// The parts of the experiment's form that say what is measured, by which rule it is decided, and how the traffic grows.
+
+import { h, replace } from "./dom.js";
+import { button, choose, field, iconButton, select } from "./parts.js";
+
+/// A group of inputs that errors of the server are shown at.
+const asField = (element, pointer, read) => Object.assign(h("div.field", element, h("p.error", { hidden: true })), { pointer, isField: true, input: element, read });
+
+/// The metrics of an experiment, each with its role. `read()` returns them as the API has them, or `null` for none.
+export function metricsForm(initial, known, attributes) {
+	const rows = initial ? [...initial.primary.map(metric => ({ role: "primary", metric })), ...initial.guardrails.map(g => ({ role: "guardrail", metric: g.metric, margin: g.margin * 100 })), ...initial.secondary.map(metric => ({ role: "secondary", metric }))] : [];
+	const list = h("ul.rows"), names = known.map(m => m.key);
+	const breakdowns = h("input", { value: (initial?.breakdowns ?? []).join(", "), placeholder: attributes.slice(0, 3).map(a => a.name).join(", "), list: null });
+	const groups = field("Results by group", breakdowns, { hint: attributes.length ? `Up to five attributes, separated by commas: ${attributes.slice(0, 12).map(a => a.name).join(", ")}.` : "Define attributes to divide results by their values.", pointer: "/metrics/breakdowns" });
+
+	function draw() {
+		replace(list, rows.map((row, index) => h("li",
+			choose(`Role of metric ${index + 1}`, [["primary", "Primary"], ["guardrail", "Guardrail"], ["secondary", "Secondary"]], row.role, value => { row.role = value; row.margin ??= 10; draw(); }),
+			choose(`Metric ${index + 1}`, names.includes(row.metric) ? names : [row.metric, ...names], row.metric, value => { row.metric = value; }),
+			row.role === "guardrail" && h("label.number-unit", "margin", h("input", { type: "number", min: 0.1, max: 100, step: 0.1, required: true, value: row.margin, label: `Margin of metric ${index + 1} in percent`, oninput: e => { row.margin = Number(e.target.value); } }), h("span.unit", "%")),
+			iconButton("close", `Remove metric ${index + 1}`, () => { rows.splice(index, 1); draw(); }))));
+	}
+
+	const add = () => {
+		const unused = names.find(name => !rows.some(r => r.metric === name)) ?? names[0];
+		rows.push({ role: rows.some(r => r.role === "primary") ? "secondary" : "primary", metric: unused });
+		draw();
+		list.lastChild.querySelector("select").focus();
+	};
+	draw();
+	return asField(h("div", { tabindex: "-1" }, list, names.length > 0 ? h("div.adders", button("Add a metric", add, "quiet"))
+		: h("p.note", "No metric is defined yet. ", h("a", { href: "#/metrics" }, "Define one"), " to have a verdict over all of them."), groups), "/metrics", () => {
+		const split = breakdowns.value.split(",").map(name => name.trim()).filter(Boolean);
+		if (rows.length === 0 && split.length === 0) return null;
+		const of = role => rows.filter(r => r.role === role);
+		return { primary: of("primary").map(r => r.metric), secondary: of("secondary").map(r => r.metric), guardrails: of("guardrail").map(r => ({ metric: r.metric, margin: Math.round(r.margin * 1e4) / 1e6 })), breakdowns: split };
+	});
+}
+
+/// The decision rule: `null` if nothing differs from the default and nothing was given.
+export function ruleForm(initial) {
+	const number = (label, value, hint, pointer, limits) => field(label, h("input", { type: "number", value, ...limits }), { hint, pointer: `/plan/${pointer}`, after: h("span.unit", "%") });
+	const percentOf = value => value == null ? "" : Math.round(value * 1e6) / 1e4;
+	const effect = number("Smallest effect of interest", percentOf(initial?.minimum_effect), "Optional. With it the console says how long it takes.", "minimum_effect", { min: 0.01, max: 1000, step: "any" });
+	const alpha = number("Error", percentOf(initial?.alpha ?? 0.05), "How often a difference may be found that is none.", "alpha", { min: 0.01, max: 50, step: "any", required: true });
+	const power = number("Power", percentOf(initial?.power ?? 0.8), "How often the smallest effect is to be found.", "power", { min: 50, max: 99.99, step: "any", required: true });
+	const share = ({ input }) => input.value === "" ? null : Math.round(Number(input.value) * 1e4) / 1e6;
+	return Object.assign(h("div.fields", effect, alpha, power), { isField: false, read: () => {
+		const plan = { alpha: share(alpha), power: share(power), minimum_effect: share(effect) };
+		return initial === null && plan.alpha === 0.05 && plan.power === 0.8 && plan.minimum_effect === null ? null : plan;
+	} });
+}
+
+const unit = { d: "days", h: "hours", m: "minutes", s: "seconds" };
+
+/// The steps of a ramp; `null` without any. `changed` is told whether there is one.
+export function rampForm(initial, changed) {
+	const rows = (initial?.steps ?? []).map(s => ({ traffic: s.traffic, until: s.users ? "users" : s.for?.at(-1) ?? "d", count: s.users ?? (s.for ? Number(s.for.slice(0, -1)) : 1) }));
+	const list = h("ol.rows");
+	const alarm = field("An alarm", select([["pause", "pauses the experiment"], ["hold", "keeps the traffic as it is"], ["back", "sets the traffic to 0"]], initial?.on_alarm ?? "pause"), { hint: "A wrong split, or a guardrail beyond its margin.", pointer: "/ramp/on_alarm" });
+	const options = h("div", alarm);
+
+	function draw() {
+		changed(rows.length > 0);
+		options.hidden = rows.length === 0;
+		replace(list, rows.map((row, index) => {
+			const isLast = index === rows.length - 1;
+			return h("li", h("span.number-unit", h("input", { type: "number", min: 0, max: 100, step: 0.01, required: true, value: row.traffic, label: `Traffic of step ${index + 1} in percent`, oninput: e => { row.traffic = Number(e.target.value); } }), h("span.unit", "%")),
+				isLast ? h("span.faint", "to the end") : h("span.number-unit", h("span.faint", row.until === "users" ? "until" : "for"), h("input", { type: "number", min: 1, step: 1, required: true, value: row.count, label: `Length of step ${index + 1}`, oninput: e => { row.count = Number(e.target.value); } }),
+					choose(`Unit of step ${index + 1}`, [...Object.entries(unit), ["users", "users"]], row.until, value => { row.until = value; draw(); })),
+				iconButton("close", `Remove step ${index + 1}`, () => { rows.splice(index, 1); draw(); }));
+		}));
+	}
+
+	const add = () => {
+		if (rows.length === 0) rows.push({ traffic: 5, until: "d", count: 1 }, { traffic: 50, until: "d", count: 2 }, { traffic: 100, until: "d", count: 1 });
+		else rows.push({ traffic: 100, until: "d", count: 1 });
+		draw();
+		list.lastChild.querySelector("input").focus();
+	};
+	draw();
+	return asField(h("div", { tabindex: "-1" }, list, h("div.adders", button("Add a step", add, "quiet"), h("span.note", "The traffic grows by itself, unless an alarm stops it.")), options), "/ramp", () => rows.length === 0 ? null : {
+		steps: rows.map((row, index) => index === rows.length - 1 ? { traffic: row.traffic } : { traffic: row.traffic, ...(row.until === "users" ? { users: row.count } : { for: `${row.count}${row.until}` }) }),
+		on_alarm: alarm.input.value, keep: initial?.keep ?? true,
+	});
+}

@@ -1,0 +1,124 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET /v1/overview`: experiments as a team looks at them, each with its users, the verdict and what is wrong: filtered,
+/// sorted and paged.
+struct OverviewEndpoint {
+    let services: Services
+    let store: any StoreSession
+    let projects: ProjectView
+
+    private static let parameters = ["q", "status", "owner", "tag", "sort", "order", "offset", "limit"]
+    /// The members of an experiment's description that the overview has, too.
+    private static let members = [
+        "id", "key", "name", "status", "enrollment", "variations", "traffic", "owner", "tags", "group", "schedule",
+        "ramp", "conclusion",
+    ]
+    /// Days of which an experiment's users are shown.
+    private static let days = 30
+    /// Owners and tags that a response names.
+    private static let labels = 100
+    private static let defaultLimit = 25
+
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let selection = try Self.selection(request)
+        let project = try projects.project(named: request.sdkKey, for: call.access)
+        let users = selection.order == .users ? try await store.read(.enrolledUsers) : [:]
+        let found = services.monitor.findings.filter { $0.sdkKey == project.sdkKey }
+        let warnings = Dictionary(found.map { ($0.key, $0.warnings) }, uniquingKeysWith: { $0.union($1) })
+        let page = try await services.compute {
+            selection.select(from: project, users: users, alarms: warnings.mapValues(\.count))
+        }
+        let now = services.store.clock.now()
+        var rows: [JSONValue] = []
+        for experiment in page.experiments {
+            let overview = try await ExperimentOverview.read(experiment, of: project, at: now, store)
+            rows.append(Self.describe(experiment, project, overview, warnings[experiment.key] ?? []))
+        }
+        let labels = ExperimentSelection.labels(of: project, limit: Self.labels)
+        return .json([
+            "total": .integer(Int64(page.total)), "experiments": .array(rows),
+            "statuses": .object(
+                page.statuses.sorted { $0.key < $1.key }.reduce(into: JSONObject()) { object, status in
+                    object[status.key] = .integer(Int64(status.value))
+                }),
+            "owners": .array(labels.owners.map { .string($0) }), "tags": .array(labels.tags.map { .string($0) }),
+        ])
+    }
+
+    private static func selection(_ request: borrowing Request) throws(CoreError) -> ExperimentSelection {
+        let query = try request.query(knowing: parameters)
+        var selection = ExperimentSelection()
+        selection.text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
+        for name in query["status"]?.split(separator: ",").map(String.init) ?? [] {
+            guard let status = ExperimentStatus(name: name) else {
+                let known = ExperimentStatus.allCases.map(\.name).joined(separator: ", ")
+                throw CoreError(.invalid, "`status` must be some of \(known), separated by commas; got '\(name)'")
+            }
+            selection.statuses.insert(status.name)
+        }
+        selection.owner = query["owner"]
+        selection.tag = query["tag"].map { Identifier($0) }
+        if let name = query["sort"] {
+            guard let order = ExperimentSelection.Order(rawValue: name) else {
+                let known = ExperimentSelection.Order.allCases.map(\.rawValue).joined(separator: ", ")
+                throw CoreError(.invalid, "`sort` must be one of \(known); got '\(name)'")
+            }
+            selection.order = order
+        }
+        let direction = query["order"] ?? "desc"
+        guard ["asc", "desc"].contains(direction) else {
+            throw CoreError(.invalid, "`order` must be asc or desc; got '\(direction)'")
+        }
+        selection.isDescending = direction == "desc"
+        if let text = query["offset"] {
+            guard let offset = Int(text), (0...1_000_000_000).contains(offset) else {
+                throw CoreError(.invalid, "`offset` must be a whole number from 0; got '\(text)'")
+            }
+            selection.offset = offset
+        }
+        selection.limit = query["limit"] == nil ? defaultLimit : try Request.pageLimit(query, max: 100)
+        return selection
+    }
+
+    private static func describe(
+        _ experiment: Experiment, _ project: Project, _ overview: ExperimentOverview,
+        _ warnings: Set<ExperimentWarning>
+    ) -> JSONValue {
+        let description = experiment.description(in: project).object ?? JSONObject()
+        var object = JSONObject()
+        for member in members { object[member] = description[member] }
+        object["users"] = .integer(Int64(overview.users))
+        object["first_day"] = overview.days.first.map { .string($0.day.date) } ?? .null
+        object["days"] = .array(
+            overview.days.suffix(days).map { ["day": .string($0.day.date), "users": .integer(Int64($0.users))] })
+        object["verdict"] =
+            overview.decision.map { decision in
+                [
+                    "decision": .string(decision.rawValue),
+                    "winner": overview.winner.map { .string($0.string) } ?? .null,
+                    "lift": overview.lift.map { .number($0) } ?? .null,
+                ]
+            } ?? .null
+        object["alarms"] = .array(
+            ExperimentWarning.allCases.filter { warnings.contains($0) || overview.alarms[$0] != nil }.map { warning in
+                ["kind": .string(warning.rawValue), "message": .string(overview.alarms[warning] ?? warning.sentence)]
+            })
+        return .object(object)
+    }
+}
+
+extension ExperimentWarning {
+    fileprivate var sentence: String {
+        switch self {
+        case .sampleRatio: "the users are not split as the traffic allocation says"
+        case .guardrail: "a guardrail is worse than its margin allows"
+        case .stalled: "the ramp or the schedule does not go on"
+        case .noExposures: "nobody was enrolled for an hour"
+        case .exposuresAfterEnd: "it is concluded, and something still shows its variations"
+        }
+    }
+}

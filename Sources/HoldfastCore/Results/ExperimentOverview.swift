@@ -1,0 +1,157 @@
+public import Bucketing
+public import Storage
+
+/// What a team wants to see of an experiment in a list: its users, what the results say, and what is wrong with it.
+public struct ExperimentOverview: Sendable {
+    /// The users whom results count.
+    public let users: Int
+    /// The counted users of each UTC day of enrollment, in order; only days that have some.
+    public let days: [(day: ExperimentTally.Day, users: Int)]
+    /// By all metrics of the experiment; `nil` without metrics, and unless it runs or is paused.
+    public private(set) var decision: Verdict.Decision?
+    /// The variation to ship.
+    public private(set) var winner: Identifier?
+    /// The lift of the winner in the first primary metric that it improves.
+    public private(set) var lift: Double?
+    /// In sentences, by the kind of the alarm.
+    public let alarms: [ExperimentWarning: String]
+
+    /// Reads what a store has of an experiment now.
+    public static func read(
+        _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
+    ) async throws -> ExperimentOverview {
+        let tally = try await session.read(.users(experimentID: experiment.id))
+        let watch = try await UserWatch.read(experiment, of: project, tally, at: now, session)
+        var overview = ExperimentOverview(experiment, tally, watch)
+        guard experiment.isRunning || experiment.status == ExperimentStatus.paused.rawValue,
+            !experiment.annotations.isDraft, project.mayHaveMetrics(experiment),
+            let plan = project.plan(of: experiment)
+        else { return overview }
+        var query = try ResultsQuery([:])
+        query.confidence = 1 - plan.alpha
+        var measured: [(role: PlanVerdict.Role, results: ExperimentResults)] = []
+        for (role, metric) in plan.metrics {
+            let metric = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
+            let results = try ExperimentResults(
+                experiment, sdkKey: project.sdkKey, query, metric.tally, of: metric, now: now)
+            measured.append((role, results))
+        }
+        if let results = PlanResults(measured, alpha: plan.alpha) { overview.judge(results) }
+        return overview
+    }
+
+    private init(_ experiment: Experiment, _ tally: ExperimentTally, _ watch: UserWatch) {
+        let known = Set(experiment.variations.map(\.id))
+        days = tally.days.compactMap { day in
+            let users = day.variations.reduce(0) { known.contains($1.variationID) ? $0 + $1.counted : $0 }
+            return users > 0 ? (day, users) : nil
+        }
+        users = days.reduce(0) { $0 + $1.users }
+        alarms = watch.alarms
+    }
+
+    private mutating func judge(_ results: PlanResults) {
+        decision = results.verdict.decision
+        guard let index = results.verdict.winner else { return }
+        winner = results.common.variations[index].key
+        lift =
+            results.verdict.findings.first { $0.variation == index && $0.role == .primary && $0.outcome == .better }?
+            .lift
+    }
+}
+
+/// Which experiments of a project to list, and in which order.
+public struct ExperimentSelection: Sendable {
+    public enum Order: String, Sendable, CaseIterable {
+        case created, key, status, traffic, owner, users, alarms
+    }
+
+    /// The experiments of a page, with what filters can choose from.
+    public struct Page: Sendable {
+        public var experiments: [Experiment]
+        /// The number of experiments that meet all conditions.
+        public var total = 0
+        /// The number of experiments that meet all other conditions, by status.
+        public var statuses: [String: Int] = [:]
+    }
+
+    /// Part of the key or of another text, in lower case; `nil` for all experiments.
+    public var text: String?
+    /// Names of the API; empty for all.
+    public var statuses: Set<String> = []
+    public var owner: String?
+    public var tag: Identifier?
+    public var order = Order.created
+    public var isDescending = true
+    public var offset = 0
+    public var limit = 25
+
+    public init() {}
+
+    /// - Parameters:
+    ///   - users: the number of users, by experiment; needed to order by it.
+    ///   - alarms: what is wrong, by the key of the experiment; needed to order by it.
+    public func select(
+        from project: Project, users: [Identifier: Int] = [:], alarms: [Identifier: Int] = [:]
+    ) -> Page {
+        let definitions = project.definitions
+        var page = Page(experiments: [])
+        var found: [Experiment] = []
+        for experiment in project.datafile.experimentsBesideRules {
+            let details = definitions.experiments[experiment.key]?.details
+            if let owner, details?.texts["owner"] != owner { continue }
+            if let tag, details?.tags.contains(tag) != true { continue }
+            if let text,
+                !([experiment.key.string, experiment.id.string] + (details?.searchedTexts ?? []))
+                    .contains(where: { $0.lowercased().contains(text) })
+            {
+                continue
+            }
+            page.statuses[experiment.statusName, default: 0] += 1
+            if statuses.isEmpty || statuses.contains(experiment.statusName) { found.append(experiment) }
+        }
+        page.total = found.count
+        page.experiments = Array(sorted(found, definitions, users, alarms).dropFirst(offset).prefix(limit))
+        return page
+    }
+
+    /// Sorts experiments; those that are alike keep the order of the datafile.
+    private func sorted(
+        _ experiments: [Experiment], _ definitions: ProjectDefinitions, _ users: [Identifier: Int],
+        _ alarms: [Identifier: Int]
+    ) -> [Experiment] {
+        func sorted<Value: Comparable>(_ value: (Experiment) -> Value) -> [Experiment] {
+            let valued = experiments.enumerated().map { (value: value($1), index: $0, experiment: $1) }
+            return valued.sorted { left, right in
+                if left.value == right.value { return isDescending != (left.index < right.index) }
+                return isDescending != (left.value < right.value)
+            }.map(\.experiment)
+        }
+        switch order {
+        case .created: return isDescending ? experiments.reversed() : experiments
+        case .key: return sorted { $0.key.string.lowercased() }
+        case .status: return sorted(\.statusName)
+        case .traffic: return sorted(\.traffic)
+        case .owner: return sorted { definitions.experiments[$0.key]?.details.texts["owner"]?.lowercased() ?? "" }
+        case .users: return sorted { users[$0.id] ?? 0 }
+        case .alarms: return sorted { alarms[$0.key] ?? 0 }
+        }
+    }
+
+    /// Up to `limit` owners and tags of a project's experiments, in their order.
+    public static func labels(of project: Project, limit: Int) -> (owners: [String], tags: [String]) {
+        var owners: Set<String> = [], tags: Set<String> = []
+        for experiment in project.definitions.experiments {
+            if let owner = experiment.details.texts["owner"] { owners.insert(owner) }
+            for tag in experiment.details.tags { tags.insert(tag.string) }
+        }
+        return (Array(owners.sorted().prefix(limit)), Array(tags.sorted().prefix(limit)))
+    }
+}
+
+extension Experiment {
+    /// The status by its name in the API.
+    fileprivate var statusName: String {
+        ExperimentStatus.name(of: annotations.isDraft ? ExperimentStatus.draft.rawValue : status)
+    }
+}
