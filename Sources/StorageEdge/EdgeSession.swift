@@ -72,8 +72,9 @@ final class EdgeSession: StoreSession {
             .lastDatafile:
             base.read(query, completion)
         case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,
-            .goalEventsOfUser, .tally, .breakdown, .goals, .frozenResults, .series, .openSeries, .auditEntries, .feed,
-            .proposals, .proposal:
+            .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
+            .auditEntries,
+            .feed, .proposals, .proposal:
             completion(.failure(Self.onlyUpstream))
         }
     }

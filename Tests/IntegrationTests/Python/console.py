@@ -204,7 +204,7 @@ class Console:
 
 SCREENS = {
     "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
-    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens",
+    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens", "proposals": "proposals",
     "attributes": "attributes", "segments": "segments", "segment": "segments/adults", "datafiles": "datafiles", "evil-user": "users/" + quote(EVIL, safe=""),
     "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
 }
