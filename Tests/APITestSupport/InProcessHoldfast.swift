@@ -21,11 +21,13 @@ final class InProcessHoldfast: TestServer {
 
     init(
         database: String, tokens: String?, maxBodyBytes: Int?, changeHeartbeat: Int?,
-        corsOrigins: String?, approvals: Int, keeping directory: TemporaryDirectory, isAlone: Bool
+        corsOrigins: String?, approvals: Int, keeping directory: TemporaryDirectory, isAlone: Bool,
+        upstream: (any UpstreamRequests)? = nil, isReadOnlyCopy: Bool = false
     ) throws {
         log = isAlone ? database + "-wal" : nil
         self.directory = directory
-        let store = try TestStore.open(database)
+        var store = try TestStore.open(database)
+        if isReadOnlyCopy { store = ReadOnlyCopy(try ReadOnlyStore(store)) }
         self.store = store
         var limits = Limits()
         if let maxBodyBytes { limits.bodyBytes = maxBodyBytes }
@@ -39,7 +41,7 @@ final class InProcessHoldfast: TestServer {
             store: store, projects: try ProjectCatalog(store: store, logger: logger),
             events: try EventQueue(store: store),
             access: AccessControl(tokens: try tokens.map { try Token.parse($0) } ?? [], approvals: approvals),
-            build: BuildInfo(version: "0", startedAt: 0), logger: logger, options: options)
+            build: BuildInfo(version: "0", startedAt: 0), logger: logger, options: options, upstream: upstream)
         self.services = services
         server = try InProcessServer(limits: limits) { try HoldfastApplication(services: services, loop: $0) }
     }

@@ -1,0 +1,312 @@
+import APITestSupport
+import Bucketing
+import JSON
+import Storage
+import Testing
+
+/// What the server gives other servers that follow it as edges: `/edge/v1/…`.
+@Suite struct EdgeRouteTests {
+    private static let tokens = """
+        edge edge-1 edge-secret-0123456789
+        edge bound bound-secret-0123456789 projects=default
+        admin boss admin-secret-0123456789
+
+        """
+    private static let edge = "edge-secret-0123456789"
+    private static let admin = "admin-secret-0123456789"
+
+    private let server: any TestServer
+    /// Of the experiment `checkout`.
+    private let (experiment, control, new): (String, String, String)
+
+    init() throws {
+        server = try startTestServer(tokens: Self.tokens)
+        let made = try server.request(
+            "PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#, token: Self.admin)
+        experiment = made["id"].string ?? ""
+        let variations = made["variations"].array ?? []
+        (control, new) = (variations[0]["id"].string ?? "", variations[1]["id"].string ?? "")
+        #expect(try ask("PUT", "/v1/attributes/plan", #"{"type":"string"}"#, Self.admin).status < 300)
+    }
+
+    private func ask(
+        _ method: String, _ target: String, _ body: String? = nil, _ token: String = edge, _ fields: [String] = []
+    ) throws -> TestResponse {
+        try server.request(method, target, body, token: token, fields: fields)
+    }
+
+    private func lines(_ response: TestResponse) throws -> [JSONValue] {
+        #expect(response.status == 200, "\(response.text)")
+        #expect(response.field("content-type") == "application/x-ndjson")
+        return try response.text.split(separator: "\n").map { try JSONParser().parse(String($0)) }
+    }
+
+    private func cursor() throws -> String {
+        try lines(ask("GET", "/edge/v1/feed?limit=0")).last?["cursor"].string ?? ""
+    }
+
+    private func save(_ users: [String]) throws {
+        for user in users {
+            #expect(try ask("POST", "/ups/save", profile(user, ["11": "1"]), Self.admin).status == 200)
+        }
+    }
+
+    private func setPlan(_ user: String, _ plan: String) throws {
+        let response = try ask("PATCH", "/v1/profiles/\(user)/attributes", #"{"plan":"\#(plan)"}"#, Self.admin)
+        #expect(response.status == 200, "\(response.text)")
+    }
+
+    /// Decodes a record of a line.
+    private func profile(of line: JSONValue) throws -> ProfileRecord? {
+        guard let text = line["profile"].string else { return nil }
+        return try ProfileRecord(checking: try #require(Base64URL.decode(text.utf8)))
+    }
+
+    private func plan(_ value: JSONValue) throws -> String? {
+        guard let text = value.string else { return nil }
+        let record = try #require(AttributeRecord(checking: try #require(Base64URL.decode(text.utf8))))
+        guard case .text(let plan)? = record[1] else { return nil }
+        return plan.string
+    }
+
+    // MARK: Users
+
+    @Test func `All users come with both records in the order of their ids, also in parts`() throws {
+        try save(["b", "d", "a"])
+        for (user, plan) in [("c", "gold"), ("a", "free"), ("e", "gold")] { try setPlan(user, plan) }
+        let all = try lines(ask("GET", "/edge/v1/users"))
+        #expect(all.dropLast().map { $0["user_id"].string } == ["a", "b", "c", "d", "e"])
+        #expect(all.last == ["end": nil])
+        #expect(try all.dropLast().map { try profile(of: $0)?.variationID(for: "11") } == ["1", "1", nil, "1", nil])
+        #expect(try all.dropLast().map { try plan($0["attributes"]) } == ["free", nil, "gold", nil, "gold"])
+        var (found, after): ([JSONValue], String?) = ([], nil)
+        repeat {
+            let page = try lines(ask("GET", "/edge/v1/users?limit=1" + (after.map { "&after=\($0)" } ?? "")))
+            found += page.dropLast()
+            after = page.last?["end"].string
+        } while after != nil
+        #expect(found == Array(all.dropLast()))
+        let named = try lines(ask("POST", "/edge/v1/lookup", #"{"user_ids":["e","nobody","a"]}"#))
+        #expect(named[0] == all[4] && named[2] == all[0])
+        #expect(named[1] == ["user_id": "nobody", "profile": nil, "attributes": nil])
+    }
+
+    @Test func `Many users fill many pages`() throws {
+        let lines = (0..<5_000).map { profile("user-\($0)", ["11": "\($0)"]) }.joined(separator: "\n")
+        #expect(try ask("POST", "/v1/profiles", lines, Self.admin).status == 200)
+        let all = try self.lines(ask("GET", "/edge/v1/users"))
+        #expect(all.count == 5_001)
+        #expect(Set(all.compactMap { $0["user_id"].string }).count == 5_000)
+    }
+
+    // MARK: The feed
+
+    @Test func `The feed has the attributes themselves, and says whether it is at its end`() throws {
+        let start = try cursor()
+        try setPlan("ada", "gold")
+        try save(["ada", "bob"])
+        #expect(try ask("POST", "/v1/events", #"{"user_id":"ada","goal":"buy"}"#, Self.admin).status == 200)
+        #expect(try ask("DELETE", "/v1/profiles/ada/attributes", nil, Self.admin).status == 200)
+        let found = try lines(ask("GET", "/edge/v1/feed?after=\(start)"))
+        #expect(
+            found.map { $0["kind"].string } == ["attributes", "assignment", "assignment", "attributes", "end"])
+        // As they are now.
+        #expect(found[0]["record"].isNull && found[0].object?["record"] != nil)
+        #expect(found.last?["complete"] == true)
+        let part = try lines(ask("GET", "/edge/v1/feed?after=\(start)&limit=2"))
+        #expect(part.last?["complete"] == false)
+        let rest = try lines(ask("GET", "/edge/v1/feed?after=\(part.last?["cursor"].string ?? "")"))
+        #expect(part.dropLast() + rest == found)
+        #expect(try ask("GET", "/edge/v1/feed?after=1-1-0").status == 410)
+    }
+
+    // MARK: Definitions
+
+    @Test func `Definitions come with their numbers and the exact datafile, and again only when they change`() throws {
+        let first = try ask("GET", "/edge/v1/definitions")
+        let datafile = try #require(first["datafiles"].array?.first)
+        let content = Base64URL.decode((datafile["content"].string ?? "").utf8) ?? []
+        #expect(content == (try ask("GET", "/datafiles/default.json", nil, Self.admin).body))
+        #expect(datafile["version"] == first["newest_datafile"])
+        #expect(first["attributes"].array?.first?["definition"].string == #"{"type":"string"}"#)
+        #expect(first["feed"].string == (try cursor()))
+        let changes = first["changes"].integer ?? 0
+        let version = first["newest_datafile"].integer ?? 0
+        #expect(try ask("GET", "/edge/v1/definitions?after=\(changes)").status == 304)
+        #expect(try ask("GET", "/edge/v1/definitions?after=\(changes)&wait=1").status == 304)
+        let condition = #"{"conditions":{"type":"custom_attribute","name":"plan","value":"gold"}}"#
+        #expect(try ask("PUT", "/v1/segments/payers", condition, Self.admin).status == 201)
+        let second = try ask("GET", "/edge/v1/definitions?after=\(changes)&datafiles_after=\(version)&wait=30")
+        #expect(second["segments"].array?.first?["name"] == "payers")
+        #expect(second["datafiles"] == [])
+        #expect(second["newest_datafile"].integer == version)
+    }
+
+    // MARK: Changes
+
+    private func change(_ user: String, _ operation: String) -> String {
+        #"{"user_id":"\#(user)","operation":\#(operation)}"#
+    }
+
+    private func assign(_ user: String, _ variation: String, with version: Int) -> String {
+        change(
+            user,
+            #"{"kind":"assign","proposals":[{"experiment_id":"\#(experiment)","variation_id":"\#(variation)","replacing":null,"is_from_anonymous_profile":false}],"decided_with":\#(version),"anonymous_id":null}"#
+        )
+    }
+
+    private func submit(after: String?, _ changes: [String]) throws -> [JSONValue] {
+        let cursor = after.map { "\"\($0)\"" } ?? "null"
+        return try lines(
+            ask("POST", "/edge/v1/changes", #"{"after":\#(cursor),"changes":[\#(changes.joined(separator: ","))]}"#))
+    }
+
+    @Test func `Changes get a result each, and the feed behind the edge's cursor follows`() throws {
+        let start = try cursor()
+        try save(["other"])
+        let found = try submit(
+            after: start,
+            [
+                assign("ada", new, with: 1), assign("ada", control, with: 1), assign("bob", new, with: 0),
+                change("eve", #"{"kind":"save","map":{"11":"1","22":"2"},"on_conflict":"keep"}"#),
+                change("eve", #"{"kind":"replace","map":{"22":"3"}}"#), change("ada", #"{"kind":"erase"}"#),
+                change("", #"{"kind":"save","map":{}}"#), change("ada", #"{"kind":"save","map":{"a-b":"1"}}"#),
+            ])
+        let results = found[0]["results"].array ?? []
+        #expect(try results.prefix(2).map { try profile(of: $0)?.variationID(for: Identifier(experiment)) } == [
+            Identifier(new), Identifier(new),
+        ])
+        #expect(results.prefix(2).map { $0["changed"].bool } == [true, false])
+        #expect(results[2]["error"] == "stale_datafile")
+        #expect(try profile(of: results[3])?.count == 2)
+        #expect(try profile(of: results[4]).map { "\($0)" } == "[22: 3 (saved)]")
+        #expect(results[5...].map { $0["error"].string } == ["invalid", "invalid", "invalid"])
+        #expect(results[5]["reason"].string?.contains("replace, save and assign; got 'erase'") == true)
+        #expect(results[7]["reason"].string?.contains("/changes/7/operation/map/a-b") == true)
+        #expect(found[0]["more"] == false)
+        #expect(found.last?["cursor"] == found[0]["position"])
+        #expect(found.dropFirst().dropLast().map { $0["user_id"].string } == ["other", "ada", "eve", "eve", "eve"])
+        // The next request begins where this one ended.
+        let next = try submit(after: found.last?["cursor"].string, [assign("bob", new, with: 1)])
+        #expect(next.dropFirst().dropLast().map { $0["user_id"].string } == ["bob"])
+        #expect(try submit(after: nil, [assign("ann", new, with: 1)]).count == 1)
+        let gone = try submit(after: "1-1-0", [assign("eli", new, with: 1)])
+        #expect(gone[0]["gone"] == true && gone[0]["more"] == true && gone.count == 1)
+        #expect(gone[0]["results"].array?.first?["changed"] == true)
+    }
+
+    // MARK: Events
+
+    private func exposure(_ user: String, _ variation: String, enrolls: Bool = true) -> String {
+        #"{"kind":"exposure","user_id":"\#(user)","experiment_id":"\#(experiment)","experiment_key":"checkout","variation_id":"\#(variation)","happened_at":1790000000000,"is_chosen":false,"sdk_key":"default","enrolls":\#(enrolls),"payload":"{}"}"#
+    }
+
+    private func goal(_ user: String, _ id: String) -> String {
+        #"{"kind":"goal","user_id":"\#(user)","goal":"buy","value":2.5,"happened_at":1790000000000,"received_at":1790000000500,"id":"\#(id)","sdk_key":"","payload":"{\"n\":1}"}"#
+    }
+
+    private func send(after: String? = nil, _ events: [String], uses: String = "[]") throws -> TestResponse {
+        let cursor = after.map { "\"\($0)\"" } ?? "null"
+        return try ask(
+            "POST", "/edge/v1/events",
+            #"{"after":\#(cursor),"events":[\#(events.joined(separator: ","))],"uses":\#(uses)}"#)
+    }
+
+    @Test func `Events are counted once, and an exposure enrolls a user who has no assignment`() throws {
+        let events = [exposure("ada", new), goal("ada", "1"), exposure("bob", control, enrolls: false), goal("bob", "2")]
+        let use = #"[{"sdk_key":"default","kind":1,"key":"checkout","variation":"new","day":20000}]"#
+        #expect(try send(events, uses: use).json == ["stored": 4, "repeated": 0])
+        #expect(try send(events, uses: use).json == ["stored": 0, "repeated": 4])
+        let ada = try ask("GET", "/v1/profiles/ada", nil, Self.admin)
+        #expect(ada["experiment_bucket_map"][experiment]["variation_id"].string == new)
+        #expect(try ask("GET", "/v1/profiles/bob", nil, Self.admin).status == 404)
+        let exported = try ask("GET", "/v1/events", nil, Self.admin).text.split(separator: "\n")
+        #expect(exported.count == 2 && exported[0].contains(#""detail":{"n":1}"#), "\(exported)")
+        let results = try ask("GET", "/v1/experiments/checkout/results?goal=buy", nil, Self.admin)
+        #expect(results["variations"].array?.map { $0["users"].integer } == [1, 1], "\(results.text)")
+    }
+
+    @Test func `Events of a user who was erased or merged since are refused until the edge knows`() throws {
+        try save(["ada", "anonymous", "eve"])
+        let start = try cursor()
+        #expect(try ask("DELETE", "/v1/profiles/ada", nil, Self.admin).status == 200)
+        #expect(try ask("POST", "/v1/profiles/eve/merge", #"{"from":"anonymous"}"#, Self.admin).status == 200)
+        let refused = try send(after: start, [goal("ada", "1"), goal("anonymous", "2"), goal("eve", "3")])
+        #expect(refused.status == 409)
+        #expect(refused["users"] == ["ada", "anonymous"])
+        #expect(try send(after: start, [goal("eve", "3"), goal("new", "4")]).json == ["stored": 2, "repeated": 0])
+        #expect(try send(after: cursor(), [goal("ada", "1")]).json == ["stored": 1, "repeated": 0])
+        #expect(try send(after: "1-1-0", [goal("ada", "5")]).status == 410)
+    }
+
+    // MARK: Refusals
+
+    @Test(arguments: [
+        ("/edge/v1/changes", #"{"changes":{}}"#, "/changes"), ("/edge/v1/changes", #"{"after":1,"changes":[]}"#, "/after"),
+        ("/edge/v1/changes", #"{"change":[]}"#, "/change"), ("/edge/v1/changes", "[]", ""),
+        ("/edge/v1/changes", "{", ""), ("/edge/v1/lookup", #"{"user_ids":[1]}"#, "/user_ids/0"),
+        ("/edge/v1/lookup", #"{"user_ids":[""]}"#, "/user_ids/0"), ("/edge/v1/events", #"{"events":1}"#, "/events"),
+        ("/edge/v1/events", #"{"events":[1]}"#, "/events/0"),
+        ("/edge/v1/events", #"{"events":[{"user_id":"a","happened_at":-1}]}"#, "/events/0/happened_at"),
+        (
+            "/edge/v1/events", #"{"events":[{"user_id":"a","happened_at":1,"payload":"[]"}]}"#, "/events/0/payload"
+        ),
+        (
+            "/edge/v1/events", #"{"events":[{"user_id":"a","happened_at":1,"payload":"{}","kind":"x"}]}"#,
+            "/events/0/kind"
+        ),
+        ("/edge/v1/events", #"{"events":[],"uses":[{"kind":9}]}"#, "/uses/0"),
+    ])
+    func `A malformed request is refused with the place`(path: String, body: String, pointer: String) throws {
+        let response = try ask("POST", path, body)
+        #expect(response.status == 400, "\(response.text)")
+        #expect(response["pointer"].string == pointer, "\(response.text)")
+        #expect(response.field("content-type") == "application/problem+json")
+    }
+
+    @Test(arguments: [
+        "/edge/v1/users?after=", "/edge/v1/users?limit=0", "/edge/v1/users?page=1", "/edge/v1/definitions?after=x",
+        "/edge/v1/definitions?wait=31", "/edge/v1/feed?kinds=x", "/edge/v1/feed?values=1",
+    ])
+    func `A wrong parameter is refused`(target: String) throws {
+        #expect(try ask("GET", target).status == 400)
+    }
+
+    @Test func `A token that is bound to projects cannot follow`() throws {
+        let response = try ask("GET", "/edge/v1/users", nil, "bound-secret-0123456789")
+        #expect(response.status == 403)
+        #expect(response["detail"].string?.contains("a token for all projects is required") == true)
+    }
+
+    // MARK: On behalf of callers
+
+    private func forwarded(_ caller: String) -> [String] { ["Holdfast-On-Behalf-Of: \(caller)"] }
+
+    @Test func `An edge may do for its callers what their scope allows, and its name is recorded`() throws {
+        try save(["ada", "bob"])
+        let read = forwarded("app; scope=read")
+        #expect(try ask("GET", "/v1/profiles/ada", nil, Self.edge, read).status == 200)
+        let refused = try ask("POST", "/ups/save", profile("ada"), Self.edge, read)
+        #expect(refused.status == 403)
+        #expect(refused["detail"].string?.contains("the token 'app via edge-1' has the scope read") == true)
+        let write = forwarded("app; scope=write")
+        #expect(try ask("POST", "/v1/profiles/ada/merge", #"{"from":"bob"}"#, Self.edge, write).status == 200)
+        let audit = try ask("GET", "/v1/audit?action=profile.merge", nil, Self.admin)
+        #expect(audit["entries"].array?.first?["author"] == "app via edge-1", "\(audit.text)")
+        let bound = forwarded("app; scope=write; projects=shop,app")
+        #expect(try ask("GET", "/v1/experiments/checkout", nil, Self.edge, bound).status == 403)
+        // Others cannot speak for anybody.
+        #expect(try ask("GET", "/v1/whoami", nil, Self.admin, read)["name"] == "boss")
+    }
+
+    @Test(arguments: [
+        "app; scope=admin", "app; scope=edge", "app; scope=", "app", "", "; scope=read", "a b; scope=read",
+        "a%20b; scope=read", "app; scope=read; projects=", "app; scope=read; sdk=1", "app; scope=read; projects=a; x",
+    ])
+    func `An edge never speaks for an admin, nor unclearly`(caller: String) throws {
+        for (method, target) in [("GET", "/v1/profiles/ada"), ("DELETE", "/v1/profiles/ada"), ("GET", "/v1/audit")] {
+            let response = try ask(method, target, nil, Self.edge, forwarded(caller))
+            #expect(response.status == (caller.isEmpty ? 403 : 400) || response.status == 400, "\(response.text)")
+        }
+    }
+}
