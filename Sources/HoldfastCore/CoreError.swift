@@ -115,6 +115,8 @@ public struct CoreError: Error, Sendable {
                 "the server must accept changes; it is read-only while its database is moved; nothing was stored; try again later"
             )
             retryAfter = 5
+        case .away:
+            self.init(.unavailable, "the upstream of this edge does not respond; nothing was stored; try again later")
         case .closed:
             self.init(.unavailable, "the server is shutting down; nothing was stored")
         }

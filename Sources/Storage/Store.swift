@@ -218,6 +218,9 @@ public enum StorageError: Error, Hashable, Sendable {
     case erased
     /// The store is read-only at present. Nothing was stored; the caller may retry later.
     case readOnly
+    /// The store is a copy, and its upstream, which would decide, does not respond. Nothing was stored; the caller may retry
+    /// later.
+    case away
     /// The store is closed or closing.
     case closed
 }
@@ -227,7 +230,7 @@ extension StorageError {
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
-        case .overloaded, .unavailable, .staleDatafile, .readOnly, .closed: false
+        case .overloaded, .unavailable, .staleDatafile, .readOnly, .away, .closed: false
         }
     }
 }
@@ -243,6 +246,7 @@ extension StorageError: CustomStringConvertible {
         case .unavailable(let reason), .damaged(let reason): reason
         case .erased: "the user was erased during the change"
         case .readOnly: "the store is read-only"
+        case .away: "the upstream does not respond"
         case .closed: "the store is closed"
         }
     }

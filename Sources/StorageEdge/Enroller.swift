@@ -49,7 +49,7 @@ final class Enroller: Sendable {
         }
         guard upstream.isUp else {
             offline.add(1)
-            return report(.failure(upstream.refusal(of: change, "it was away before")))
+            return report(.failure(upstream.refusal(of: change)))
         }
         // Those of a user stay in order.
         let hasRoom = lanes.add(Job(change: change, report: report), key: change.userID.hashValue)
@@ -72,7 +72,7 @@ final class Enroller: Sendable {
             if results.contains(where: \.isOutdated) { try definitions.catchUp(connection) }
         } catch {
             if let error = error as? UpstreamError { upstream.didFail(error) }
-            results = jobs.map { .failure(upstream.refusal(of: $0.change, "\(error)")) }
+            results = jobs.map { .failure(upstream.refusal(of: $0.change)) }
             isDecided = false
         }
         for (job, result) in zip(jobs, results) { job.report(result) }
@@ -161,10 +161,10 @@ final class Enroller: Sendable {
 
 extension Upstream {
     /// What a change gets that the upstream cannot make at present.
-    func refusal(of change: ProfileChange, _ reason: String) -> StorageError {
-        // Decisions go on without storing, unless their requests ask for that.
+    func refusal(of change: ProfileChange) -> StorageError {
+        // Decisions go on without storing.
         if case .assign = change.operation, configuration.offlineEnrollment == .hash { return .readOnly }
-        return .unavailable(reason: reason.hasPrefix("the upstream") ? reason : "the upstream is away: \(reason)")
+        return .away
     }
 }
 

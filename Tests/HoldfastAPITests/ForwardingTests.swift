@@ -30,7 +30,8 @@ import Testing
         server = try startTestServer(tokens: Self.upstreamTokens)
         upstream = TestUpstream(server, token: "edge-secret-0123456789")
         for (target, body) in [
-            ("/v1/experiments/checkout", #"{"variations":["control","new"]}"#), ("/v1/attributes/plan", #"{"type":"string"}"#),
+            ("/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("/v1/attributes/plan", #"{"type":"string"}"#),
         ] {
             #expect(try server.request("PUT", target, body, token: Self.admin).status < 300)
         }
@@ -127,7 +128,9 @@ import Testing
     }
 
     /// Every route of the description, with an upstream that does not respond.
-    @Test func `While the upstream is away, an edge answers what is marked, and refuses everything else in time`() throws {
+    @Test func `While the upstream is away, an edge answers what is marked, and refuses everything else in time`()
+        throws
+    {
         let edge = try startEdge()
         upstream.failure = .away
         var (answered, refused): ([String], [String]) = ([], [])
@@ -166,7 +169,9 @@ import Testing
                 "GET /v1/users/recent",
             ])
         #expect(answered.contains("POST /ups/save") && answered.contains("POST /ofrep/v1/evaluate/flags"))
-        #expect(!answered.contains { $0.contains("/edge/") } || upstream.requests.allSatisfy { !$0.target.hasPrefix("/edge/") })
+        #expect(
+            !answered.contains { $0.contains("/edge/") }
+                || upstream.requests.allSatisfy { !$0.target.hasPrefix("/edge/") })
     }
 
     @Test(arguments: [
@@ -188,7 +193,8 @@ import Testing
     }
 
     @Test func `A token of the edge that the upstream refuses is not the caller's fault`() throws {
-        let edge = try startTestEdge(of: TestUpstream(server, token: "revoked-secret-0123456789"), tokens: Self.edgeTokens)
+        let edge = try startTestEdge(
+            of: TestUpstream(server, token: "revoked-secret-0123456789"), tokens: Self.edgeTokens)
         let response = try edge.request("GET", "/v1/flags", token: Self.reader)
         #expect(response.status == 502)
         #expect(response["detail"] == "the upstream must accept the token of this edge; it does not")
@@ -207,21 +213,23 @@ import Testing
     @Test func `A decision that cannot be stored says so, and is the same each time`() throws {
         let edge = try startEdge(isReadOnlyCopy: true)
         upstream.failure = .away
-        let known = try edge.request("POST", "/v1/assign", AssignSamples.ask("known"), token: "client-secret-0123456789")
+        let known = try edge.request(
+            "POST", "/v1/assign", AssignSamples.ask("known"), token: "client-secret-0123456789")
         #expect(known["source"] == "stored")
         let reason = "The assignment was not stored: the upstream of this edge does not respond."
         var variations: Set<String> = []
         for _ in 0..<2 {
-            let new = try edge.request("POST", "/v1/assign", AssignSamples.ask("new"), token: "client-secret-0123456789")
+            let new = try edge.request(
+                "POST", "/v1/assign", AssignSamples.ask("new"), token: "client-secret-0123456789")
             #expect(new.status == 200 && new["source"] == "bucketed", "\(new.text)")
             #expect(new["reasons"].array?.last?.string == reason, "\(new.text)")
             variations.insert(new["variation_key"].string ?? "")
             let flags = try edge.request(
                 "POST", "/v1/evaluations", #"{"user_id":"new","include_reasons":true}"#,
                 token: "client-secret-0123456789")
-            let evaluation = flags["evaluations"].array?.first ?? nil
-            #expect(evaluation?["reasons"].array?.last?.string == reason, "\(flags.text)")
-            variations.insert(evaluation?["variation_key"].string ?? "")
+            let evaluation = flags["evaluations"].array?.first ?? .null
+            #expect(evaluation["reasons"].array?.last?.string == reason, "\(flags.text)")
+            variations.insert(evaluation["variation_key"].string ?? "")
             let agent = try edge.request(
                 "POST", "/v1/decide?keys=checkout", #"{"userId":"new","decideOptions":["INCLUDE_REASONS"]}"#,
                 token: "client-secret-0123456789",

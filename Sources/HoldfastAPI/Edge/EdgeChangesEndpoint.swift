@@ -9,23 +9,20 @@ import Storage
 struct EdgeChangesEndpoint {
     let store: any StoreSession
     let feed: FeedEndpoint
-    /// The maximum number of changes in one request.
-    let limit: Int
 
     /// The maximum number of lines that follow the results.
     private static let mostLines = 10_000
 
     /// The first line has the results in order; the lines of the feed behind `after` follow, unless that is `null`.
-    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
-        let object = try body.object("a request", knowing: ["after", "changes"])
+    func post(_ body: [UInt8], _ call: Call) async throws -> Response {
+        let object = try JSONInput.parse(body).object("a request", knowing: ["after", "changes"])
         var after: FeedCursor?
         if let text = try object.optionalText("after") {
             do throws(FeedReader.Failure) { after = try await feed.begin(text) } catch {
                 throw FeedEndpoint.problem(error)
             }
         }
-        let results = await submit(try object.elements("changes", limit: limit))
+        let results = await submit(try object.elements("changes", limit: EdgeProtocol.mostElements))
         return await response(results, after: after)
     }
 
@@ -187,7 +184,7 @@ extension StorageError {
         case .tooManyAssignments: "too_many_assignments"
         case .conditionFailed: "condition_failed"
         case .overloaded: "overloaded"
-        case .unavailable: "unavailable"
+        case .unavailable, .away: "unavailable"
         case .staleDatafile: "stale_datafile"
         case .damaged: "damaged"
         case .erased: "erased"

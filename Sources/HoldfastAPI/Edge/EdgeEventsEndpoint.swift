@@ -9,19 +9,16 @@ struct EdgeEventsEndpoint {
     let services: Services
     let store: any StoreSession
     let feed: FeedEndpoint
-    /// The maximum number of events, and of uses, in one request.
-    let limit: Int
 
     /// How many lines about erasures and merges are read behind `after`; an edge that lags more reads them itself.
     private static let mostLines = 10_000
 
     /// Stores all or none of the events; sent again, they are not counted twice. 409 if a user of them was erased or merged
     /// into another behind `after`, so that the edge does not know.
-    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
-        let object = try body.object("a request", knowing: ["after", "events", "uses"])
-        let elements = try object.elements("events", limit: limit)
-        let uses = object["uses"] == nil ? [] : try object.elements("uses", limit: limit)
+    func post(_ body: [UInt8], _ call: Call) async throws -> Response {
+        let object = try JSONInput.parse(body).object("a request", knowing: ["after", "events", "uses"])
+        let elements = try object.elements("events", limit: EdgeProtocol.mostElements)
+        let uses = object["uses"] == nil ? [] : try object.elements("uses", limit: EdgeProtocol.mostElements)
         let projects = services.projects.snapshot().projects
         var events: [UserEvent] = []
         for (index, element) in elements.enumerated() {
@@ -68,6 +65,9 @@ struct EdgeEventsEndpoint {
 
     // MARK: Parsing
 
+    /// The longest id or key, in bytes: what a datafile names may be longer than what clients report.
+    private static let longestName = 4_096
+
     private static func event(
         _ value: JSONValue, at place: JSONPointer, _ projects: [String: Project]
     ) throws(CoreError) -> UserEvent {
@@ -76,9 +76,10 @@ struct EdgeEventsEndpoint {
         }
         func name(_ member: String) throws(CoreError) -> Identifier {
             let text = try object.text(member, in: place)
-            guard EventInput.isName(text, limit: 255) else {
+            guard EventInput.isName(text, limit: longestName) else {
                 throw CoreError(
-                    .invalid, "`\(member)` must be 1 to 255 bytes long, without NUL; got \(text.utf8.count) bytes",
+                    .invalid,
+                    "`\(member)` must be 1 to \(longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
                     at: place.appending(member))
             }
             return Identifier(text)
@@ -99,12 +100,16 @@ struct EdgeEventsEndpoint {
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
         case "goal":
-            guard let value = object["value"]?.double else {
-                throw CoreError(.invalid, "`value` must be a number", at: place.appending("value"))
+            guard let value = object["value"]?.double, EventInput.usable(value) == value else {
+                throw CoreError(.invalid, "`value` must be a number that can be summed", at: place.appending("value"))
+            }
+            let goal = try object.text("goal", in: place)
+            guard EventInput.isGoal(goal) else {
+                throw CoreError(.invalid, "`goal` \(EventInput.goalRule(goal))", at: place.appending("goal"))
             }
             return .goal(
                 GoalEvent(
-                    userID: userID, goal: try name("goal"), value: value, happenedAt: happenedAt,
+                    userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
                     receivedAt: try object.time("received_at", in: place), senderID: try name("id"), sdkKey: sdkKey,
                     payload: payload))
         case let kind:

@@ -7,26 +7,84 @@ struct EdgeProtocol: WireProtocol {
     let pathPrefixes = ["/edge/"]
     let routes: [APIRoute]
 
+    /// The maximum number of changes, events or users in one request, and of bytes in its body. An edge sends fewer. The
+    /// limits for clients do not matter here: an edge has accepted what it sends.
+    static let (mostElements, mostBytes) = (10_000, 16 << 20)
+
     init(_ loop: LoopServices) {
         let services = loop.services
         // Decisions need no exposures and goals.
         let feed = FeedEndpoint(
             reader: services.feed, projects: loop.projects, kinds: [.assignment, .attributes, .merge, .erasure],
             records: loop.session)
-        let users = EdgeUsersEndpoints(store: loop.session, limit: services.options.elementLimit)
+        let users = EdgeUsersEndpoints(store: loop.session)
         let definitions = EdgeDefinitionsEndpoint(services: services, store: loop.session)
-        let changes = EdgeChangesEndpoint(store: loop.session, feed: feed, limit: services.options.elementLimit)
-        let events = EdgeEventsEndpoint(
-            services: services, store: loop.session, feed: feed, limit: services.options.elementLimit)
+        let changes = EdgeChangesEndpoint(store: loop.session, feed: feed)
+        let events = EdgeEventsEndpoint(services: services, store: loop.session, feed: feed)
         routes = [
             APIRoute(.get, "/edge/v1/feed", scope: .unbound(.edge), respondsLater: true, readsQuery: true, feed.get),
             APIRoute(.get, "/edge/v1/users", scope: .unbound(.edge), readsQuery: true, users.list),
-            APIRoute(.post, "/edge/v1/lookup", scope: .unbound(.edge), users.lookup),
+            APIRoute(.post, "/edge/v1/lookup", scope: .unbound(.edge), streamed: Self.collecting(users.lookup)),
             APIRoute(
                 .get, "/edge/v1/definitions", scope: .unbound(.edge), respondsLater: true, readsQuery: true,
                 definitions.get),
-            APIRoute(.post, "/edge/v1/changes", scope: .unbound(.edge), changes.post),
-            APIRoute(.post, "/edge/v1/events", scope: .unbound(.edge), events.post),
+            APIRoute(.post, "/edge/v1/changes", scope: .unbound(.edge), streamed: Self.collecting(changes.post)),
+            APIRoute(.post, "/edge/v1/events", scope: .unbound(.edge), streamed: Self.collecting(events.post)),
         ]
+    }
+
+    /// Returns a handler that gets the whole body, which may be longer than those of clients.
+    private static func collecting(
+        _ handle: @escaping ([UInt8], Call) async throws -> Response
+    ) -> (borrowing Request, Call) throws -> any BodyReceiver {
+        { _, call in
+            CollectedBody(limit: mostBytes) { body in
+                guard let body else {
+                    let detail = "the body must have at most \(mostBytes >> 20) MiB"
+                    return call.respond(Problem(.contentTooLarge, detail).response)
+                }
+                call.responder.send {
+                    do {
+                        return try await handle(body, call)
+                    } catch {
+                        return Problem(error).response
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the body of a request until it is complete. Belongs to one event loop.
+final class CollectedBody: BodyReceiver {
+    private var bytes: [UInt8]? = []
+    private let limit: Int
+    private let respond: ([UInt8]?) -> Void
+
+    /// - Parameter respond: called once with the body; with `nil` as soon as it is too large.
+    init(limit: Int, respond: @escaping ([UInt8]?) -> Void) {
+        self.limit = limit
+        self.respond = respond
+    }
+
+    var heldBytes: Int { bytes?.count ?? 0 }
+
+    func received(_ piece: UnsafeRawBufferPointer) -> Bool {
+        guard let count = bytes?.count else { return true }
+        guard count + piece.count <= limit else {
+            bytes = nil
+            respond(nil)
+            return true
+        }
+        bytes?.append(contentsOf: piece)
+        return true
+    }
+
+    func ended() {
+        if let bytes { respond(bytes) }
+    }
+
+    func aborted() {
+        bytes = nil
     }
 }

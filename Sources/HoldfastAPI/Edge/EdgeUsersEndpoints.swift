@@ -7,8 +7,6 @@ import Storage
 /// Users with their records as they are stored, one JSON object per line; see ``Storage/UserRecordLines``.
 struct EdgeUsersEndpoints {
     let store: any StoreSession
-    /// The maximum number of user ids in one request.
-    let limit: Int
 
     /// `GET /edge/v1/users`: all users in the byte order of their ids. `?after=USER_ID` resumes after a user, `?limit=N`
     /// ends after about N. The last line is `{"end":…}` with the `after` of the rest, or `null`.
@@ -21,10 +19,9 @@ struct EdgeUsersEndpoints {
 
     /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each of them in order, as `list` has it, without what has
     /// expired. A user whose records are damaged has `error` and `reason` instead.
-    func lookup(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let users = try request.withBody { bytes throws(CoreError) in
-            try LookupEndpoint(reader: store, limit: limit).userIDs(bytes)
-        }
+    func lookup(_ body: [UInt8], _ call: Call) async throws -> Response {
+        let lookup = LookupEndpoint(reader: store, limit: EdgeProtocol.mostElements)
+        let users = try lookup.userIDs(try JSONInput.parse(body))
         let profiles = await settled(each: users) { store.profile(of: $0, $1) }
         let attributes = await settled(each: users) { store.attributes(of: $0, $1) }
         var writer = JSONWriter(capacity: users.count * 128)

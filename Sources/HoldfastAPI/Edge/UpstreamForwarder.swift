@@ -40,7 +40,7 @@ struct UpstreamForwarder {
                 .streamed { request, responder in
                     do {
                         let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
-                        return ForwardedBody(limit: Self.bodyBytes) { body in
+                        return CollectedBody(limit: Self.bodyBytes) { body in
                             var forwarded = forwarded
                             if let body { forwarded.body = body }
                             respond(to: body == nil ? nil : forwarded, responder, wire)
@@ -182,39 +182,5 @@ struct UpstreamForwarder {
                 .badGateway,
                 "an edge forwards responses of at most \(limit >> 20) MiB; ask the upstream for longer ones")
         }
-    }
-}
-
-/// Keeps the body of a request until it is complete. Belongs to one event loop.
-private final class ForwardedBody: BodyReceiver {
-    private var bytes: [UInt8]? = []
-    private let limit: Int
-    private let respond: ([UInt8]?) -> Void
-
-    /// - Parameter respond: called once with the body; `nil` as soon as it is too large.
-    init(limit: Int, respond: @escaping ([UInt8]?) -> Void) {
-        self.limit = limit
-        self.respond = respond
-    }
-
-    var heldBytes: Int { bytes?.count ?? 0 }
-
-    func received(_ piece: UnsafeRawBufferPointer) -> Bool {
-        guard let count = bytes?.count else { return true }
-        guard count + piece.count <= limit else {
-            bytes = nil
-            respond(nil)
-            return true
-        }
-        bytes?.append(contentsOf: piece)
-        return true
-    }
-
-    func ended() {
-        if let bytes { respond(bytes) }
-    }
-
-    func aborted() {
-        bytes = nil
     }
 }

@@ -12,13 +12,13 @@ struct LookupEndpoint {
 
     /// Responds with the profiles in the order of the ids, with `null` for a user without a profile.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let userIDs = try request.withBody { bytes throws(CoreError) in try self.userIDs(bytes) }
+        let userIDs = try userIDs(request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) })
         return try await ProfileLookup(userIDs, reader).response()
     }
 
-    func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
+    func userIDs(_ body: JSONValue) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
-        let object = try JSONInput.parse(bytes).object("a lookup", knowing: ["user_ids"])
+        let object = try body.object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {
             let found = object["user_ids"]?.kind ?? "nothing"
             throw CoreError(.invalid, "`user_ids` must be an array of strings; got \(found)", at: place)
