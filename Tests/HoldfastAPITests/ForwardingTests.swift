@@ -38,11 +38,13 @@ import Testing
     }
 
     private func startEdge(tokens: String? = edgeTokens, isReadOnlyCopy: Bool = false) throws -> any TestServer {
-        try startTestEdge(of: upstream, tokens: tokens, isReadOnlyCopy: isReadOnlyCopy) { copy in
-            #expect(
-                try copy.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status < 300)
-            #expect(try copy.request("POST", "/v1/assign", AssignSamples.ask("known")).status == 200)
-        }
+        try startTestEdge(of: upstream, tokens: tokens, isReadOnlyCopy: isReadOnlyCopy, Self.fill)
+    }
+
+    private static func fill(_ copy: any TestServer) throws {
+        let definition = #"{"variations":["control","new"]}"#
+        #expect(try copy.request("PUT", "/v1/experiments/checkout", definition).status < 300)
+        #expect(try copy.request("POST", "/v1/assign", AssignSamples.ask("known")).status == 200)
     }
 
     private var sent: [String] { upstream.requests.map { "\($0.method) \($0.target)" } }
