@@ -59,7 +59,7 @@ public func startTestEdge(
         _ upstream: TestUpstream?, tokens: String?, isReadOnlyCopy: Bool
     ) throws -> InProcessHoldfast {
         try InProcessHoldfast(
-            database: path, tokens: tokens, maxBodyBytes: nil, changeHeartbeat: nil, corsOrigins: nil,
+            database: path, tokens: tokens, maxBodyBytes: nil, changeHeartbeat: nil, corsOrigins: nil, approvals: 1,
             keeping: directory, isAlone: false, upstream: upstream, isReadOnlyCopy: isReadOnlyCopy)
     }
     let former = try start(nil, tokens: nil, isReadOnlyCopy: false)

@@ -166,7 +166,8 @@ import Testing
                 "GET /v1/experiments/{key}/results.svg", "GET /v1/exposures", "GET /v1/feed", "GET /v1/flags",
                 "GET /v1/flags/{key}", "GET /v1/holdouts/{key}/results", "GET /v1/holdouts/{key}/results.svg",
                 "GET /v1/profiles", "GET /v1/profiles/{user_id}/events", "GET /v1/profiles/{user_id}/export",
-                "GET /v1/profiles/{user_id}/exposures", "GET /v1/segments/{name}", "GET /v1/segments/{name}/users",
+                "GET /v1/profiles/{user_id}/exposures", "GET /v1/proposals", "GET /v1/proposals/{id}",
+                "GET /v1/segments/{name}", "GET /v1/segments/{name}/users",
                 "GET /v1/sticky-values/{key}", "GET /v1/sticky/{attribute}/{value}", "GET /v1/users",
                 "GET /v1/users/recent",
             ])
