@@ -81,7 +81,8 @@ extension FeedApplier {
             let askedAt = DispatchTime.now().uptimeNanoseconds
             let batch = try FeedBatch.read(after: position.text, limit: 10_000, wait: 0, connection, upstream)
             try apply(batch, askedAt: askedAt)
-            if batch.isComplete { return }
+            // An end that does not move is the end, too.
+            if batch.isComplete || batch.end == position { return }
         }
     }
 }

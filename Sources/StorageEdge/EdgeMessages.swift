@@ -106,10 +106,15 @@ extension Assignment {
 extension ProfileRecord {
     init?(edge value: JSONValue?, of userID: Identifier) throws(UpstreamError) {
         guard let text = value?.string else { return nil }
-        guard let bytes = Base64URL.decode(text.utf8), let record = try? ProfileRecord(stored: bytes, of: userID) else {
-            throw .malformed("a profile is damaged, or of a newer release: upgrade this edge")
+        guard let bytes = Base64URL.decode(text.utf8) else { throw .malformed("a profile must be base64url") }
+        do throws(ProfileRecordDamage) {
+            try self.init(checking: bytes)
+        } catch {
+            if case .unknownVersion(let version) = error, version != 0 {
+                throw .malformed("profiles are of a newer release: upgrade this edge")
+            }
+            throw .damaged("the stored profile of '\(userID)' is damaged: \(error)")
         }
-        self = record
     }
 }
 
@@ -145,10 +150,14 @@ enum UserLine {
             self = .damaged(userID, reason: object["reason"]?.string ?? "the stored data of '\(userID)' is damaged")
             return
         }
-        self = .user(
-            MirroredUser(
-                userID: userID, profile: try ProfileRecord(edge: object["profile"], of: userID),
-                attributes: try AttributeRecord(edge: object["attributes"], of: userID)))
+        do throws(UpstreamError) {
+            self = .user(
+                MirroredUser(
+                    userID: userID, profile: try ProfileRecord(edge: object["profile"], of: userID),
+                    attributes: try AttributeRecord(edge: object["attributes"], of: userID)))
+        } catch .damaged(let reason) {
+            self = .damaged(userID, reason: reason)
+        }
     }
 }
 

@@ -71,9 +71,14 @@ final class Enroller: Sendable {
             results = try send(jobs.map(\.change), connection, upstream, applier)
             if results.contains(where: \.isOutdated) { try definitions.catchUp(connection) }
         } catch {
-            if let error = error as? UpstreamError { upstream.didFail(error) }
-            results = jobs.map { .failure(upstream.refusal(of: $0.change)) }
             isDecided = false
+            if let error = error as? UpstreamError {
+                upstream.didFail(error)
+                results = jobs.map { .failure(upstream.refusal(of: $0.change)) }
+            } else {
+                // The upstream has decided, and the copy could not be written: a guess might differ.
+                results = jobs.map { _ in .failure(.unavailable(reason: "the copy cannot be updated: \(error)")) }
+            }
         }
         for (job, result) in zip(jobs, results) { job.report(result) }
         return isDecided

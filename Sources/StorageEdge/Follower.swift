@@ -39,8 +39,8 @@ final class Follower: Sendable {
                 backoff.reset()
                 continue
             } catch let error as UpstreamError {
-                if case .refused(410, let detail) = error {
-                    forget(detail)
+                if case .refused(410, _) = error {
+                    forget("the upstream's feed does not have what follows the copy")
                     continue
                 }
                 upstream.didFail(error)

@@ -61,7 +61,7 @@ extension UpstreamError {
         switch self {
         case .noResponse: true
         case .refused(let status, _): status >= 500 || [401, 403, 404].contains(status)
-        case .malformed, .tooLarge, .overloaded, .closing: false
+        case .malformed, .damaged, .tooLarge, .overloaded, .closing: false
         }
     }
 }

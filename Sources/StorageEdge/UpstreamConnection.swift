@@ -11,6 +11,8 @@ public enum UpstreamError: Error, Sendable {
     case refused(status: Int, detail: String)
     /// What it sent is not understood.
     case malformed(String)
+    /// What it has of a user cannot be read.
+    case damaged(String)
     /// The response is longer than was asked for.
     case tooLarge(limit: Int)
     /// Too many requests wait for it.
@@ -25,6 +27,7 @@ extension UpstreamError: CustomStringConvertible {
         case .noResponse(let reason): "the upstream does not respond: \(reason)"
         case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
         case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
+        case .damaged(let reason): reason
         case .tooLarge(let limit): "the upstream's response is longer than \(limit) bytes"
         case .overloaded: "too many requests wait for the upstream"
         case .closing: "the edge is closing"

@@ -23,7 +23,7 @@ final class EdgeForwarding: UpstreamRequests {
             switch error {
             case .tooLarge(let limit): throw .tooLarge(limit: limit)
             case .overloaded: throw .overloaded
-            case .noResponse, .refused, .malformed, .closing: throw .away
+            case .noResponse, .refused, .malformed, .damaged, .closing: throw .away
             }
         }
     }

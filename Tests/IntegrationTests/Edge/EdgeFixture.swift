@@ -1,0 +1,72 @@
+import APITestSupport
+import Foundation
+import Glibc
+import JSON
+import Testing
+
+/// An upstream, behind a proxy that tests break, and its edges.
+final class EdgeFixture {
+    let directory: TemporaryDirectory
+    private(set) var upstream: ServerProcess
+    let proxy: EdgeProxy
+    static let ask = #","experiment":"checkout"}"#
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        upstream = try ServerProcess(database: directory.file("upstream.db"))
+        proxy = try EdgeProxy(to: upstream.port)
+        let made = try upstream.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
+        #expect(made.status == 201)
+    }
+
+    deinit {
+        proxy.close()
+    }
+
+    /// Starts an edge, and waits until its copy serves.
+    func edge(_ name: String = "edge", _ options: [String] = [], awaiting isReady: Bool = true) throws -> ServerProcess
+    {
+        let edge = try ServerProcess(
+            database: directory.file("\(name).db"), ["--upstream", "http://127.0.0.1:\(proxy.port)"] + options)
+        if isReady {
+            #expect(try edge.becomesReady())
+            #expect(try edge.awaitMetric("holdfast_edge_copy_complete") { $0 == 1 } == 1)
+        }
+        return edge
+    }
+
+    /// Starts the upstream anew. Its address for edges stays.
+    func restartUpstream(_ options: [String] = []) throws {
+        upstream = try ServerProcess(database: directory.file("upstream.db"), options)
+        proxy.lead(to: upstream.port)
+    }
+
+    static func awaitAway(_ edge: ServerProcess) throws {
+        #expect(try edge.awaitMetric("holdfast_edge_upstream_up") { $0 == 0 } == 0)
+    }
+
+    static func awaitUp(_ edge: ServerProcess) throws {
+        #expect(try edge.awaitMetric("holdfast_edge_upstream_up") { $0 == 1 } == 1)
+    }
+}
+
+extension TestServer {
+    /// Asks for a user's variation of `checkout`, and stores it.
+    func assign(_ user: String) throws -> TestResponse {
+        try request("POST", "/v1/assign", AssignSamples.ask(user))
+    }
+
+    /// The variation that is stored.
+    func stored(_ user: String) throws -> String? {
+        try request("GET", "/v1/profiles/\(user)")["experiment_bucket_map"]["7001"]["variation_id"].string
+    }
+
+    /// Waits up to a minute until something holds.
+    func awaits(_ holds: (Self) throws -> Bool) throws -> Bool {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while .now < deadline {
+            if try holds(self) { return true }
+        }
+        return false
+    }
+}

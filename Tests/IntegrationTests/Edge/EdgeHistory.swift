@@ -1,0 +1,211 @@
+import APITestSupport
+import Foundation
+import JSON
+import ProcessTestSupport
+import Synchronization
+import TestSupport
+
+/// What clients of edges and of the upstream were told, and whether the upstream's feed explains it.
+///
+/// The feed has every state in which a user has been, in order. Each response must show one of them: of the upstream one
+/// that was there during the request, of an edge perhaps an older one; but no process of an edge goes back to a state
+/// before one that it has shown. So nobody is ever given a variation that the upstream did not give.
+struct EdgeHistory: Sendable {
+    struct Event: Sendable {
+        let user: String
+        let server: String
+        let invokedAt: UInt64
+        let returnedAt: UInt64
+        let variation: String?
+    }
+
+    /// A variation, and when the watch saw that it had been stored; the feed is read again and again, so a little later.
+    struct State: Sendable {
+        let seenAt: UInt64
+        let variation: String?
+        /// An erasure takes back states that the watch may not have seen.
+        var isErasure = false
+    }
+
+    /// How late the watch may see a state, in nanoseconds.
+    static let delay: UInt64 = 20_000_000_000
+
+    var events: [Event] = []
+    var states: [String: [State]] = [:]
+
+    /// What cannot be explained.
+    func violations() -> [String] {
+        Dictionary(grouping: events, by: \.user).flatMap { user, events in
+            let states = [State(seenAt: 0, variation: nil)] + (states[user] ?? [])
+            return Dictionary(grouping: events, by: \.server).flatMap { server, events in
+                Self.violations(events.sorted { $0.returnedAt < $1.returnedAt }, states)
+            }
+        }
+    }
+
+    private static func violations(_ events: [Event], _ states: [State]) -> [String] {
+        var violations: [String] = []
+        var shown: [(returnedAt: UInt64, state: Int)] = []
+        for event in events {
+            // What was shown before the request began.
+            let first = shown.lazy.filter { $0.returnedAt < event.invokedAt }.map(\.state).max() ?? 0
+            let found = states.indices[first...].first { index in
+                let state = states[index]
+                if state.isErasure, event.invokedAt <= state.seenAt { return true }
+                return state.variation == event.variation && state.seenAt <= event.returnedAt &+ delay
+            }
+            if let found {
+                shown.append((event.returnedAt, found))
+            } else {
+                let all = states.map { $0.variation ?? "none" }.joined(separator: ", ")
+                violations.append(
+                    "\(event.server) gave \(event.user) \(event.variation ?? "none") after state \(first) of \(all)")
+            }
+        }
+        return violations
+    }
+}
+
+/// Follows the upstream's feed from its beginning, also while the upstream is restarted.
+final class FeedWatch: Sendable {
+    private struct Found {
+        var states: [String: [EdgeHistory.State]] = [:]
+        var cursor: String?
+        var isEnding = false
+    }
+
+    private let found = Mutex(Found())
+    private let upstream: @Sendable () -> ServerProcess
+    private let ended = DispatchGroup()
+
+    init(_ upstream: @escaping @Sendable () -> ServerProcess) {
+        self.upstream = upstream
+        ended.enter()
+        Thread.detachNewThread { [self] in
+            while read() {}
+            ended.leave()
+        }
+    }
+
+    private func read() -> Bool {
+        let (cursor, isEnding) = found.withLock { ($0.cursor, $0.isEnding) }
+        let target =
+            "/v1/feed?kinds=assignment,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
+        guard let response = try? upstream().request("GET", target), response.status == 200 else { return true }
+        let now = DispatchTime.now().uptimeNanoseconds
+        var count = 0
+        for line in response.text.split(separator: "\n") {
+            guard let object = try? JSONParser().parse(String(line)).object else { continue }
+            found.withLock { found in
+                found.cursor = object["cursor"]?.string
+                let isErasure = object["kind"]?.string == "erasure"
+                guard let user = object["user_id"]?.string, isErasure || object["experiment_id"]?.string == "7001"
+                else {
+                    return
+                }
+                found.states[user, default: []].append(
+                    .init(seenAt: now, variation: object["variation_id"]?.string, isErasure: isErasure))
+                count += 1
+            }
+        }
+        return !isEnding || count > 0
+    }
+
+    /// Reads what is left.
+    func end() -> [String: [EdgeHistory.State]] {
+        found.withLock { $0.isEnding = true }
+        ended.wait()
+        return found.withLock { $0.states }
+    }
+}
+
+/// Clients who ask for the variations of few users, and change them, at servers that come and go.
+final class EdgeLoad: Sendable {
+    private struct State {
+        var history: [EdgeHistory.Event] = []
+        var answered = 0
+        /// Responses that say that nothing was stored: the upstream was away.
+        var unstored = 0
+        var failed: [String] = []
+        var isEnding = false
+    }
+
+    private let state = Mutex(State())
+    /// Named by their processes.
+    private let servers: Mutex<[(name: String, server: ServerProcess)]>
+    private let ended = DispatchGroup()
+    static let users = (0..<24).map { "user\($0)" }
+
+    init(clients: Int, seed: UInt64, on servers: [(name: String, server: ServerProcess)]) {
+        self.servers = Mutex(servers)
+        for client in 0..<clients {
+            ended.enter()
+            Thread.detachNewThread { [self] in
+                var random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(client))
+                while !state.withLock(\.isEnding) { step(&random) }
+                ended.leave()
+            }
+        }
+    }
+
+    /// Another process serves in place of one.
+    func replace(_ index: Int, _ name: String, _ server: ServerProcess) {
+        servers.withLock { $0[index] = (name, server) }
+    }
+
+    var answered: Int { state.withLock(\.answered) }
+
+    /// Waits for further responses, at most a minute.
+    func wait(for count: Int) throws {
+        let goal = answered + count
+        let deadline = ContinuousClock.now + .seconds(60)
+        while answered < goal {
+            guard .now < deadline else { throw TestFailure("clients get no responses") }
+            usleep(1_000)
+        }
+    }
+
+    func end() -> (history: [EdgeHistory.Event], unstored: Int, failed: [String]) {
+        state.withLock { $0.isEnding = true }
+        ended.wait()
+        return state.withLock { ($0.history, $0.unstored, $0.failed) }
+    }
+
+    private func step(_ random: inout SeededGenerator) {
+        let user = Self.users[Int.random(in: Self.users.indices, using: &random)]
+        let place = Int.random(in: 0..<servers.withLock(\.count), using: &random)
+        let (name, server) = servers.withLock { $0[place] }
+        let path = "/v1/profiles/\(user)"
+        let variation = Bool.random(using: &random) ? "70011" : "70012"
+        let invokedAt = DispatchTime.now().uptimeNanoseconds
+        do {
+            switch Int.random(in: 0..<100, using: &random) {
+            case ..<88:
+                let response = try server.assign(user)
+                let returnedAt = DispatchTime.now().uptimeNanoseconds
+                let isUnstored =
+                    response["reasons"].array?.contains { $0.string?.contains("not stored") ?? false } ?? false
+                state.withLock { state in
+                    state.answered += 1
+                    if response.status != 200 {
+                        if response.status != 503 { state.failed.append(response.text) }
+                    } else if isUnstored {
+                        state.unstored += 1
+                    } else {
+                        state.history.append(
+                            .init(
+                                user: user, server: name, invokedAt: invokedAt, returnedAt: returnedAt,
+                                variation: response["variation_id"].string))
+                    }
+                }
+            case ..<95:
+                _ = try server.request("PUT", path + "/experiments/checkout", #"{"variation_id":"\#(variation)"}"#)
+            case ..<98: _ = try server.request("DELETE", path + "/experiments/checkout")
+            default: _ = try server.request("DELETE", path)
+            }
+        } catch {
+            // The process was killed.
+            usleep(10_000)
+        }
+    }
+}

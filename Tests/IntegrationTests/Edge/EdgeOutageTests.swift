@@ -1,0 +1,158 @@
+import APITestSupport
+import Foundation
+import JSON
+import ProcessTestSupport
+import Testing
+
+/// Edges while their upstream, or the network in between, fails.
+@Suite struct EdgeOutageTests {
+    private let fixture: EdgeFixture
+
+    init() throws {
+        fixture = try EdgeFixture()
+    }
+
+    @Test(arguments: [EdgeProxy.Fault.refuses, .swallows])
+    func `Known users are answered while the upstream is away, and nothing of the outage is lost`(
+        fault: EdgeProxy.Fault
+    ) throws {
+        let known = (0..<40).map { "known\($0)" }
+        var edge = try fixture.edge("edge", ["--upstream-timeout", "500ms", "--max-lag", "3s"])
+        let given = try known.map { try edge.assign($0)["variation_id"].string }
+        fixture.proxy.fault = fault
+        try EdgeFixture.awaitAway(edge)
+
+        func expectKnown() throws {
+            for (user, variation) in zip(known, given) {
+                let response = try edge.assign(user)
+                #expect(response["variation_id"].string == variation)
+                #expect(response["source"].string == "stored")
+            }
+        }
+        try expectKnown()
+        // A new user gets what the hash says, and the response says that it is not stored.
+        let hashed = try edge.assign("new")
+        #expect(hashed.status == 200)
+        #expect(
+            hashed["reasons"].array?.contains { $0.string?.contains("not stored") ?? false } ?? false, "\(hashed.text)")
+        #expect(try edge.stored("new") == nil)
+        #expect(try edge.request("POST", "/ups/save", #"{"user_id":"x","experiment_bucket_map":{}}"#).status == 503)
+        #expect(try edge.request("GET", "/v1/audit").status == 503)
+
+        let exposure =
+            #"{"user_id":"new","experiment":"checkout","variation_id":"\#(hashed["variation_id"].string ?? "")"}"#
+        #expect(try edge.request("POST", "/v1/exposures", exposure).status == 200)
+        for user in known {
+            for _ in 0..<2 {
+                let goal = #"{"user_id":"\#(user)","goal":"bought","value":1}"#
+                #expect(try edge.request("POST", "/v1/events", goal).status == 200)
+            }
+        }
+        #expect(
+            try edge.request("POST", "/v1/events", #"{"user_id":"known0","goal":"bought","id":"once"}"#).status == 200)
+        #expect(try edge.request("GET", "/readyz").status == 200)
+
+        // Also after a restart, and after the end of the process.
+        edge.kill()
+        edge = try fixture.edge("edge", ["--upstream-timeout", "500ms", "--max-lag", "3s"], awaiting: false)
+        try EdgeFixture.awaitAway(edge)
+        #expect(try edge.request("GET", "/readyz").status == 200)
+        try expectKnown()
+        let waiting = try edge.metric("holdfast_edge_outbox_events")
+        #expect(waiting >= 2 * known.count + 2)
+
+        fixture.proxy.fault = .none
+        try EdgeFixture.awaitUp(edge)
+        #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        for (index, user) in known.enumerated() {
+            let events = try fixture.upstream.request("GET", "/v1/profiles/\(user)/events")
+            let goals = events.text.components(separatedBy: #""goal":"bought""#).count - 1
+            #expect(goals == (index == 0 ? 3 : 2), "\(events.text)")
+        }
+        // The exposure has enrolled the user.
+        #expect(try fixture.upstream.stored("new") == hashed["variation_id"].string)
+        #expect(try edge.awaits { try $0.stored("new") == hashed["variation_id"].string })
+        #expect(try edge.metric("holdfast_edge_refused_events_total") == 0)
+        edge.stop()
+    }
+
+    @Test func `With refuse a new user gets an error instead`() throws {
+        let edge = try fixture.edge("edge", ["--offline-enrollment", "refuse"])
+        _ = try edge.assign("ada")
+        fixture.proxy.fault = .refuses
+        try EdgeFixture.awaitAway(edge)
+        #expect(try edge.assign("new").status == 503)
+        #expect(try edge.assign("ada")["source"].string == "stored")
+        edge.stop()
+    }
+
+    @Test func `An erasure during an outage takes the user's waiting events with it`() throws {
+        let edge = try fixture.edge()
+        for user in ["ada", "bob", "cy"] { _ = try edge.assign(user) }
+        fixture.proxy.fault = .refuses
+        try EdgeFixture.awaitAway(edge)
+        for user in ["ada", "bob", "cy"] {
+            #expect(try edge.request("POST", "/v1/events", #"{"user_id":"\#(user)","goal":"bought"}"#).status == 200)
+        }
+        #expect(try fixture.upstream.request("DELETE", "/v1/profiles/ada").status == 200)
+        #expect(try fixture.upstream.request("POST", "/v1/profiles/dan/merge", #"{"from":"bob"}"#).status == 200)
+        fixture.proxy.fault = .none
+        #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        #expect(try edge.stored("ada") == nil)
+        #expect(try fixture.upstream.request("DELETE", "/v1/profiles/ada").status == 404)
+        for (user, count) in [("bob", 0), ("cy", 1), ("dan", 1)] {
+            let events = try fixture.upstream.request("GET", "/v1/profiles/\(user)/events").text
+            #expect(events.components(separatedBy: #""goal":"bought""#).count - 1 == count, "\(user): \(events)")
+        }
+        edge.stop()
+    }
+
+    @Test func `An edge that cannot go on from its place copies all users anew`() throws {
+        let users = (0..<30).map { "user\($0)" }
+        var edge = try fixture.edge()
+        for user in users { _ = try edge.assign(user) }
+        edge.stop()
+        // Another feed begins, so that the place of the edge means nothing any more.
+        fixture.upstream.stop()
+        try fixture.restartUpstream(["--feed-retention", "0"])
+        #expect(try fixture.upstream.request("DELETE", "/v1/profiles/user3").status == 200)
+        #expect(try fixture.upstream.request("DELETE", "/v1/profiles/user7").status == 200)
+        let body = #"{"variation_id":"70011"}"#
+        for user in ["user1", "user2", "zoe"] {
+            #expect(
+                try fixture.upstream.request("PUT", "/v1/profiles/\(user)/experiments/checkout", body).status == 200)
+        }
+        fixture.upstream.stop()
+        try fixture.restartUpstream()
+        edge = try fixture.edge()
+        #expect(edge.child.errors.first(where: { $0.contains("all users are copied") }) != nil)
+        for user in users + ["zoe"] {
+            #expect(try edge.awaits { try $0.stored(user) == (try fixture.upstream.stored(user)) }, "\(user)")
+        }
+        #expect(try edge.metric("holdfast_profiles") == (try fixture.upstream.metric("holdfast_profiles")))
+        edge.stop()
+    }
+
+    @Test func `A network that delays and cuts connections delays an edge, and nothing else`() throws {
+        let (edge, other) = (try fixture.edge("one", ["--upstream-timeout", "5s"]), try fixture.edge("two"))
+        var users: [String] = []
+        for (index, fault) in [
+            EdgeProxy.Fault.delays(milliseconds: 30), .cuts(after: 2_000), .cuts(after: 300), .none,
+        ].enumerated() {
+            fixture.proxy.fault = fault
+            for number in 0..<15 {
+                let user = "user\(index)x\(number)"
+                users.append(user)
+                for server in [edge, other, fixture.upstream] { #expect(try server.assign(user).status == 200) }
+            }
+        }
+        for server in [edge, other] {
+            try EdgeFixture.awaitUp(server)
+            for user in users {
+                let stored = try fixture.upstream.stored(user)
+                #expect(try server.awaits { try $0.stored(user) == stored }, "\(user)")
+            }
+            server.stop()
+        }
+    }
+}
