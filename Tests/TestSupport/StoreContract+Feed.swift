@@ -28,6 +28,23 @@ extension StoreContract {
             try model.follow(store)
             try model.expect(equals: store)
         },
+        StoreContract("The feed has each assignment of a large profile that was changed, added or removed") { context in
+            func map(_ numbers: some Sequence<Int>, _ variation: String) -> ExperimentBucketMap {
+                let padding = String(repeating: "v", count: 100)
+                return ExperimentBucketMap(
+                    numbers.map {
+                        .init(experimentID: Identifier("e\($0)"), variationID: Identifier(variation + padding))
+                    })
+            }
+            for map in [
+                map(0..<300, "a"), map(stride(from: 0, to: 300, by: 2), "a"), map(100..<500, "b"), map(90..<110, "b"),
+            ] {
+                try await context.store.apply(.replace(map), to: "u")
+                var model = FeedModel()
+                try model.follow(context.store)
+                try model.expect(equals: context.store)
+            }
+        },
         StoreContract("The feed has decisions, exposures, goals and the numbers of attributes") { context in
             let store = context.store
             try await store.apply(.assign([.init(experimentID: "e", variationID: "a")]), to: "u")

@@ -1,12 +1,14 @@
 package import Bucketing
+import JSON
 
 /// Encodes what the writes of rules change about users as entries of the feed: the one place for all stores.
 package struct FeedEncoder: Sendable {
-    private var encoder = ProfileRecordEncoder(capacity: 0)
-    /// The content of one entry; kept for its capacity.
-    private var inner = ProfileRecordEncoder(capacity: 0)
+    private var encoder: ProfileRecordEncoder
 
-    package init() {}
+    /// - Parameter capacity: in bytes; more may be appended.
+    package init(capacity: Int = 0) {
+        encoder = ProfileRecordEncoder(capacity: capacity)
+    }
 
     package var bytes: [UInt8] { encoder.bytes }
     package var isEmpty: Bool { encoder.bytes.isEmpty }
@@ -35,29 +37,27 @@ package struct FeedEncoder: Sendable {
     private mutating func append(
         _ kind: FeedEntry.Kind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
     ) {
-        inner.removeAll()
-        content(&inner)
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
-        encoder.append(number: UInt64(inner.bytes.count))
-        encoder.append(contentsOf: inner.bytes[...])
+        encoder.appendCounted(content)
     }
 
     /// Appends the assignments of a profile that differ from those before, as they are encoded in the profiles.
     package mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
         append(.assignments, of: userID) { content in
-            guard let stored else {
-                content.append(number: 0)
-                content.append(contentsOf: record.bytes[record.entriesOffset...])
-                return
-            }
-            let (removed, changed) = record.differences(from: stored)
+            let start = content.bytes.count
+            // Mostly nothing is removed.
+            content.append(number: 0)
+            guard let stored else { return content.append(contentsOf: record.bytes[record.entriesOffset...]) }
+            let removed = record.forEachDifference(from: stored) { content.append(contentsOf: $0) }
+            guard !removed.isEmpty else { return }
+            content.truncate(to: start)
             content.append(number: UInt64(removed.count))
             for experimentID in removed {
                 content.append(number: UInt64(experimentID.count))
                 content.append(contentsOf: stored.bytes[experimentID])
             }
-            for entry in changed { content.append(contentsOf: record.bytes[entry]) }
+            _ = record.forEachDifference(from: stored) { content.append(contentsOf: $0) }
         }
     }
 
@@ -106,56 +106,82 @@ package struct FeedEncoder: Sendable {
 extension ProfileRecord {
     /// Compares the encoded entries of two records, both of which are in the order of experiment ids.
     ///
-    /// - Returns: the ranges of the experiment ids in `former` that this record lacks, and the ranges of this record's
-    ///   entries that `former` lacks.
-    fileprivate func differences(from former: ProfileRecord) -> (removed: [Range<Int>], changed: [Range<Int>]) {
-        var (removed, changed): ([Range<Int>], [Range<Int>]) = ([], [])
-        var (own, other) = (EntryRanges(self), EntryRanges(former))
-        var (here, there) = (own.next(), other.next())
-        while here != nil || there != nil {
-            guard let present = here else {
-                if let there { removed.append(there.experimentID) }
-                there = other.next()
-                continue
-            }
-            guard let before = there else {
-                changed.append(present.range)
-                here = own.next()
-                continue
-            }
-            if bytes[present.range] == former.bytes[before.range] {
-                (here, there) = (own.next(), other.next())
-            } else if bytes[present.experimentID] == former.bytes[before.experimentID] {
-                changed.append(present.range)
-                (here, there) = (own.next(), other.next())
-            } else if bytes[present.experimentID].lexicographicallyPrecedes(former.bytes[before.experimentID]) {
-                changed.append(present.range)
-                here = own.next()
-            } else {
-                removed.append(before.experimentID)
-                there = other.next()
+    /// - Parameter changed: gets each of this record's entries that `former` lacks.
+    /// - Returns: the ranges of the experiment ids in `former` that this record lacks.
+    fileprivate func forEachDifference(
+        from former: ProfileRecord, _ changed: (UnsafeRawBufferPointer) -> Void
+    ) -> [Range<Int>] {
+        bytes.withUnsafeBytes { bytes in
+            former.bytes.withUnsafeBytes { formerBytes in
+                var removed: [Range<Int>] = []
+                var own = EncodedEntry(in: bytes, at: entriesOffset)
+                var other = EncodedEntry(in: formerBytes, at: former.entriesOffset)
+                while own.isPresent {
+                    if other.isPresent, own.id(bytes).hasSameBytes(as: other.id(formerBytes)) {
+                        let isSame = own.whole(bytes).hasSameBytes(as: other.whole(formerBytes))
+                        if !isSame { changed(own.whole(bytes)) }
+                        own = EncodedEntry(in: bytes, at: own.end)
+                        other = EncodedEntry(in: formerBytes, at: other.end)
+                        continue
+                    }
+                    if other.isPresent, other.id(formerBytes).precedes(own.id(bytes)) {
+                        removed.append(other.experimentID)
+                        other = EncodedEntry(in: formerBytes, at: other.end)
+                        continue
+                    }
+                    changed(own.whole(bytes))
+                    own = EncodedEntry(in: bytes, at: own.end)
+                }
+                while other.isPresent {
+                    removed.append(other.experimentID)
+                    other = EncodedEntry(in: formerBytes, at: other.end)
+                }
+                return removed
             }
         }
-        return (removed, changed)
+    }
+}
+
+/// Where an entry of a record is in its bytes, which were validated when the record was made. Nothing else of it is decoded.
+private struct EncodedEntry {
+    let start: Int
+    private(set) var experimentID = 0..<0
+    private(set) var end: Int
+
+    /// - Parameter start: the end of the bytes if there is no further entry.
+    init(in bytes: UnsafeRawBufferPointer, at start: Int) {
+        (self.start, end) = (start, start)
+        guard start < bytes.count else { return }
+        let flags = bytes[start]
+        end = start + 1
+        experimentID = text(bytes)
+        _ = text(bytes)
+        skipNumber(bytes)
+        skipNumber(bytes)
+        if flags & ProfileRecord.expiresFlag != 0 { skipNumber(bytes) }
+        if flags & ProfileRecord.layerFlag != 0 { _ = text(bytes) }
     }
 
-    /// Where the entries of a record are in its bytes.
-    private struct EntryRanges {
-        private var decoder: ProfileRecordDecoder
-        private var remaining: Int
+    var isPresent: Bool { end > start }
 
-        init(_ record: ProfileRecord) {
-            decoder = ProfileRecordDecoder(record.bytes, at: record.entriesOffset)
-            remaining = record.count
-        }
+    func whole(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer { .init(rebasing: bytes[start..<end]) }
+    func id(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer { .init(rebasing: bytes[experimentID]) }
 
-        mutating func next() -> (range: Range<Int>, experimentID: Range<Int>)? {
-            guard remaining > 0 else { return nil }
-            remaining -= 1
-            let start = decoder.position
-            // Cannot throw: the bytes were validated when the record was made.
-            guard let entry = try? decoder.entry() else { return nil }
-            return (start..<decoder.position, entry.experimentID)
+    private mutating func text(_ bytes: UnsafeRawBufferPointer) -> Range<Int> {
+        var (length, shift) = (0, 0)
+        while true {
+            let byte = bytes[end]
+            end += 1
+            length |= Int(byte & 0x7F) << shift
+            if byte < 0x80 { break }
+            shift += 7
         }
+        defer { end += length }
+        return end..<end + length
+    }
+
+    private mutating func skipNumber(_ bytes: UnsafeRawBufferPointer) {
+        while bytes[end] >= 0x80 { end += 1 }
+        end += 1
     }
 }

@@ -177,9 +177,29 @@ struct ProfileRecordEncoder {
         bytes.reserveCapacity(capacity)
     }
 
-    /// Begins anew, in the same memory.
-    mutating func removeAll() {
-        bytes.removeAll(keepingCapacity: true)
+    /// Removes what was appended since there were so many bytes.
+    mutating func truncate(to count: Int) {
+        bytes.removeLast(bytes.count - count)
+    }
+
+    /// Appends what a closure appends, and its length before it: in two bytes, if they suffice.
+    mutating func appendCounted(_ content: (inout ProfileRecordEncoder) -> Void) {
+        let place = bytes.count
+        bytes.append(0)
+        bytes.append(0)
+        content(&self)
+        let length = bytes.count - place - 2
+        guard length < 1 << 14 else {
+            var encoded = ProfileRecordEncoder(capacity: 10)
+            encoded.append(number: UInt64(length))
+            return bytes.replaceSubrange(place..<place + 2, with: encoded.bytes)
+        }
+        bytes[place] = UInt8(truncatingIfNeeded: length) | 0x80
+        bytes[place + 1] = UInt8(truncatingIfNeeded: length >> 7)
+    }
+
+    mutating func append(contentsOf other: UnsafeRawBufferPointer) {
+        bytes.append(contentsOf: other)
     }
 
     mutating func append(byte: UInt8) {

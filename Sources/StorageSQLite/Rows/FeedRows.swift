@@ -50,7 +50,8 @@ struct TransactionFeed {
     private static let rowSize = 64 << 10
 
     private(set) var rows: [[UInt8]] = []
-    private var encoder = FeedEncoder()
+    /// With room for what a transaction of some saves changes.
+    private var encoder = FeedEncoder(capacity: 2 << 10)
     /// With the index of the row that has the entry.
     private(set) var removals: [(cause: FeedRemoval.Cause, row: Int)] = []
 
