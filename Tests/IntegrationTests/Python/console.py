@@ -30,7 +30,7 @@ expect.set_options(timeout=60_000)
 BINARY, DIRECTORY, CHROMIUM = sys.argv[1:4]
 FAILURES = pathlib.Path(__file__).resolve().parents[3] / ".build/failed-pages"
 SHOTS, PAGE = os.environ.get("HOLDFAST_CONSOLE_SHOTS"), os.environ.get("HOLDFAST_CONSOLE_PAGE")
-ADMIN, READER = "admin-secret-0123456789", "reader-secret-0123456789"
+ADMIN, READER, COLLEAGUE = "admin-secret-0123456789", "reader-secret-0123456789", "colleague-secret-0123456789"
 EVIL = "<img src=x onerror=alert(1)>\"'&"
 AXE = pathlib.Path(axe_playwright_python.__path__[0], "axe.min.js").read_text()
 # The bytes of the files that the first screen loads, compressed.
@@ -1051,6 +1051,11 @@ def flags_are_made_turned_off_and_deleted(browser, servers):
     console.shot("flag")
     console.open("flags", "Flags")
     expect(console.row("checkout")).to_contain_text("experiment")
+    # Flags that are new are not called unused.
+    console.page.get_by_label("Not used for 30 days").check()
+    expect(console.page.get_by_text("No match")).to_be_visible()
+    console.page.get_by_label("Not used for 30 days").uncheck()
+    expect(console.row("checkout")).to_be_visible()
     console.shot("flags-list")
     console.page.get_by_role("switch", name="dark-mode is on").click()
     console.button("Turn off", console.dialog()).click()
@@ -1433,6 +1438,53 @@ def an_empty_server_says_what_to_do(browser, servers):
     console.close()
 
 
+def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers):
+    server = Server("approvals", "--tokens-file", f"{DIRECTORY}/tokens", "--approvals", "2")
+    server.token = ADMIN
+    console = Console(browser, server)
+    console.page.goto(f"{server.url}/console/#/proposals")
+    console.page.get_by_label("Access token").fill(COLLEAGUE)
+    console.button("Sign in").click()
+    console.heading("Approvals")
+    expect(console.page.get_by_text("Nothing proposed")).to_be_visible()
+    server("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"]})
+    for traffic in (50, 40):
+        server("PUT", "/v1/experiments/checkout", {"traffic": traffic})
+    # One's own change waits, too, and cannot be approved.
+    console.open("flags")
+    settled(console)
+    console.open("proposals", "Approvals")
+    settled(console)
+    rows = console.page.locator("main li", has_text="boss proposes: save experiment checkout")
+    expect(rows).to_have_count(2)
+    console.shot("proposals")
+    rows.first.get_by_text("Before and after").click()
+    expect(rows.first).to_contain_text('"traffic": 40')
+    console.button("Reject", rows.last).click()
+    console.page.get_by_label("Reason").fill("too many")
+    console.button("Reject", console.dialog()).click()
+    console.toast("The change of boss is rejected.")
+    expect(rows.last).to_contain_text("colleague")
+    expect(rows.last).to_contain_text("too many")
+    console.button("Approve", rows.first).click()
+    console.button("Approve", console.dialog()).click()
+    console.toast("The change of boss is made.")
+    assert server("GET", "/v1/experiments/checkout")["traffic"] == 40
+    expect(console.page.get_by_role("button", name="Approve")).to_have_count(0)
+    # A form says that what it saves waits.
+    console.open("experiments/checkout", "checkout")
+    settled(console)
+    console.open("experiments/checkout/edit")
+    settled(console)
+    console.page.get_by_label("Traffic", exact=True).fill("30")
+    console.button("Review").click()
+    expect(console.button("Save the changes")).to_be_enabled()
+    console.button("Save the changes").click()
+    expect(console.page.get_by_text("The change is proposed").first).to_be_visible()
+    server.kill()
+    console.close()
+
+
 # Those of each list follow each other, and the lists run at the same time.
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
@@ -1443,7 +1495,7 @@ CHECKS = [
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
     [a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,
-     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
+     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it],
@@ -1477,7 +1529,7 @@ def run(checks, servers, failures):
 def main():
     tokens = f"{DIRECTORY}/tokens"
     with open(os.open(tokens, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-        file.write(f"admin boss {ADMIN}\nread reader {READER}\n")
+        file.write(f"admin boss {ADMIN}\nread reader {READER}\nadmin colleague {COLLEAGUE}\n")
     large_datafile(f"{DIRECTORY}/large.json")
     servers = {"open": Server("open"), "tokens": Server("tokens", "--tokens-file", tokens, "--datafile", f"{DIRECTORY}/large.json")}
     failures = []

@@ -8,14 +8,18 @@ import { inWords } from "./audit.js";
 const kinds = { pending: "warn", approved: "good" };
 
 export async function show(context) {
-	const { proposals } = await api.get("/v1/proposals").catch(error => { if (error.status === 404) return { proposals: [] }; throw error; });
-	context.onChange(context.reload);
-	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the project meanwhile makes them outdated." },
-		proposals.length === 0 ? empty("Nothing proposed", "A server that was started with --approvals 2 asks for a second person here.")
-			: h("ul.entries", proposals.map(proposal => entry(proposal, context))));
+	const content = h("div");
+	const refresh = async () => {
+		const { proposals } = await api.get("/v1/proposals").catch(error => { if (error.status === 404) return { proposals: [] }; throw error; });
+		replace(content, proposals.length === 0 ? empty("Nothing proposed", "A server that was started with --approvals 2 asks for a second person here.")
+			: h("ul.entries", proposals.map(proposal => entry(proposal, refresh))));
+	};
+	await refresh();
+	context.onChange(() => { if (!content.querySelector("details[open]")) refresh(); });
+	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the project meanwhile makes them outdated." }, content);
 }
 
-function entry(proposal, context) {
+function entry(proposal, refresh) {
 	const isOpen = proposal.status === "pending";
 	const decide = (label, action, text, options) => confirm(`${label} the change?`, text, {
 		label, action: () => api.call("POST", api.path("proposals", proposal.id, action), options?.call()), done: () => `The change of ${proposal.author} is ${action === "approve" ? "made" : "rejected"}.`, ...options });
@@ -26,8 +30,8 @@ function entry(proposal, context) {
 			proposal.decided_by && h("div.small.faint", `${proposal.decided_by}, `, moment(proposal.decided_at), proposal.reason && `: “${proposal.reason}”`)),
 			h("span.faint", moment(proposal.created_at))),
 		isOpen && h("div.actions",
-			proposal.author !== api.me.name && doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), context.reload, "primary"),
-			doing("Reject", () => decide("Reject", "reject", null, { danger: true, fields: [reason], call: () => ({ body: reason.input.value ? { reason: reason.input.value } : {} }) }), context.reload)),
+			proposal.author !== api.me.name && doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), refresh, "primary"),
+			doing("Reject", () => decide("Reject", "reject", null, { danger: true, fields: [reason], call: () => ({ body: reason.input.value ? { reason: reason.input.value } : {} }) }), refresh)),
 		lazily("Before and after", () => [proposal.changes.map(c => sideBySide(c.before, c.after)), request(proposal)]));
 }
 
