@@ -2,7 +2,7 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, field, found, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
+import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, field, found, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, to, toggle } from "./parts.js";
 import { decimal, integer, percent, plural, sentence } from "./format.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
