@@ -127,10 +127,10 @@ async function list(context) {
 	const columns = [
 		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key), e.tags && h("div", e.tags.map(t => tagLink(t)))], "wide", "key"],
 		["Status", e => [status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
-		["Verdict", e => outcome(e), "wrap", "alarms"],
+		["Verdict", e => outcome(e), "brief", "alarms"],
 		["Users", e => integer(e.users), "number", "users"],
 		["Each day", e => e.days.length > 1 ? sparkline(everyDay(e.days)) : dash(), "spark"],
-		["Age", e => age(e), "wrap", "created"],
+		["Age", e => age(e), "brief", "created"],
 		["Traffic", e => [`${decimal(e.traffic)}%`, shares(e)], "number", "traffic"],
 		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }) }, e.owner) : dash(), "", "owner"],
 		["Running", e => pauseSwitch(e, refresh)],
