@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, card, choose, dash, empty, failure, pending, section, table } from "./parts.js";
+import { badge, banner, choose, dash, empty, failure, pending, section, table } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed } from "./format.js";
 import { drawn, scale } from "./charts.js";
 
