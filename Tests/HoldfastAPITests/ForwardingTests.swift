@@ -64,7 +64,8 @@ import Testing
             #expect(upstream.requests.last?.hasOwnToken == true)
         }
         #expect(sent == Array(repeating: "GET \(target)", count: 3))
-        #expect(try edge.request("GET", target, token: "shop-secret-0123456789").status == 403)
+        let other = ["X-Optimizely-SDK-Key: default"]
+        #expect(try edge.request("GET", target, token: "shop-secret-0123456789", fields: other).status == 403)
         #expect(caller(of: upstream.requests.last) == "shop; scope=write; projects=shop")
         let before = upstream.requests.count
         #expect(try edge.request("GET", target).status == 401)
