@@ -191,7 +191,8 @@ import Testing
         #expect(results[7]["reason"].string?.contains("/changes/7/operation/map/a-b") == true)
         #expect(found[0]["more"] == false)
         #expect(found.last?["cursor"] == found[0]["position"])
-        #expect(found.dropFirst().dropLast().map { $0["user_id"].string } == ["other", "ada", "eve", "eve", "eve", "eve"])
+        #expect(
+            found.dropFirst().dropLast().map { $0["user_id"].string } == ["other", "ada", "eve", "eve", "eve", "eve"])
         // The next request begins where this one ended.
         let next = try submit(after: found.last?["cursor"].string, [assign("bob", new, with: 1)])
         #expect(next.dropFirst().dropLast().map { $0["user_id"].string } == ["bob"])
