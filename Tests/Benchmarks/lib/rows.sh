@@ -66,3 +66,14 @@ probed() {
 mixed_load() { probed mixed; }
 lookups_load() { probed get; }
 row_mixed() { side_by_side "95% lookups, 5% saves : lookups alone (p99 of lookups)" 0.7 lookups_load mixed_load 3; }
+
+# Of users who have a variation and whose exposure is known: the edge answers them from its copy.
+edge_decide() { load "$edge_url" decide; }
+row_edge() {
+    decide_once >/dev/null || { skip "edge : plain server" "the server does not answer it"; return; }
+    start_edge
+    seconds=20 load "$holdfast_url" decide >/dev/null
+    seconds=20 load "$edge_url" decide >/dev/null
+    side_by_side "POST /v1/decide on an edge, known exposure : on its upstream" 0.95 holdfast_decide edge_decide
+    stop_edge
+}

@@ -63,6 +63,24 @@ stop_holdfast() {
     wait "$holdfast_process" || true
 }
 
+# An edge of Holdfast, which must be running: with a copy of all its users.
+start_edge() {
+    is_free "$edge_port" || fail "port $edge_port is in use"
+    rm -f "$work"/edge.db*
+    HOLDFAST_UPSTREAM_TOKEN="" "$holdfast" serve --listen "127.0.0.1:$edge_port" --database "$work/edge.db" \
+        --upstream "$holdfast_url" >"$work/edge.log" 2>&1 &
+    edge_process=$!
+    servers+=($!)
+    wait_for "the edge" edge_is_complete
+}
+
+edge_is_complete() { curl -sf "$edge_url/metrics" | grep -q "^holdfast_edge_copy_complete 1"; }
+
+stop_edge() {
+    kill "$edge_process"
+    wait "$edge_process" || true
+}
+
 # With the bodies that Holdfast answers, which must be running.
 start_nginx() {
     is_free "$nginx_port" || fail "port $nginx_port is in use"
