@@ -71,12 +71,12 @@ extension SQLiteStoreTests {
         }
 
         @Test func `An erasure leaves nothing, and neither does becoming part of another`() throws {
-            let attributes = try #require(AttributeRecord(checking: [1]))
+            let values = try #require(AttributeRecord(checking: [1]))
             for (end, mark) in [
                 (MirroredChange.erasure, ErasureRules.hash("ada")), (.merge, ErasureRules.mergeHash("ada")),
             ] {
                 try mirror(
-                    [.assignment(experimentID: "1", assignment("a")), .attributes(attributes)], of: "ada")
+                    [.assignment(experimentID: "1", assignment("a")), .attributes(values)], of: "ada")
                 try mirror([end], of: "ada")
                 #expect(try profile("ada") == nil)
                 #expect(try attributes("ada") == nil)
