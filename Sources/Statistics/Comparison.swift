@@ -6,6 +6,11 @@ public struct Effect: Sendable, Equatable {
     /// The variance of the estimate.
     public var variance: Double
 
+    public init(estimate: Double, variance: Double) {
+        self.estimate = estimate
+        self.variance = variance
+    }
+
     public var standardError: Double { variance.squareRoot() }
 
     var isFinite: Bool { estimate.isFinite && variance.isFinite }

@@ -63,7 +63,7 @@ public struct RatePosterior: Sendable, Equatable {
 
 /// Gauss-Legendre quadrature with 16 points on -1...1, exact for polynomials up to degree 31. The points are the roots
 /// of the Legendre polynomial P16 (Abramowitz and Stegun 25.4.29), found with Newton's method.
-private enum GaussLegendre {
+enum GaussLegendre {
     static let points: [(node: Double, weight: Double)] = {
         let degree = 16
         return (0..<degree).map { index in
@@ -81,4 +81,9 @@ private enum GaussLegendre {
             return (x, 2 / ((1 - x * x) * slope * slope))
         }
     }()
+
+    static func integral(from low: Double, to high: Double, _ body: (Double) -> Double) -> Double {
+        let half = (high - low) / 2
+        return points.reduce(0) { $0 + $1.weight * half * body(low + half * (1 + $1.node)) }
+    }
 }

@@ -58,6 +58,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentReopen = "experiment.reopen"
     /// A ramp began a step, ended, or was controlled by hand; the target is the experiment's key.
     case experimentRamp = "experiment.ramp"
+    /// A bandit looked at the users of an experiment, and may have changed the weights; the target is the experiment's key.
+    case experimentBandit = "experiment.bandit"
     /// A schedule started an experiment, or closed its enrollment; the target is its key.
     case experimentSchedule = "experiment.schedule"
     /// An experiment was deleted, by an earlier release; the target is its key.

@@ -55,6 +55,18 @@ import Testing
     }
 
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `An SDK asks for the variations of a bandit, and gets what Holdfast decides itself`() throws {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let child = try ChildProcess(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/bandit_sdk.py", "http://127.0.0.1:\(server.port)"],
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        server.stop()
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `An SDK holds out whom Holdfast holds out, of all flags and of some`() throws {
         let server = try ServerProcess(database: directory.file("holdfast.db"))
         let child = try ChildProcess(

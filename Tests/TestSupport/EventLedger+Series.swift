@@ -21,7 +21,7 @@ extension EventLedger {
     /// Expects the tallies of series to be those of this ledger, in total and for each day.
     func expectSeries(_ tracked: [Identifier: [SeriesDefinition]], of store: any Store) throws {
         for (experiment, definitions) in tracked {
-            let stored = try store.read(StoreQuery.series(experimentID: experiment)).filter { $0.breakdown == nil }
+            let stored = try store.read(StoreQuery.series(experimentID: experiment)).filter { !$0.hasGroups }
             #expect(Set(stored.map(\.definition)) == Set(definitions) && stored.count == definitions.count)
             #expect(stored.allSatisfy { $0.state == .filled && $0.since == 0 })
             for series in stored {
@@ -70,7 +70,7 @@ extension EventLedger {
                 tallies.append(Self.tally(last == nil ? 0 : 1, 0, before: 0, 0))
             }
             return tallies
-        case .breakdown: return []
+        case .breakdown, .periods: return []
         }
     }
 
@@ -137,7 +137,7 @@ extension EventLedger {
                 for goal in Self.goals {
                     try expect(breakdown, goal, store) { total($0, goal, since: $1).tally }
                 }
-                for series in all where series.breakdown == nil {
+                for series in all where !series.hasGroups {
                     for (step, name) in series.names.enumerated() {
                         try expect(breakdown, name, store) { contributions(of: $0, series.definition, since: $1)[step] }
                     }

@@ -46,6 +46,41 @@ extension StoreContract {
     private static let day: Timestamp = 86_400_000
 
     static let periods = [
+        StoreContract("What users do counts for the period in which they were assigned, if it is tracked") {
+            context async throws in
+            let store = context.store
+            let (first, second) = (period(1, at: 0, a: 5_000), period(2, at: 100, a: 9_000))
+            _ = try await store.activate("datafile", sdkKey: "sdk", revision: "1", series: ["e": [.init(.periods)]])
+            let series = try #require(try store.read(StoreQuery.series(experimentID: "e")).first)
+            #expect(series.hasGroups && series.definition.content == .periods)
+            func counts() throws -> [Int: [Double]] {
+                let tally = try store.read(
+                    .breakdown(experimentID: "e", series: series.number, goal: "g", frozenAt: nil))
+                return Dictionary(
+                    uniqueKeysWithValues: tally.indices.map { index in
+                        let all = tally.tally(of: index).variations
+                        return (
+                            index,
+                            [Double(all.reduce(0) { $0 + $1.counted }), all.reduce(0) { $0 + $1.goal.y.value }]
+                        )
+                    })
+            }
+            _ = try await store.record([
+                exposure("u", first, at: 1), goal("u", 1, at: 2), exposure("v", first, "b", at: 3),
+                exposure("w", second, at: 101), goal("w", 2, at: 102), goal("v", 4, at: 103),
+                exposure("anon", second, at: 104), goal("anon", 8, at: 105),
+            ])
+            #expect(try counts() == [1: [2, 5], 2: [2, 10]])
+            // An earlier exposure moves none to another period; a merged user has the earlier one.
+            _ = try await store.record([exposure("w", first, at: 50)])
+            #expect(try counts() == [1: [2, 5], 2: [2, 10]])
+            _ = try await store.merge("anon", into: "u")
+            #expect(try counts() == [1: [2, 13], 2: [1, 2]])
+            try await store.apply(.erase, to: "w")
+            #expect(try counts() == [1: [2, 13]])
+            _ = try await store.record([exposure("v", first, "a", at: 9)])
+            #expect(try counts() == [1: [1, 9]])
+        },
         StoreContract("Totals that are frozen with a datafile stay what they were, whatever is recorded and erased") {
             context async throws in
             let store = context.store

@@ -108,7 +108,7 @@ extension DatafileCompiler {
 
 extension [Identifier] {
     /// Returns each id once, at its first position.
-    fileprivate func uniqued() -> [Identifier] {
+    func uniqued() -> [Identifier] {
         var seen: Set<Identifier> = []
         return filter { seen.insert($0).inserted }
     }
@@ -132,31 +132,34 @@ struct ParsedExperiment {
     let forcedVariations: [Identifier: Identifier]
     var groupID: Identifier?
     var groupPolicy: String?
-    let isContextualBandit: Bool
+    /// Whom a contextual bandit admits; `nil` for any other experiment.
+    let gate: TrafficAllocation?
     let audienceConditions: JSONValue
     let annotations: ExperimentAnnotations
 }
 
 extension DatafileReader {
     mutating func experiment(_ node: Node) -> ParsedExperiment {
-        let bandit = contextualBandit(of: node)
-        let ownAllocation = trafficAllocation(of: node)
-        let variations = variations(of: node)
+        let gate = gate(of: node)
+        let allocation = trafficAllocation(of: node)
+        let all = variations(of: node)
+        let variations = all.lastOfEachKey()
         return ParsedExperiment(
             id: id("id", of: node), key: id("key", of: node), layerID: id("layerId", of: node),
             status: string("status", of: node), type: optionalString("type", of: node),
-            variations: variations.lastOfEachKey(), firstVariation: variations.first,
-            trafficAllocation: bandit ?? ownAllocation,
+            variations: variations, firstVariation: all.first,
+            trafficAllocation: gate == nil
+                ? allocation : .dividing(variations.map(\.id), variations.compactMap(\.weight), like: allocation),
             forcedVariations: texts("forcedVariations", of: node),
             groupID: optionalString("groupId", of: node).map { Identifier($0) },
             groupPolicy: optionalString("groupPolicy", of: node),
-            isContextualBandit: bandit != nil, audienceConditions: audienceConditions(of: node),
+            gate: gate, audienceConditions: audienceConditions(of: node),
             annotations: ExperimentAnnotations(node.annotations)
         )
     }
 
-    /// Reads the traffic of a contextual bandit, if the experiment has one.
-    private mutating func contextualBandit(of node: Node) -> TrafficAllocation? {
+    /// Reads the traffic that a contextual bandit admits, if the experiment has one.
+    private mutating func gate(of node: Node) -> TrafficAllocation? {
         guard let bandit = optionalObject("cmab", of: node), bandit.value.object?.isEmpty == false else { return nil }
         return TrafficAllocation(ranges: [
             TrafficAllocation.Range(entityID: "$", end: endOfRange("trafficAllocation", of: bandit))

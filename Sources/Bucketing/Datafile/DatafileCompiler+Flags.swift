@@ -83,7 +83,7 @@ extension DatafileCompiler {
             parsedExperiments.update(id) { experiment in
                 experiment.variationsForEveryoneElse.append(variation)
                 // A contextual bandit decides its traffic itself.
-                guard !experiment.isContextualBandit else { return }
+                guard experiment.gate == nil else { return }
                 experiment.trafficAllocation.ranges.append(
                     TrafficAllocation.Range(entityID: variation.id, end: Bucketer.bucketCount)
                 )

@@ -10,14 +10,15 @@ public final class Experiment: Sendable {
     /// `ab`, `td` (targeted delivery), `fr` (feature rollout) and so on; `nil` if the datafile has no type.
     public let type: String?
     public let variations: [Variation]
+    /// Which bucket values have which variation. Of a contextual bandit: those of the users whom it admits.
     public let trafficAllocation: TrafficAllocation
+    /// Whom a contextual bandit (`cmab`) admits; `nil` for any other experiment.
+    public let gate: TrafficAllocation?
     /// The whitelist: variation keys by user id.
     public let forcedVariations: [Identifier: Identifier]
     /// The group that shares its traffic among mutually exclusive experiments; `nil` if the experiment is in no such
     /// group.
     public let exclusionGroup: Group?
-    /// Whether a contextual bandit chooses the variation.
-    public let isContextualBandit: Bool
     /// The datafile's `audienceConditions`, or else its `audienceIds`.
     public let audienceConditions: JSONValue
     public let annotations: ExperimentAnnotations
@@ -42,7 +43,7 @@ public final class Experiment: Sendable {
         variations = parsed.variations + parsed.variationsForEveryoneElse
         trafficAllocation = parsed.trafficAllocation
         forcedVariations = parsed.forcedVariations
-        isContextualBandit = parsed.isContextualBandit
+        gate = parsed.gate
         audienceConditions = parsed.audienceConditions
         annotations = parsed.annotations
         self.audience = audience
@@ -123,6 +124,8 @@ public struct ExperimentAnnotations: Sendable {
     public let frozenAt: Int64?
     /// The traffic for the time after enrollment was closed.
     public let allocation: TrafficAllocation?
+    /// The percentage of users whom a contextual bandit admits once enrollment is open again.
+    public let gate: Double?
     /// The percentage of all users who take part, in an experiment of a group that the API made.
     public let traffic: Double?
     /// Whether the API serves the experiment as a flag of its key; `nil` if nothing was said.
@@ -136,6 +139,7 @@ public struct ExperimentAnnotations: Sendable {
         winner = conclusion?["winner"]?.string.map { Identifier($0) }
         frozenAt = conclusion?["frozenAt"]?.integer
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
+        gate = object?["gate"]?.double
         traffic = object?["traffic"]?.double
         isServed = object?["served"]?.bool
     }
@@ -145,6 +149,11 @@ extension Experiment {
     /// The traffic that applies while enrollment is open.
     public var plannedAllocation: TrafficAllocation {
         annotations.isClosed ? annotations.allocation ?? trafficAllocation : trafficAllocation
+    }
+
+    /// The percentage of users whom a contextual bandit admits while enrollment is open; `nil` for any other experiment.
+    public var plannedGate: Double? {
+        gate.map { annotations.gate ?? Double($0.ranges.last?.end ?? 0) / 100 }
     }
 }
 
@@ -257,7 +266,7 @@ public final class Holdout: Sendable {
                 id: id, key: key, layerID: "", status: status, type: nil, variations: variations + [rest],
                 firstVariation: variations.first,
                 trafficAllocation: TrafficAllocation(ranges: trafficAllocation.ranges + [all]),
-                forcedVariations: [:], isContextualBandit: false, audienceConditions: audienceConditions,
+                forcedVariations: [:], gate: nil, audienceConditions: audienceConditions,
                 annotations: ExperimentAnnotations(nil))
             return Experiment(parsed, audience: nil, exclusionGroup: nil, variationsOfKey: [])
         }

@@ -18,9 +18,6 @@ public struct Decision: Sendable {
     /// Empty unless requested, except for errors.
     public package(set) var reasons: [String]
     public let source: DecisionSource
-    /// Whether no decision could be made because a contextual bandit would have to be asked. Then everything else is
-    /// empty.
-    public let hasFailed: Bool
 }
 
 /// Where the variation of a decision comes from.
@@ -52,8 +49,6 @@ public final class ExperimentDecision: Sendable {
     public let holdout: Holdout?
     /// Empty unless requested.
     public let reasons: [String]
-    /// Whether no decision could be made because a contextual bandit would have to be asked.
-    public let hasFailed: Bool
     /// The assignment to store; `nil` if the variation is already stored or must not be.
     public let newAssignment: NewAssignment?
     /// See ``DecisionResult/hasStaleAssignment``.
@@ -61,14 +56,13 @@ public final class ExperimentDecision: Sendable {
 
     init(
         experiment: Experiment, variation: Variation?, source: DecisionSource, holdout: Holdout?, reasons: [String],
-        hasFailed: Bool, newAssignment: NewAssignment?, hasStaleAssignment: Bool
+        newAssignment: NewAssignment?, hasStaleAssignment: Bool
     ) {
         self.experiment = experiment
         self.variation = variation
         self.source = source
         self.holdout = holdout
         self.reasons = reasons
-        self.hasFailed = hasFailed
         self.newAssignment = newAssignment
         self.hasStaleAssignment = hasStaleAssignment
     }
@@ -77,7 +71,7 @@ public final class ExperimentDecision: Sendable {
     package func adding(reason: String) -> ExperimentDecision {
         ExperimentDecision(
             experiment: experiment, variation: variation, source: source, holdout: holdout, reasons: reasons + [reason],
-            hasFailed: hasFailed, newAssignment: newAssignment, hasStaleAssignment: hasStaleAssignment)
+            newAssignment: newAssignment, hasStaleAssignment: hasStaleAssignment)
     }
 }
 

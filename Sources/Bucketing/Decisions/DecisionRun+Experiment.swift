@@ -3,7 +3,7 @@ extension DecisionRun {
         let outcome = evaluate(experiment)
         return ExperimentDecision(
             experiment: experiment, variation: outcome.variation, source: outcome.source, holdout: nil,
-            reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last,
+            reasons: reasons.texts, newAssignment: newAssignments.last,
             hasStaleAssignment: hasStaleAssignment
         )
     }
@@ -12,7 +12,7 @@ extension DecisionRun {
         guard let holdout = holdout(of: experiment) else { return decide(experiment) }
         return ExperimentDecision(
             experiment: experiment, variation: nil, source: .holdout, holdout: holdout,
-            reasons: reasons.texts, hasFailed: false, newAssignment: nil, hasStaleAssignment: hasStaleAssignment
+            reasons: reasons.texts, newAssignment: nil, hasStaleAssignment: hasStaleAssignment
         )
     }
 
@@ -58,14 +58,13 @@ extension DecisionRun {
             return outcome
         case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
         }
-        let isAdmitted = audienceAdmits(to: experiment)
-        record(.audience(step(experiment.audience, admits: isAdmitted)))
-        guard isAdmitted else {
+        let isInAudience = isAdmitted || audienceAdmits(to: experiment)
+        record(.audience(step(experiment.audience, admits: isInAudience)))
+        guard isInAudience else {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
             return .none
         }
         explainInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
-        if experiment.isContextualBandit { return unavailablePrediction(of: experiment) }
         if experiment.annotations.isClosed { record(.closedEnrollment) }
         guard let variation = bucket(into: experiment) else {
             if experiment.annotations.isClosed {
@@ -200,35 +199,42 @@ extension DecisionRun {
     func excludes(_ audience: Condition?) -> Bool {
         audience?.evaluate(for: user, &reasons) == false
     }
-
-    /// A contextual bandit needs a prediction service, and there is none here. Users outside its traffic are not
-    /// affected.
-    private func unavailablePrediction(of experiment: Experiment) -> Outcome {
-        guard bucketedID(in: experiment) != nil else {
-            reasons.add("User \(user.id) not in CMAB experiment \(experiment.key) due to traffic allocation")
-            return .none
-        }
-        reasons.add(Self.unavailablePredictionReason(experiment))
-        record(.prediction)
-        return Outcome(variation: nil, source: .none, hasFailed: true)
-    }
-
-    static func unavailablePredictionReason(_ experiment: Experiment) -> String {
-        "Failed to fetch CMAB data for experiment \(experiment.key)."
-    }
 }
 
 // MARK: - Bucketing
 
 extension DecisionRun {
     func bucket(into experiment: Experiment) -> Variation? {
-        guard experiment.isBucketed, let id = bucketedID(in: experiment) else { return nil }
-        return experiment.variation(id: id)
+        guard let gate = experiment.gate else {
+            guard experiment.isBucketed, let id = bucketedID(in: experiment, experiment.trafficAllocation) else {
+                return nil
+            }
+            return experiment.variation(id: id)
+        }
+        // While enrollment is closed, the datafile admits nobody, but an SDK may have an older one.
+        guard !experiment.annotations.isClosed, isAdmitted || bucketedID(in: experiment, gate) != nil else {
+            reasons.add("User \(user.id) not in CMAB experiment \(experiment.key) due to traffic allocation")
+            return nil
+        }
+        return predictedVariation(of: experiment)
+    }
+
+    /// Returns the variation that a contextual bandit gives to a user whom it admits, by weights that are the same for all
+    /// users. The hash differs from that of the traffic, so that the split of the admitted is not skewed. It is of the
+    /// user's id, because SDKs that ask for a prediction send no other.
+    private func predictedVariation(of experiment: Experiment) -> Variation? {
+        let parentID = Identifier("\(experiment.id)/prediction")
+        let allocation = experiment.trafficAllocation
+        let result = Bucketer.bucket(bucketingID: user.id, parentID: parentID, trafficAllocation: allocation)
+        let variation = result.entityID.flatMap(experiment.variation(id:))
+        record(.prediction(step(result, of: user.id, below: parentID, allocation), variation))
+        if let variation { reasons.add("User bucketed into variation \(variation.key) by CMAB service") }
+        return variation
     }
 
     /// Returns the id at the user's bucket value in the experiment's traffic. If the experiment is in a group, the
     /// group must have chosen it.
-    private func bucketedID(in experiment: Experiment) -> Identifier? {
+    private func bucketedID(in experiment: Experiment, _ allocation: TrafficAllocation) -> Identifier? {
         if let group = experiment.exclusionGroup {
             let result = bucket(below: group.id, group.trafficAllocation)
             let chosen = result.entityID
@@ -247,10 +253,10 @@ extension DecisionRun {
             }
             reasons.addDetail("User \"\(user.id)\" is in experiment \(experiment.key) of group \(group.id).")
         }
-        let result = bucket(below: experiment.id, experiment.trafficAllocation)
+        let result = bucket(below: experiment.id, allocation)
         record(
             .bucketing(
-                step(result, below: experiment.id, experiment.trafficAllocation),
+                step(result, below: experiment.id, allocation),
                 result.entityID.flatMap(experiment.variation(id:))))
         return result.entityID
     }

@@ -2,7 +2,6 @@ extension DecisionRun {
     func decide(_ flag: Flag) -> Decision {
         reasons = Reasons(detail)
         let outcome = evaluate(flag)
-        if let bandit = outcome.failedBandit { return failure(of: flag, bandit) }
         let isEnabled = outcome.variation?.isFeatureEnabled ?? false
         addImpressions(of: outcome, flag, isEnabled)
         let variables = options.contains(.excludeVariables) ? .none : flag.variables(for: outcome.variation)
@@ -10,14 +9,7 @@ extension DecisionRun {
             flagKey: flag.key, ruleKey: outcome.rule?.key, ruleType: outcome.type, variation: outcome.variation,
             isEnabled: isEnabled, variables: variables.values,
             reasons: variables.problems.isEmpty ? reasons.texts : variables.problems + reasons.texts,
-            source: outcome.source, hasFailed: false
-        )
-    }
-
-    private func failure(of flag: Flag, _ bandit: Experiment) -> Decision {
-        Decision(
-            flagKey: flag.key, ruleKey: nil, ruleType: .featureTest, variation: nil, isEnabled: false, variables: [],
-            reasons: [Self.unavailablePredictionReason(bandit)], source: .none, hasFailed: true
+            source: outcome.source
         )
     }
 
@@ -58,12 +50,10 @@ extension DecisionRun {
             return FlagOutcome(heldOutBy: held.holdout, held.variation)
         }
         let outcome = evaluate(experiment)
-        guard outcome.hasFailed || outcome.variation != nil else { return nil }
-        var flagOutcome = FlagOutcome(
+        guard outcome.variation != nil else { return nil }
+        return FlagOutcome(
             rule: .experiment(experiment), type: .featureTest, variation: outcome.variation, source: outcome.source
         )
-        flagOutcome.failedBandit = outcome.hasFailed ? experiment : nil
-        return flagOutcome
     }
 
     /// Returns the variation that the request forces, if the flag has it.
@@ -124,7 +114,8 @@ extension DecisionRun {
                 return FlagOutcome(heldOutBy: held.holdout, held.variation)
             }
             if deliveryAdmits(to: rule, number: isLast ? nil : index + 1) {
-                if let variation = bucket(into: rule) {
+                // SDKs ask for no prediction of a delivery rule, so that a contextual bandit there gives no variation.
+                if rule.gate == nil, let variation = bucket(into: rule) {
                     return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .bucketed)
                 }
                 index = isLast ? rollout.rules.count : rollout.rules.count - 1

@@ -21,6 +21,8 @@ final class DecisionRun {
     private static let linearSearchLimit = 8
     private(set) var impressions: [Impression] = []
     private(set) var hasStaleAssignment = false
+    /// Whether an SDK has found that the user is in the audience and the traffic.
+    var isAdmitted = false
     /// The steps of the decision; `nil` unless an explanation is requested.
     var trace: DecisionTrace?
 
@@ -52,8 +54,6 @@ final class DecisionRun {
     struct Outcome {
         var variation: Variation?
         var source: DecisionSource
-        /// Whether no decision could be made because a contextual bandit would have to be asked.
-        var hasFailed = false
         /// Whether the variation is borrowed and to be stored for the user; see ``StoredAssignment/isFromAnonymousProfile``.
         var isFromAnonymousProfile = false
 
@@ -130,8 +130,6 @@ struct FlagOutcome {
     var source: DecisionSource
     /// The global holdout that holds the user out, but exempts the rule.
     var exemptingHoldout: (holdout: Holdout, variation: Variation)?
-    /// The contextual bandit that would have to be asked.
-    var failedBandit: Experiment?
 
     /// No rule applied.
     static let nothing = FlagOutcome(rule: nil, type: .rollout, variation: nil, source: .none)

@@ -42,7 +42,7 @@ public struct DecisionService: Sendable {
         decisions.reserveCapacity(flags.count)
         for flag in flags {
             let decision = run.decide(flag)
-            if decision.isEnabled || decision.hasFailed || !options.contains(.enabledFlagsOnly) {
+            if decision.isEnabled || !options.contains(.enabledFlagsOnly) {
                 decisions.append(decision)
             }
         }
@@ -63,6 +63,16 @@ public struct DecisionService: Sendable {
         options: DecideOptions = []
     ) -> ExperimentDecision {
         experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
+    }
+
+    /// Decides one experiment for a user whom an SDK has found to be in its audience and traffic, which holdouts are
+    /// left to, too.
+    public func predict(
+        _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
+    ) -> ExperimentDecision {
+        let run = experimentRun(user, stored, options)
+        run.isAdmitted = true
+        return run.decide(experiment)
     }
 
     /// Decides one experiment like ``assign(_:for:stored:options:)``, and records the steps of the decision.

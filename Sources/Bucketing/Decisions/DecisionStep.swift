@@ -22,8 +22,8 @@ public enum DecisionStep: Sendable {
     case bucketing(BucketStep, Variation?)
     /// The profile has no room for an assignment, so that the user does not take part.
     case fullProfile
-    /// A contextual bandit would have to be asked, which this server does not do.
-    case prediction
+    /// What a contextual bandit gives to those whom it admits.
+    case prediction(BucketStep, Variation?)
 
     /// A variation that the user may have, regardless of audience and bucketing.
     public struct HeldStep: Sendable {
@@ -107,14 +107,12 @@ extension DecisionStep {
             json["group_id"] = .string(group.id.string)
             json["experiment_id"] = bucket.result.entityID.map { .string($0.string) } ?? .null
             json.describe(bucket)
-        case .bucketing(let bucket, let variation):
+        case .bucketing(let bucket, let variation), .prediction(let bucket, let variation):
             json["result"] = variation == nil ? "outside_traffic" : "in_variation"
             if let variation { json.describe(variation) }
             json.describe(bucket)
         case .fullProfile:
             json["result"] = "full"
-        case .prediction:
-            json["result"] = "not_available"
         }
         return json
     }
@@ -177,10 +175,10 @@ extension DecisionRun {
     }
 
     func step(
-        _ result: BucketingResult, below parentID: Identifier, _ allocation: TrafficAllocation
+        _ result: BucketingResult, of id: Identifier? = nil, below parentID: Identifier, _ allocation: TrafficAllocation
     ) -> DecisionStep.BucketStep {
         .init(
-            bucketingID: bucketingID, parentID: parentID, result: result,
+            bucketingID: id ?? bucketingID, parentID: parentID, result: result,
             range: allocation.range(at: result.bucketValue))
     }
 }

@@ -31,6 +31,33 @@ public struct TrafficAllocation: Sendable, Equatable {
 }
 
 extension TrafficAllocation {
+    /// Each entity's share of the bucket values, in hundredths of a percent.
+    public var shares: [Identifier: Int] {
+        var shares: [Identifier: Int] = [:]
+        var start = 0
+        for range in ranges {
+            shares[range.entityID, default: 0] += max(0, range.end - start)
+            start = max(start, range.end)
+        }
+        return shares
+    }
+}
+
+extension TrafficAllocation {
+    /// Returns an allocation of all bucket values to variations: with the shares of another allocation, or else in the ratio
+    /// of their weights if each has one, or else in equal parts.
+    ///
+    /// - Parameter weights: those of the variations that have one, in their order.
+    public static func dividing(
+        _ variationIDs: [Identifier], _ weights: [Double], like other: TrafficAllocation
+    ) -> TrafficAllocation {
+        let ids = variationIDs.uniqued()
+        let given = weights.count == ids.count && weights.allSatisfy { $0 >= 0 && $0.isFinite } ? weights : []
+        let ratio =
+            [ids.map { Double(other.shares[$0] ?? 0) }, given].first { $0.contains { $0 > 0 } } ?? ids.map { _ in 1 }
+        return TrafficAllocation(weights: Self.weights(of: ids, ratio: ratio, traffic: 100))
+    }
+
     /// The JSON of a datafile: `[{"entityId": …, "endOfRange": …}, …]`.
     public var json: JSONValue {
         .array(ranges.map { ["entityId": .string($0.entityID.string), "endOfRange": .integer(Int64($0.end))] })

@@ -195,7 +195,7 @@ extension EvaluationReason {
         switch self {
         case .override, .whitelist, .requested: "TARGET"
         case .targeted, .experiment, .sticky, .holdout: "RULE"
-        case .default, .error: "DEFAULT"
+        case .default: "DEFAULT"
         case .disabled: "OFF_VARIATION"
         }
     }

@@ -30,6 +30,14 @@ extension ExperimentResults {
         writeSampleRatio(to: &writer)
         writePower(to: &writer)
         writeControlCheck(to: &writer)
+        if let adaptive {
+            writer.key("bandit")
+            writer.beginObject()
+            writer.member("weighted", measured?.definition.statistic != .ratio)
+            writer.member("users", adaptive.users)
+            writer.member("users_without_probability", adaptive.usersWithoutProbability)
+            writer.endObject()
+        }
         writer.key("variations")
         writer.beginArray()
         for result in variations { write(result, to: &writer) }

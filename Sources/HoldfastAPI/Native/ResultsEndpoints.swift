@@ -56,7 +56,7 @@ struct ResultsEndpoints {
         query.confidence = 1 - alpha
         var measured: [(role: PlanVerdict.Role, totals: Totals)] = []
         for (role, metric) in metrics {
-            measured.append((role, try await totals(of: metric, experiment, query)))
+            measured.append((role, try await totals(of: metric, experiment, project, query)))
         }
         // A metric that joined the plan since has none.
         try Self.requireFrozen(measured.lazy.compactMap(\.totals.frozen).first, of: experiment, query)
@@ -78,9 +78,9 @@ struct ResultsEndpoints {
         let (project, experiment) = try experiment(request, call)
         let totals =
             if let goal = query.goal {
-                try await totals(of: goal, experiment, query)
+                try await totals(of: goal, experiment, project, query)
             } else {
-                try await totals(of: Self.metric(query, of: experiment, project), experiment, query)
+                try await totals(of: Self.metric(query, of: experiment, project), experiment, project, query)
             }
         try Self.requireFrozen(totals.frozen, of: experiment, query)
         var groups: BreakdownResults.Totals?
@@ -95,7 +95,7 @@ struct ResultsEndpoints {
             if let groups {
                 try results.divide(by: groups) { tally, measured throws(CoreError) in
                     var some = totals
-                    (some.tally, some.measured) = (tally, measured)
+                    (some.tally, some.measured, some.periods) = (tally, measured, nil)
                     return try Self.results(of: some, experiment, project, query, now)
                 }
             }
@@ -107,28 +107,37 @@ struct ResultsEndpoints {
     private struct Totals {
         var tally: ExperimentTally
         var measured: MeasuredMetric?
+        /// By allocation periods, if the experiment has a bandit.
+        var periods: BreakdownTally?
         var otherGoals: [Identifier] = []
         /// Those of the conclusion that the query means, if any were frozen then.
         var frozen: FrozenResults?
     }
 
     private func totals(
-        of metric: MetricDefinition, _ experiment: Experiment, _ query: ResultsQuery
+        of metric: MetricDefinition, _ experiment: Experiment, _ project: Project, _ query: ResultsQuery
     ) async throws -> Totals {
         let (measured, frozen) = try await MeasuredMetric.read(
             metric, of: experiment.id, frozenAt: experiment.frozenAt(query.moment), store)
-        return Totals(tally: measured.tally, measured: measured, frozen: frozen)
+        let periods = try await AdaptiveResults.read(
+            measured.name, of: experiment, in: project, frozenAt: frozen?.frozenAt, store)
+        return Totals(tally: measured.tally, measured: measured, periods: periods, frozen: frozen)
     }
 
     private func totals(
-        of goal: Identifier, _ experiment: Experiment, _ query: ResultsQuery
+        of goal: Identifier, _ experiment: Experiment, _ project: Project, _ query: ResultsQuery
     ) async throws -> Totals {
+        func periods(_ frozenAt: Timestamp?) async throws(StorageError) -> BreakdownTally? {
+            try await AdaptiveResults.read(goal, of: experiment, in: project, frozenAt: frozenAt, store)
+        }
         if let time = experiment.frozenAt(query.moment),
             let frozen = try await store.read(.frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
         {
-            return Totals(tally: frozen.tally, frozen: frozen)
+            return Totals(tally: frozen.tally, periods: try await periods(frozen.frozenAt), frozen: frozen)
         }
-        var totals = Totals(tally: try await store.read(.tally(experimentID: experiment.id, goal: goal)))
+        var totals = Totals(
+            tally: try await store.read(.tally(experimentID: experiment.id, goal: goal)),
+            periods: try await periods(nil))
         // If nobody has reached the goal, a warning names others.
         if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
             totals.otherGoals = try await store.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
@@ -150,13 +159,14 @@ struct ResultsEndpoints {
     ) throws(CoreError) -> ExperimentResults {
         guard let frozen = totals.frozen else {
             return try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured,
+                experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured, periods: totals.periods,
                 otherGoals: totals.otherGoals, formerKeys: project.definitions.retiredVariations(of: experiment),
                 now: now)
         }
         let former = try FrozenExperiment(frozen.definition)
         return try ExperimentResults(
             former.experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured,
+            periods: totals.periods,
             formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
     }
 

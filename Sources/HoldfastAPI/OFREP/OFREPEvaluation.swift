@@ -45,7 +45,6 @@ struct OFREPEvaluation {
         let datafile = decisions.project.datafile
         guard let decision = decisions.flags.first else { throw OFREPError.notFound(flagKey, in: datafile) }
         let evaluation = FlagEvaluation(decision, datafile)
-        guard evaluation.reason != .error else { throw failure(evaluation) }
         var writer = JSONWriter()
         append(evaluation, to: &writer)
         return .json(writer.finish())
@@ -95,16 +94,11 @@ struct OFREPEvaluation {
         writer.beginArray()
         for decision in decisions.flags {
             let evaluation = FlagEvaluation(decision, project.datafile)
-            if evaluation.reason == .error {
-                failure(evaluation).append(to: &writer)
-                failure(evaluation).append(to: &covered)
-            } else {
-                append(evaluation, to: &writer)
-                covered.beginObject()
-                appendValue(evaluation, to: &covered)
-                covered.member("variant", evaluation.variationKey?.string ?? "")
-                covered.endObject()
-            }
+            append(evaluation, to: &writer)
+            covered.beginObject()
+            appendValue(evaluation, to: &covered)
+            covered.member("variant", evaluation.variationKey?.string ?? "")
+            covered.endObject()
         }
         writer.endArray()
         covered.endArray()
@@ -133,12 +127,6 @@ struct OFREPEvaluation {
         let sdkKey = project.sdkKey.replacing("+", with: "%2B")
         let target = "\(path)?sdk_key=\(sdkKey)&\(OFREPChanges.versionParameter)=\(project.version)"
         return ticket.map { "\(target)&\(OFREPChanges.ticketParameter)=\($0)" } ?? target
-    }
-
-    private static func failure(_ evaluation: FlagEvaluation) -> OFREPError {
-        OFREPError(
-            .general, "no decision could be made: \(evaluation.reasons.first ?? "a prediction is not available")",
-            key: evaluation.flagKey.string)
     }
 
     /// Writes the key of the flag and its value.
@@ -178,7 +166,6 @@ struct OFREPEvaluation {
         case .experiment, .sticky, .holdout: "SPLIT"
         case .default: hasValue ? "STATIC" : "UNKNOWN"
         case .disabled: "DISABLED"
-        case .error: "UNKNOWN"
         }
     }
 }

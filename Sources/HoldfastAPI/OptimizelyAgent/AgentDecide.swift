@@ -89,7 +89,7 @@ struct DecideRequest: Sendable {
         guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
     }
 
-    /// Options for the cache of contextual bandits. They have no effect, because this server does not decide bandits.
+    /// Options for the cache of contextual bandits. They have no effect, because what this server gives is sticky.
     private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
 
     private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {

@@ -3,20 +3,23 @@ import HoldfastCore
 import Storage
 
 /// What the Optimizely SDKs fetch and send by themselves, so that they work without their vendor's cloud: the datafile
-/// that their polling managers ask for, and the events that their event processors send.
+/// that their polling managers ask for, the events that their event processors send, and predictions.
 ///
-/// The published contract of both names statuses but no format of errors, and the SDKs read none: errors are problems,
+/// The published contract of these names statuses but no format of errors, and the SDKs read none: errors are problems,
 /// as in the native API.
 struct OptimizelySDKProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/datafiles/", "/sdk/"]
+    let pathPrefixes = ["/datafiles/", "/sdk/", "/predict/"]
 
     init(_ loop: LoopServices) {
         let datafile = SDKDatafileEndpoint(projects: loop.projects, clock: loop.services.store.clock)
         let events = SDKEventEndpoint(services: loop.services, projects: loop.projects)
+        let predictions = SDKPredictionEndpoint(
+            decisions: loop.decisions, projects: loop.projects, limit: loop.services.options.elementLimit)
         routes = [
             APIRoute(.get, "/datafiles/{sdk_key}.json", scope: .anyToken, readsQuery: true, datafile.get),
             APIRoute(.post, "/sdk/v1/events", scope: .token(.client), readsQuery: true, events.post),
+            APIRoute(.post, "/predict/{rule_id}", scope: .token(.client), readsQuery: true, predictions.post),
         ].map(\.atEdge)
     }
 }

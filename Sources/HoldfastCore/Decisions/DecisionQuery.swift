@@ -11,6 +11,8 @@ public struct DecisionQuery: Sendable {
         case chosenFlags(@Sendable (Datafile) -> [Identifier])
         /// The experiment with this key or id, unless a holdout keeps the user out.
         case experiment(Identifier)
+        /// The experiment with this id, for a user whom an SDK has found to be in its audience and traffic.
+        case prediction(Identifier)
         /// What is chosen from the datafile that decides, as the SDKs' `activate` does: holdouts do not keep the user
         /// out of experiments, and each experiment is an exposure.
         case activation(@Sendable (Datafile) -> [Activated])
@@ -18,7 +20,7 @@ public struct DecisionQuery: Sendable {
         /// Whether somebody asks for what is decided, and not for all that may be asked for later.
         var namesFlags: Bool {
             switch self {
-            case .allFlags, .chosenFlags: false
+            case .allFlags, .chosenFlags, .prediction: false
             case .flags, .experiment, .activation: true
             }
         }
@@ -89,17 +91,26 @@ extension DecisionQuery {
             return Self.result(
                 service.decide(keys(project.datafile), for: user, stored: stored, options: options), project)
         case .experiment(let name):
-            guard let experiment = project.datafile.experiment(keyOrID: name) else {
-                return DecisionResult(value: Decisions(project: project))
-            }
-            let decision = service.assign(experiment, for: user, stored: stored, options: options)
-            return DecisionResult(
-                value: Decisions(project: project, experiments: [decision]),
-                newAssignments: decision.newAssignment.map { [$0] } ?? [],
-                hasStaleAssignment: decision.hasStaleAssignment)
+            return Self.result(
+                project.datafile.experiment(keyOrID: name).map {
+                    service.assign($0, for: user, stored: stored, options: options)
+                }, project)
+        case .prediction(let id):
+            return Self.result(
+                project.datafile.experiment(id: id).map {
+                    service.predict($0, for: user, stored: stored, options: options)
+                }, project)
         case .activation(let activated):
             return activate(activated(project.datafile), service, project, stored)
         }
+    }
+
+    private static func result(_ decision: ExperimentDecision?, _ project: Project) -> DecisionResult<Decisions> {
+        guard let decision else { return DecisionResult(value: Decisions(project: project)) }
+        return DecisionResult(
+            value: Decisions(project: project, experiments: [decision]),
+            newAssignments: decision.newAssignment.map { [$0] } ?? [],
+            hasStaleAssignment: decision.hasStaleAssignment)
     }
 
     private static func result(_ result: DecisionResult<[Decision]>, _ project: Project) -> DecisionResult<Decisions> {

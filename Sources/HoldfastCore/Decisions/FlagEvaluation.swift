@@ -21,8 +21,6 @@ public enum EvaluationReason: String, Sendable, CaseIterable {
     case `default`
     /// The flag is off for everybody: it has no delivery, and none of its experiments runs.
     case disabled
-    /// No decision could be made, because a contextual bandit would have to be asked.
-    case error
 }
 
 /// A decision of a flag with everything that protocols report: the value, its type and the reason.
@@ -31,7 +29,7 @@ public struct FlagEvaluation: Sendable {
     /// The type of ``value``; `nil` for a flag of a datafile that has several variables, or one not named `value`.
     public let type: Variable.Kind?
     /// The value of the variable `value`; the state of a flag without variables; an object of the variables for other
-    /// flags. `nil` if a flag serves an experiment and the user has no variation, or no decision could be made.
+    /// flags. `nil` if a flag serves an experiment and the user has no variation.
     public let value: JSONValue?
     /// In the order of the datafile.
     public let variables: [VariableValue]
@@ -74,7 +72,7 @@ public struct FlagEvaluation: Sendable {
         tags = flag?.annotations.tags ?? []
         reasons = decision.reasons
         type = flag.flatMap(Self.type)
-        value = decision.hasFailed ? nil : flag.flatMap { Self.value(decision, $0) }
+        value = flag.flatMap { Self.value(decision, $0) }
     }
 
     /// The type of a flag's value; `nil` if it is an object of several variables.
@@ -97,7 +95,6 @@ extension EvaluationReason {
     init(_ decision: Decision, _ flag: Flag?) {
         self =
             switch decision.source {
-            case _ where decision.hasFailed: .error
             case .requested: .requested
             case .override: .override
             case .whitelist: .whitelist

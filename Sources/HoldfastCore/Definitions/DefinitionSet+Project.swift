@@ -149,7 +149,7 @@ extension ExperimentDefinition {
                 if variation.id.string != DerivedID.of("\(id)/\(variation.key)") {
                     object["id"] = JSONValue(variation.id)
                 }
-                object["weight"] = .shortest(weights[variation.id] ?? 0)
+                if details.bandit == nil { object["weight"] = .shortest(weights[variation.id] ?? 0) }
                 return .object(object)
             })
     }
@@ -163,6 +163,7 @@ extension ExperimentDefinition {
             object["schedule"] = .object(schedule.keeping(["start_at", "end_at"]))
         }
         if let ramp = object["ramp"]?.object { object["ramp"] = .object(ramp.keeping(["steps", "on_alarm", "keep"])) }
+        if let bandit = details.bandit { object["bandit"] = bandit.definition(predicts: gate != nil) }
         object["metrics"] = details.metrics.definition
         if let conclusion {
             let shown = conclusion.description(of: self).object ?? JSONObject()
@@ -170,8 +171,9 @@ extension ExperimentDefinition {
         }
     }
 
-    /// Returns the allocation, unless a new experiment with the same members would have the same.
+    /// Returns the allocation, unless a new experiment with the same members would have the same, or a bandit moves it.
     fileprivate func uncommonAllocation(isGrouped: Bool) -> TrafficAllocation? {
+        guard details.bandit == nil else { return nil }
         let weights = split.weights
         let shares = TrafficAllocation.weights(
             of: variations.map(\.id), ratio: variations.map { weights[$0.id] ?? 0 },

@@ -146,9 +146,9 @@ struct DefinitionSetRun {
         return Set(isWeighted).count == 1
             && zip(given, shown).allSatisfy { given, shown in
                 let object = given.object ?? JSONObject(.init(key: "key", value: given))
-                // Without weights the variations get equal shares.
+                // Without weights the variations get equal shares. Those of a bandit are not shown.
                 let hasSameWeight =
-                    object["weight"].map { $0.double == shown["weight"]?.double } ?? (weights.count == 1)
+                    object["weight"].map { $0.double == shown["weight"]?.double } ?? (weights.count <= 1)
                 return object["key"] == shown["key"] && hasSameWeight && object["id"].map { $0 == shown["id"] } ?? true
                     && object.allSatisfy { ["key", "id", "weight"].contains($0.key) }
             }
@@ -182,7 +182,7 @@ extension DefinitionSet.Kind {
         case .experiments:
             [
                 "name": .null, "description": .null, "hypothesis": .null, "owner": .null, "tags": [], "metrics": .null,
-                "plan": .null, "schedule": .null, "ramp": .null, "group": .null, "audience": .null,
+                "plan": .null, "schedule": .null, "ramp": .null, "bandit": .null, "group": .null, "audience": .null,
             ]
         case .flags: ["rules": [], "description": .null, "tags": []]
         case .holdouts: ["flags": .null, "audience": .null, "description": .null, "metrics": .null]

@@ -100,6 +100,11 @@ extension ExperimentChange {
         }
         let name = group.map(\.name) ?? present?.name
         setTimes(of: &experiment, former)
+        if let bandit {
+            experiment.details.bandit = bandit?.replacing(former?.details.bandit)
+            if let predicts = bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
+        }
+        try experiment.checkBandit(definitions.metrics)
         allocate(&experiment, former, isGrouped: name != nil)
         experiment.audience = audience ?? experiment.audience
         if let flag {
@@ -205,8 +210,9 @@ extension ExperimentChange {
         let givenRamp = ramp == nil ? nil : experiment.details.ramp
         let rampTraffic = givenRamp.flatMap { $0.isPending ? $0.step.traffic : nil }
         let total = traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100
-        // A group gives an experiment its part of the users, which the experiment's own allocation only splits.
-        let ownTraffic = isGrouped ? 100 : total
+        // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.
+        let ownTraffic = isGrouped || experiment.gate != nil ? 100 : total
+        if experiment.gate != nil { experiment.gate = isGrouped ? 100 : total }
         if variations != nil || split?.traffic != ownTraffic {
             if variations == nil, let split {
                 // The shares of little traffic, rounded to hundredths, would lose the weights.

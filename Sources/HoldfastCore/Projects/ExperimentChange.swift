@@ -53,6 +53,12 @@ public struct ExperimentChange: Sendable {
         isOfRamp = true
     }
 
+    /// What the experiment's bandit gives to its variations, by their keys.
+    init(key: String, weights: [(key: Identifier, weight: Double)]) {
+        self.key = key
+        variations = weights.map { VariationChange(key: $0.key.string, weight: $0.weight) }
+    }
+
     /// Those of ``ExperimentDetails/texts`` that are given; an empty one removes the text.
     var texts: [String: String] = [:]
     var tags: [String]?
@@ -64,12 +70,14 @@ public struct ExperimentChange: Sendable {
     var ramp: Ramp??
     /// Whether the experiment's ramp makes the change.
     private(set) var isOfRamp = false
+    /// A wrapped `nil` removes it.
+    var bandit: Bandit??
     var plan: ExperimentPlan?
 
     static let members =
         [
             "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
-            "schedule", "ramp", "plan",
+            "schedule", "ramp", "bandit", "plan",
         ]
         + ExperimentDetails.texts.map(\.0)
 
@@ -105,6 +113,9 @@ public struct ExperimentChange: Sendable {
             if !value.isNull, traffic != nil {
                 faults.add("`traffic` must be left out, because the `ramp` sets it", at: ["traffic"])
             }
+        }
+        if let value = object["bandit"] {
+            bandit = .some(value.isNull ? nil : Bandit(value, at: ["bandit"], &faults))
         }
         plan = object["plan"].map { ExperimentPlan($0, &faults) }
         try faults.check()

@@ -28,6 +28,9 @@ struct ExperimentDefinition: KeyedDefinition {
     /// Which bucket values of the experiment have which variation; while enrollment is closed, once it is open again.
     var allocation = TrafficAllocation.empty
     var isClosed = false
+    /// The percentage of users whom a contextual bandit admits, for which SDKs ask this server; ``allocation`` splits those
+    /// and has all bucket values. `nil` for any other experiment.
+    var gate: Double?
     var groupID: Identifier?
     /// The percentage of all users who take part, in an experiment of a named group.
     var traffic: Double?
@@ -81,7 +84,12 @@ struct ExperimentDefinition: KeyedDefinition {
         }
         isClosed = members?["enrollment"] == "closed"
         let shown = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
-        allocation = annotations.isClosed ? annotations.allocation ?? shown : shown
+        let planned = annotations.isClosed ? annotations.allocation ?? shown : shown
+        gate = (source["cmab"]?.object).flatMap { bandit in
+            bandit.isEmpty ? nil : annotations.gate ?? (bandit["trafficAllocation"]?.double).map { $0 / 100 }
+        }
+        allocation =
+            gate == nil ? planned : .dividing(variations.map(\.id), variations.compactMap(\.weight), like: planned)
         self.groupID = groupID
         traffic = members?["traffic"]?.double
         flagKey = members?.identifier("flag")
@@ -140,11 +148,18 @@ struct ExperimentDefinition: KeyedDefinition {
             })
         let isShut = isClosed || isDraft
         object["trafficAllocation"] = isShut ? [] : allocation.json
+        object["cmab"] = gate.map { gate in
+            var bandit = source["cmab"]?.object ?? JSONObject()
+            bandit["attributeIds"] = bandit["attributeIds"] ?? []
+            bandit["trafficAllocation"] = .integer(isShut ? 0 : Int64((gate * 100).rounded()))
+            return .object(bandit)
+        }
         let retired = retiredVariations.map { ["id": JSONValue($0.id), "key": JSONValue($0.key)] as JSONValue }
         object["retiredVariations"] = retired.isEmpty ? nil : .array(retired)
         var annotations = source[Annotations.member]?.object ?? JSONObject()
         annotations["enrollment"] = isClosed ? "closed" : nil
         annotations["trafficAllocation"] = isShut ? Optional(allocation.json) : nil
+        annotations["gate"] = isShut ? gate.map { .shortest($0) } : nil
         annotations["status"] = isDraft ? "draft" : nil
         annotations["conclusion"] = conclusion?.annotation
         annotations["traffic"] = traffic.map { .shortest($0) }
@@ -241,7 +256,7 @@ extension ExperimentDefinition {
     var enrollment: ExperimentChange.Enrollment { isClosed ? .closed : .open }
 
     /// The percentage of users who take part, also in a group.
-    var enrolledTraffic: Double { traffic ?? split.traffic }
+    var enrolledTraffic: Double { traffic ?? gate ?? split.traffic }
 
     var split: VariationSplit {
         VariationSplit(
@@ -255,7 +270,7 @@ extension Experiment {
     }
 
     /// The percentage of users who are enrolled, 0 to 100; while enrollment is closed, who will be when it is open.
-    var traffic: Double { annotations.traffic ?? split.traffic }
+    var traffic: Double { annotations.traffic ?? plannedGate ?? split.traffic }
 
     var enrollment: ExperimentChange.Enrollment { annotations.isClosed ? .closed : .open }
 
@@ -266,13 +281,13 @@ extension Experiment {
     public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
         let split = split
         let weights = split.weights
-        // In a group, the shares divide the experiment's part of the users.
-        let part = annotations.traffic.map { $0 / 100 } ?? 1
+        // In a group, and of a contextual bandit, the shares divide the experiment's part of the users.
+        let part = (annotations.traffic ?? plannedGate).map { $0 / 100 } ?? 1
         let variations = variations.map { variation -> JSONValue in
             [
                 "id": JSONValue(variation.id), "key": JSONValue(variation.key),
                 "weight": .shortest(weights[variation.id] ?? 0),
-                "share": .shortest(Double(split.shares[variation.id] ?? 0) / 100 * part),
+                "share": .shortest((Double(split.shares[variation.id] ?? 0) * part * 1e4).rounded() / 1e6),
             ]
         }
         let definition = definitions.experiments[key]
@@ -290,6 +305,7 @@ extension Experiment {
         ]
         guard let definition, var object = description.object else { return description }
         definition.details.write(to: &object)
+        object["bandit"] = definition.details.bandit?.description(of: definition)
         object["plan"] = definitions.planDescription(of: definition)
         object["conclusion"] = definition.conclusion?.description(of: definition)
         return .object(object)

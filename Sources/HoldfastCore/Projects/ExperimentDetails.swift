@@ -14,6 +14,7 @@ struct ExperimentDetails: Sendable, Equatable {
     var metrics = ExperimentMetrics()
     var schedule: ExperimentSchedule?
     var ramp: Ramp?
+    var bandit: Bandit?
     var plan = ExperimentPlan()
 
     init() {}
@@ -24,6 +25,7 @@ struct ExperimentDetails: Sendable, Equatable {
         metrics = ExperimentMetrics(stored: object["metrics"])
         schedule = object["schedule"]?.object.map { ExperimentSchedule($0) }
         ramp = object["ramp"]?.object.flatMap { Ramp(stored: $0) }
+        bandit = object["bandit"]?.object.flatMap { Bandit(stored: $0) }
         plan = ExperimentPlan(stored: object["plan"])
     }
 
@@ -36,6 +38,7 @@ struct ExperimentDetails: Sendable, Equatable {
         if !metrics.isEmpty { object["metrics"] = metrics.json }
         object["schedule"] = schedule?.json
         object["ramp"] = ramp?.json
+        object["bandit"] = bandit?.json
         if !plan.isEmpty { object["plan"] = plan.json }
     }
 

@@ -5,7 +5,7 @@ import Logging
 public import Storage
 internal import Synchronization
 
-/// Makes the changes of experiments that their schedules and ramps ask for, when they are due.
+/// Makes the changes of experiments that their schedules, ramps and bandits ask for, when they are due.
 ///
 /// Every process has one. What is due is decided by the stored definitions alone, and a change is stored only if they are
 /// still those that it was decided with. So each change is made exactly once, whichever processes run, and after all were
@@ -165,11 +165,13 @@ extension TimedChange {
 }
 
 extension Project {
-    /// Whether an experiment may have a schedule or a ramp. Most projects have none, and their definitions need not be
+    /// Whether an experiment may have a schedule, a ramp or a bandit. Most projects have none, and their definitions need not be
     /// read.
     var mayHaveTimedExperiments: Bool {
         let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
-        return details.contains { $0.value.object?["schedule"] != nil || $0.value.object?["ramp"] != nil }
+        return details.contains { details in
+            ["schedule", "ramp", "bandit"].contains { details.value.object?[$0] != nil }
+        }
     }
 }
 
@@ -181,6 +183,12 @@ extension ExperimentDefinition {
                 "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
                 "traffic": .shortest(enrolledTraffic), "enrollment": .string(enrollment.rawValue),
                 "schedule": details.schedule?.json ?? .null,
+                "variations": .array(
+                    variations.map { variation in
+                        let weight = variation.weight.map { JSONValue.shortest($0) } ?? .null
+                        return ["key": JSONValue(variation.key), "weight": weight]
+                    }),
+                "bandit": ["state": details.bandit?.description(of: self).object?["state"] ?? .null],
                 "ramp": ["state": details.ramp?.json.object?["state"] ?? .null],
             ]
         ]

@@ -37,6 +37,7 @@ extension Datafile {
         var measured = details.map { member -> (id: Identifier, named: JSONValue?) in
             (Identifier(member.key), member.value.object?["metrics"])
         }
+        let bandits = Set(details.filter { $0.value.object?["bandit"] != nil }.map { Identifier($0.key) })
         for holdout in HoldoutDefinition.lists.flatMap({ root.objects($0) }) {
             measured.append((holdout.identifier("id") ?? "", holdout[Annotations.member]?.object?["metrics"]))
         }
@@ -52,6 +53,7 @@ extension Datafile {
             for definition in keys.compactMap({ known?[$0]?.series }) where !found.contains(definition) {
                 found.append(definition)
             }
+            if bandits.contains(id) { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
         return series

@@ -239,14 +239,14 @@ public enum SDKKey {
 }
 
 extension Datafile {
-    /// What an admin should know about a usable datafile: experiments that this server does not decide.
+    /// What an admin should know about a usable datafile: experiments that this server decides in another way.
     public var warnings: [String] {
-        let names = experiments.filter(\.isContextualBandit).map { "'\($0.key)'" }
+        let names = experiments.filter { $0.gate != nil }.map { "'\($0.key)'" }
         guard !names.isEmpty else { return [] }
         let others = names.count > 20 ? " and \(names.count - 20) more" : ""
         return [
             "a contextual bandit (`cmab`) chooses the variations of \(names.prefix(20).joined(separator: ", "))\(others): "
-                + "this server has no prediction service to ask, so new users get no variation, and their flags an error"
+                + "this server gives them by weights that are the same for all users, whatever their attributes"
         ]
     }
 

@@ -2,7 +2,7 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// What an experiment's schedule or ramp does by itself.
+/// What an experiment's schedule, ramp or bandit does by itself.
 enum TimedChange: Sendable, Equatable {
     /// A draft starts to run.
     case start
@@ -17,25 +17,29 @@ enum TimedChange: Sendable, Equatable {
     case alarm(String)
     /// The next step is not possible.
     case hold(String)
+    /// The bandit looks at the users; `nil` before they were looked at.
+    case weigh(Bandit.Look?)
 
     /// The action in the audit log.
     var action: AuditAction {
         switch self {
         case .start, .end: .experimentSchedule
         case .begin, .complete, .wait, .alarm, .hold: .experimentRamp
+        case .weigh: .experimentBandit
         }
     }
 }
 
 extension ProjectDefinitions {
-    /// The keys of the experiments whose schedule or ramp still has something to do.
+    /// The keys of the experiments whose schedule, ramp or bandit still has something to do.
     var timedExperiments: [Identifier] {
         experiments.filter { experiment in
-            experiment.details.schedule?.isPending ?? false || experiment.details.ramp?.isPending ?? false
+            let details = experiment.details
+            return details.schedule?.isPending ?? false || details.ramp?.isPending ?? false || details.bandit != nil
         }.map(\.key)
     }
 
-    /// Returns what the schedule or the ramp of an experiment is to do.
+    /// Returns what the schedule, the bandit or the ramp of an experiment is to do.
     ///
     /// - Parameter watch: `nil` before the users were looked at. Then a step that depends on them is not due.
     func timedChange(of key: Identifier, at now: Timestamp, _ watch: UserWatch?) -> TimedChange? {
@@ -45,6 +49,9 @@ extension ProjectDefinitions {
                 return .start
             }
             if !experiment.isDraft, schedule.endedAt == nil, let endAt = schedule.endAt, now >= endAt { return .end }
+        }
+        if let bandit = experiment.details.bandit, isEnrolling(experiment), bandit.isDue(at: now) {
+            return .weigh(watch?.bandit)
         }
         guard let ramp = experiment.details.ramp else { return nil }
         switch (ramp.state.status, isEnrolling(experiment)) {
@@ -86,6 +93,7 @@ extension ProjectDefinitions {
         case .begin(let step): experiment.details.ramp?.begin(step, at: now, evidence)
         case .complete: experiment.details.ramp?.end(.completed, at: now, nil, evidence)
         case .wait: experiment.details.ramp?.end(.waiting, at: now, nil, nil)
+        case .weigh(let look): return try weigh(key, look ?? Bandit.Look(), at: now)
         case .hold(let reason): experiment.details.ramp?.end(.held, at: now, reason, nil)
         case .alarm(let reason):
             guard let ramp = experiment.details.ramp else { return }
@@ -98,6 +106,22 @@ extension ProjectDefinitions {
         experiments.set(experiment)
         guard let traffic = traffic(after: change, of: experiment) else { return }
         try ExperimentChange(key: key.string, rampTraffic: traffic).apply(to: &self)
+    }
+
+    /// Gives the variations of an experiment the weights that its bandit has found.
+    private mutating func weigh(_ key: Identifier, _ look: Bandit.Look, at now: Timestamp) throws(CoreError) {
+        guard var experiment = experiments[key], var bandit = experiment.details.bandit else { return }
+        bandit.note(look, at: now)
+        experiment.details.bandit = bandit
+        experiments.set(experiment)
+        let weights = experiment.split.weights
+        let sum = weights.values.reduce(0, +)
+        let variations = experiment.variations.map { variation in
+            (id: variation.id, share: sum > 0 ? (weights[variation.id] ?? 0) / sum * 100 : 0)
+        }
+        guard let shares = bandit.shares(look, variations) else { return }
+        let change = zip(experiment.variations, shares).map { (key: $0.key, weight: ($1 * 100).rounded() / 100) }
+        try ExperimentChange(key: key.string, weights: change).apply(to: &self)
     }
 
     /// Returns the traffic that a change sets; `nil` if it stays.

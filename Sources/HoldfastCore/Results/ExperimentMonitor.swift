@@ -144,7 +144,7 @@ extension Project {
         switch definitions.timedChange(of: key, at: now - ExperimentMonitor.patience, nil) {
         case .start, .end, .complete: return true
         case .begin: return details.ramp?.state.status == .active
-        case .wait, .alarm, .hold, nil: return false
+        case .wait, .alarm, .hold, .weigh, nil: return false
         }
     }
 }

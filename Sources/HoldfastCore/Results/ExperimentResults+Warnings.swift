@@ -93,6 +93,15 @@ extension ExperimentResults {
     private var changeWarning: Warning? {
         let times = sampleRatio.changes.map(\.rfc3339)
         guard !times.isEmpty else { return nil }
+        if adaptive != nil {
+            // Ratios have no weighted estimate.
+            guard measured?.definition.statistic == .ratio else { return nil }
+            return Warning(
+                code: "weights_changed",
+                message:
+                    "the experiment's bandit has changed the ratio of the variations, and a ratio of sums is not weighted by "
+                    + "the probabilities: if users of different times differ, the comparison is biased")
+        }
         return Warning(
             code: "weights_changed",
             message:

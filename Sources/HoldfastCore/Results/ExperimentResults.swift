@@ -86,18 +86,22 @@ public struct ExperimentResults: Sendable {
     public let enrolledUntil: Int64?
     /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
+    /// How the users were weighted; `nil` unless the experiment has a bandit.
+    public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute, if they were asked for.
     public var breakdown: BreakdownResults?
 
     /// - Parameters:
     ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
+    ///   - periods: `tally` by allocation periods, by which users are weighted if the experiment has a bandit.
     ///   - formerKeys: the keys of variations that the experiment had, by id.
     ///   - frozenAt: when the totals were frozen, if they were.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
-        of measured: MeasuredMetric? = nil, otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:],
+        of measured: MeasuredMetric? = nil, periods: BreakdownTally? = nil, otherGoals: [Identifier] = [],
+        formerKeys: [Identifier: Identifier] = [:],
         frozenAt: Timestamp? = nil, now: Timestamp
     ) throws(CoreError) {
         self.experiment = experiment
@@ -115,6 +119,8 @@ public struct ExperimentResults: Sendable {
             return lastDay.map { tally.enrolled(on: Int64.min...$0) } ?? tally
         }
         enrolledUntil = lastDay
+        let adaptive = periods.map { AdaptiveResults(tally, $0, of: experiment.variations.map(\.id), counted) }
+        self.adaptive = adaptive
         let tally = counted(tally)
         let baseline = try Self.baseline(of: experiment, query.baseline)
         let shares = experiment.shares
@@ -133,11 +139,16 @@ public struct ExperimentResults: Sendable {
         let steps = Self.steps(measured, counted, of: experiment, against: baseline.id, query)
         let hasValues = definition == nil && tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
-        let reference = VariationData(tallyByID[baseline.id] ?? VariationTally(variationID: baseline.id))
+        func data(_ variation: Variation, _ index: Int?) -> VariationData {
+            VariationData(
+                tallyByID[variation.id] ?? VariationTally(variationID: variation.id),
+                index.flatMap { adaptive?.samples[$0] })
+        }
+        let reference = data(baseline, experiment.variations.firstIndex { $0.id == baseline.id })
         let variations = experiment.variations.enumerated().map { index, variation in
             let id = variation.id
             let tally = tallyByID[id] ?? VariationTally(variationID: id)
-            let data = VariationData(tally)
+            let data = data(variation, index)
             let against = id == baseline.id ? nil : reference
             var result = VariationResult(
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
@@ -242,19 +253,6 @@ extension Experiment {
     var shares: [Identifier: Int] { plannedAllocation.shares }
 }
 
-extension TrafficAllocation {
-    /// Each entity's share of the bucket values, in hundredths of a percent.
-    var shares: [Identifier: Int] {
-        var shares: [Identifier: Int] = [:]
-        var start = 0
-        for range in ranges {
-            shares[range.entityID, default: 0] += max(0, range.end - start)
-            start = max(start, range.end)
-        }
-        return shares
-    }
-}
-
 /// The counted users of a variation as samples for the statistics: conversions and values.
 struct VariationData {
     let conversion: Sample
@@ -263,10 +261,13 @@ struct VariationData {
     /// Values since the exposure, paired with values before it.
     let value: PairedSample
     private let converted: Double
+    /// Samples in which each user counts with the inverse of a probability, if they are to be compared.
+    let adaptive: AdaptiveResults.Samples?
 
     var users: Double { conversion.count }
 
-    init(_ tally: VariationTally) {
+    init(_ tally: VariationTally, _ adaptive: AdaptiveResults.Samples? = nil) {
+        self.adaptive = adaptive
         let goal = tally.goal
         let count = Double(tally.counted)
         converted = Double(goal.converted)
@@ -292,6 +293,10 @@ struct VariationData {
         count: 0, mean: 0, meanBefore: 0, squares: 0, squaresBefore: 0, products: 0)
 
     func conversionEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
+        if let adaptive {
+            return Self.estimate(
+                adaptive.conversion, against: baseline?.adaptive?.conversion, adjusted: nil, query)
+        }
         var estimate = ExperimentResults.Estimate(
             mean: conversion.mean, standardDeviation: conversion.variance.squareRoot())
         guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return estimate }
@@ -312,7 +317,10 @@ struct VariationData {
     }
 
     func valueEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
-        Self.estimate(
+        if let adaptive {
+            return Self.estimate(adaptive.value, against: baseline?.adaptive?.value, adjusted: nil, query)
+        }
+        return Self.estimate(
             value.sample, against: baseline?.value.sample,
             adjusted: baseline.flatMap { AdjustedComparison(value, against: $0.value) }, query)
     }

@@ -101,8 +101,8 @@ extension VariationData {
     /// The sample by which a metric is compared.
     func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
         switch statistic {
-        case .rate: conversion
-        case .mean: value.sample
+        case .rate: adaptive?.conversion ?? conversion
+        case .mean: adaptive?.value ?? value.sample
         case .ratio: value.ratio
         }
     }
@@ -119,7 +119,7 @@ extension VariationData {
             }
         guard definition.direction == .decrease, let baseline, estimate.comparison != nil else { return estimate }
         // Better is less: the chance that the baseline is greater, and what is lost if the variation is.
-        if definition.statistic == .rate {
+        if definition.statistic == .rate, adaptive == nil {
             let (chance, loss) = baseline.posterior(against: self).chanceToWinAndExpectedLoss
             estimate.comparison?.chanceToWin = chance
             estimate.comparison?.expectedLoss = loss

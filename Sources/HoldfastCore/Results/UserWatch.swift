@@ -7,6 +7,8 @@ struct UserWatch: Sendable, Equatable {
     var evidence: Ramp.Evidence
     /// In sentences, by the kind of the alarm.
     var alarms: [ExperimentWarning: String] = [:]
+    /// What the experiment's bandit has found, if it is due.
+    var bandit: Bandit.Look?
 
     /// `nil` if nothing is wrong.
     var alarm: String? {
@@ -34,6 +36,11 @@ extension UserWatch {
     ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)
         guard project.mayHaveMetrics(experiment) else { return watch }
+        if project.hasBandit(experiment), let bandit = project.definitions.experiments[experiment.key]?.details.bandit,
+            bandit.isDue(at: now)
+        {
+            watch.bandit = try await .read(bandit, experiment, of: project, at: now, session)
+        }
         let guardrails = project.metrics(of: experiment).guardrails
         var query = try ResultsQuery([:])
         query.confidence = 1 - guardrailAlpha
@@ -43,8 +50,10 @@ extension UserWatch {
             let measured = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
             // While earlier events are being filled in, some users lack what they did.
             guard !measured.isFilling else { continue }
+            let periods = try await AdaptiveResults.read(
+                measured.name, of: experiment, in: project, frozenAt: nil, session)
             let results = try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured, now: now)
+                experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured, periods: periods, now: now)
             guard let alarm = results.alarm(of: guardrail, alpha: guardrailAlpha / Double(tests)) else { continue }
             watch.alarms[.guardrail] = [watch.alarms[.guardrail], alarm].compactMap { $0 }.joined(separator: "; ")
         }

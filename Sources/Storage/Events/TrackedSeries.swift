@@ -30,6 +30,9 @@ public struct SeriesDefinition: Hashable, Sendable {
         case funnel([Identifier])
         /// The value of this attribute at the first exposure; see ``BreakdownGroup``.
         case breakdown(Identifier)
+        /// The ``AllocationPeriod`` under which the user is tallied, as a group whose index is the period's number. It tells
+        /// with which probability the user got the variation.
+        case periods
     }
 
     public var content: Content
@@ -50,7 +53,7 @@ public struct SeriesDefinition: Hashable, Sendable {
         case .sum(let term, _): term.goal == goal
         case .ratio(let first, let second): first.goal == goal || second.goal == goal
         case .funnel(let goals): goals.contains(goal)
-        case .breakdown: false
+        case .breakdown, .periods: false
         }
     }
 
@@ -76,7 +79,7 @@ public struct TrackedSeries: Sendable, Equatable {
     /// While it is being filled or deleted: the number of the last exposure whose user is done.
     public var doneTo: Int64
     /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none. Of a
-    /// breakdown: users who were exposed before this time have no group.
+    /// breakdown or of periods: users who were exposed before this time have no group.
     public var since: Timestamp
     /// Of a breakdown: the values that have a group of their own, in the order of their numbers.
     public var groupValues: [Identifier] = []
@@ -104,13 +107,16 @@ public struct TrackedSeries: Sendable, Equatable {
         if case .breakdown(let attribute) = definition.content { attribute } else { nil }
     }
 
+    /// Whether each user belongs to a ``BreakdownGroup`` of it.
+    public var hasGroups: Bool { breakdown != nil || definition.content == .periods }
+
     /// The names of its totals: one, or of a funnel one for each step.
     public var names: [Identifier] {
         switch definition.content {
         case .sum(_, let cap): [SeriesName(number: number, cap: cap).identifier]
         case .ratio: [SeriesName(number: number).identifier]
         case .funnel(let goals): (1...goals.count).map { SeriesName(number: number, step: $0).identifier }
-        case .breakdown: [SeriesName(number: number, isGroup: true).identifier]
+        case .breakdown, .periods: [SeriesName(number: number, isGroup: true).identifier]
         }
     }
 }
@@ -190,6 +196,7 @@ extension SeriesDefinition {
         case .ratio(let first, let second): object["ratio"] = [first.json, second.json]
         case .funnel(let goals): object["funnel"] = .array(goals.map { .string($0.string) })
         case .breakdown(let attribute): object["breakdown"] = .string(attribute.string)
+        case .periods: object["periods"] = true
         }
         object["from"] = .integer(from)
         object["to"] = to.map { .integer($0) }
@@ -207,6 +214,8 @@ extension SeriesDefinition {
             content = .funnel(goals.map { Identifier($0) })
         } else if let attribute = object["breakdown"]?.string {
             content = .breakdown(Identifier(attribute))
+        } else if object["periods"] == true {
+            content = .periods
         } else {
             return nil
         }

@@ -76,8 +76,14 @@ enum BreakdownRules {
 extension UserRecords {
     /// The names under which the user's groups in an experiment are kept, whose series must have been read.
     func groupKeys(in experimentID: Identifier) -> [TotalKey] {
-        series(of: experimentID).filter { $0.breakdown != nil }.flatMap(\.names)
+        series(of: experimentID).filter(\.hasGroups).flatMap(\.names)
             .map { TotalKey(experimentID: experimentID, goal: $0) }
+    }
+
+    /// The user's group by an allocation period, if it is tracked; the series of the experiment must have been read.
+    func periodGroups(in experimentID: Identifier, _ period: Int64) -> [BreakdownGroup] {
+        series(of: experimentID).filter { $0.definition.content == .periods }
+            .map { BreakdownGroup(series: $0.number, index: Int(clamping: period)) }
     }
 
     /// The user's groups in an experiment, as far as their totals have been read.

@@ -140,10 +140,11 @@ public enum EventRules {
                 return nil
             }
             let period = AllocationRules.period(of: exposure, in: &records)
+            let periods = exposure.isChosen ? [] : records.periodGroups(in: exposure.experimentID, period)
             (exposure.active, exposure.enrollsWith) = (nil, nil)
             put(
-                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period), groups,
-                in: &records, &tallies)
+                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
+                groups + periods, in: &records, &tallies)
             return .stored
         }
         var next = stored
@@ -213,7 +214,8 @@ public enum EventRules {
         remove(stored, records, &tallies)
         if isMoved {
             records.write(.deleteTotals(experimentID: stored.exposure.experimentID))
-            put(next, groups, in: &records, &tallies)
+            let periods = next.isCounted ? records.periodGroups(in: next.exposure.experimentID, next.period) : []
+            put(next, groups + periods, in: &records, &tallies)
         } else {
             // Only a flag has changed, so that the user no longer counts; the totals stay.
             records.write(.putExposure(next))

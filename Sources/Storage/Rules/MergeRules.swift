@@ -192,7 +192,7 @@ public struct MergeRules: Sendable {
     private static func deletedTotals(
         _ records: UserRecords, _ series: [TrackedSeries]
     ) -> [UserRecords.TotalKey: UserGoal] {
-        let names = Set(series.filter { !$0.isFunnel && $0.breakdown == nil }.flatMap(\.names))
+        let names = Set(series.filter { !$0.isFunnel && !$0.hasGroups }.flatMap(\.names))
         var deleted = records.totals.filter { SeriesName($0.key.goal) == nil || names.contains($0.key.goal) }
         for exposure in records.exposures.lazy.map(\.exposure) {
             for series in series where series.experimentID == exposure.experimentID && !series.isFunnel {

@@ -52,11 +52,11 @@ package struct SeriesSums: Sendable {
 
 extension SharedRecords {
     fileprivate func sums(of series: TrackedSeries) -> SeriesSums {
-        guard series.breakdown == nil else {
+        guard !series.hasGroups else {
             return SeriesSums(
                 experimentID: series.experimentID, names: [], ranges: [GroupNames(series.number).all])
         }
-        let breakdowns = self.series.filter { $0.experimentID == series.experimentID && $0.breakdown != nil }
+        let breakdowns = self.series.filter { $0.experimentID == series.experimentID && $0.hasGroups }
         return SeriesSums(
             experimentID: series.experimentID, names: series.names,
             ranges: breakdowns.flatMap { breakdown in
@@ -110,8 +110,8 @@ extension SharedRecords {
                 var series = TrackedSeries(
                     number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
                     since: eventsSince)
-                // What the attributes of users were at earlier exposures is not known.
-                if series.breakdown != nil { (series.state, series.since) = (.filled, now) }
+                // What the attributes of users were at earlier exposures is not known; periods are treated alike.
+                if series.hasGroups { (series.state, series.since) = (.filled, now) }
                 write(.putSeries(series))
             }
         }

@@ -147,7 +147,7 @@ enum SeriesRules {
             if let value = values.0 { total.add(value, isAfter: true) }
             if let value = values.1 { total.add(value, isAfter: false) }
             return values.0 != nil || values.1 != nil
-        case .funnel, .breakdown: return false
+        case .funnel, .breakdown, .periods: return false
         }
     }
 

@@ -157,14 +157,19 @@ import Testing
         )
     }
 
-    @Test func `A contextual bandit fails`() throws {
+    @Test func `A contextual bandit enrolls whom its traffic admits, and by a request of an SDK anybody`() throws {
         let service = try Self.service(["cmab": ["attributeIds": [], "trafficAllocation": 10_000]])
-        let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
-        #expect(result.value.hasFailed)
-        #expect(result.value.reasons == ["Failed to fetch CMAB data for experiment e."])
-        #expect(result.value.variables.isEmpty)
-        #expect(result.impressions.isEmpty)
-        #expect(result.newAssignments.isEmpty)
+        let result = try #require(
+            service.decide("flag", for: user, stored: Self.nothingStored, options: .includeReasons))
+        let variation = try #require(result.value.variation)
+        #expect(result.newAssignments.map(\.variationID) == [variation.id])
+        #expect(result.value.reasons.contains("User bucketed into variation \(variation.key) by CMAB service"))
+        let closed = try Self.service(["cmab": ["attributeIds": [], "trafficAllocation": 0]])
+        let outside = try #require(closed.decide("flag", for: user, stored: Self.nothingStored))
+        #expect(outside.newAssignments.isEmpty)
+        let experiment = try #require(closed.datafile.experiment(key: "e"))
+        let predicted = closed.predict(experiment, for: user, stored: Self.nothingStored)
+        #expect(predicted.variation?.id == variation.id && predicted.newAssignment?.variationID == variation.id)
     }
 
     @Test func `An experiment of two flags is stored once`() throws {
