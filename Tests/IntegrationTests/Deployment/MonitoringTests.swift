@@ -13,7 +13,7 @@ import Testing
     private static let tool = Tool.promtool.isExpected
 
     @Test func `Every metric that is named anywhere is on the page, and the manual lists all of them`() throws {
-        let metrics = try Self.metricsOfUsedServer() + Self.metricsOnPostgreSQL()
+        let metrics = try Self.metricsOfUsedServer() + Self.metricsOnPostgreSQL() + Self.metricsOfEdge()
         let families = Set(metrics.matches(of: #/# TYPE (\w+) /#).map { String($0.output.1) })
         #expect(families.count > 45)
         let article = try String(contentsOfFile: "\(ExampleSection.catalog)/Monitoring.md", encoding: .utf8)
@@ -29,6 +29,16 @@ import Testing
             #expect(!named.isEmpty)
             #expect(Set(named).subtracting(families).isEmpty)
         }
+    }
+
+    private static func metricsOfEdge() throws -> String {
+        let fixture = try EdgeFixture()
+        let edge = try fixture.edge()
+        defer {
+            edge.stop()
+            fixture.proxy.close()
+        }
+        return try edge.request("GET", "/metrics").text
     }
 
     @Test func `Labels that alerts and the dashboard use exist`() throws {
