@@ -86,7 +86,7 @@ import Testing
             $0.object?["chance_to_be_best"]?.double ?? 0
         }
         #expect(chances[0] < 1e-3 && chances[1] > 0.999)
-        let users = try await store.tally(experimentID: "7", goal: "buy").variations.map(\.counted)
+        let users = try store.tally(experimentID: "7", goal: "buy").variations.map(\.counted)
         #expect(users == [200, 200])
         let entry = try #require(try await entries().last)
         let audited = try JSONParser().parse(entry.after ?? []).object?["experiment"]?.object
