@@ -38,7 +38,8 @@ import Testing
             #expect(try server.request("GET", "/console/\(name)", fields: ["If-None-Match: \(tag)"]).status == 304)
             bytes += response.text.utf8.count
         }
-        #expect(bytes < 200 * 1024)
+        // All screens together. What the first one loads is bounded in the browser test, compressed.
+        #expect(bytes < 300 * 1024)
     }
 
     @Test func `Files are compressed for clients that take gzip, with an entity tag of their own`() throws {
