@@ -487,8 +487,8 @@ def the_list_is_filtered_sorted_and_shared_by_address(browser, servers):
     expect(names).to_have_count(2)
     page.get_by_label("Search experiments").fill("BOB")
     expect(names).to_have_text(["beta"])
-    server.kill()
     console.close()
+    server.kill()
 
 
 def a_plan_with_metrics_and_a_ramp_is_written_and_followed(browser, servers):
@@ -558,8 +558,8 @@ def a_plan_with_metrics_and_a_ramp_is_written_and_followed(browser, servers):
     edited = server("GET", "/v1/experiments/ramped")
     assert edited["schedule"]["end_at"].startswith("2999-01-31T"), edited
     assert (edited["metrics"], edited["ramp"]["steps"]) == (made["metrics"], made["ramp"]["steps"]), edited
-    server.kill()
     console.close()
+    server.kill()
 
 
 def results_are_shown_by_day_and_by_group_and_explained(browser, servers):
@@ -592,8 +592,8 @@ def results_are_shown_by_day_and_by_group_and_explained(browser, servers):
         console.button("CSV").click()
     assert download.value.suggested_filename == "grouped-sold.csv"
     console.shot("groups")
-    server.kill()
     console.close()
+    server.kill()
 
 
 def messages_cover_nothing(browser, servers):
@@ -695,8 +695,8 @@ def a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged(browser,
     page.get_by_role("switch", name="banner is on").click()
     expect(console.dialog()).to_contain_text("None of 100 stored users would get another value")
     page.keyboard.press("Escape")
-    server.kill()
     console.close()
+    server.kill()
 
 
 def metrics_holdouts_and_projects_are_defined(browser, servers):
@@ -733,8 +733,8 @@ def metrics_holdouts_and_projects_are_defined(browser, servers):
     console.dialog().get_by_label("SDK key").fill("website")
     console.button("Create", console.dialog()).click()
     expect(console.row("website")).to_be_visible()
-    server.kill()
     console.close()
+    server.kill()
 
 
 def a_server_that_refuses_a_change_loses_nothing_of_it(browser, servers):
@@ -763,8 +763,8 @@ def a_server_that_refuses_a_change_loses_nothing_of_it(browser, servers):
     console.heading("checkout")
     console.toast("Saved checkout.")
     assert server("GET", "/v1/experiments/checkout")["hypothesis"] == "It is quicker."
-    server.kill()
     console.close()
+    server.kill()
 
 
 def an_admin_overrides_removes_and_erases(browser, servers):
@@ -1196,8 +1196,8 @@ def a_form_is_not_lost(browser, servers):
     console.link("Experiments").click()
     console.button("Leave without saving", console.dialog()).click()
     console.heading("Experiments")
-    server.kill()
     console.close()
+    server.kill()
 
 
 def tabs_share_one_stream_of_changes(browser, servers):
@@ -1264,8 +1264,8 @@ def a_stalled_server_is_told(browser, servers):
     console.heading("Flags")
     expect(progress).to_be_hidden()
     expect(console.page.locator("#connection")).to_be_empty()
-    server.kill()
     console.close()
+    server.kill()
 
 
 def small_things_are_right(browser, servers):
@@ -1322,8 +1322,8 @@ def a_typed_name_costs_few_requests(browser, servers):
     expect(console.page.locator("tbody tr")).to_have_count(1)
     settled(console)
     assert len(sent) <= 1, sent
-    server.kill()
     console.close()
+    server.kill()
 
 
 def live_draws_rates(browser, servers):
@@ -1420,8 +1420,8 @@ def a_lost_server_is_told_and_found_again(browser, servers):
     server = Server("lost", port=server.port)
     expect(console.page.locator("#connection")).to_be_empty()
     console.toast("The server responds again.")
-    server.kill()
     console.close()
+    server.kill()
 
 
 def an_empty_server_says_what_to_do(browser, servers):
@@ -1434,8 +1434,8 @@ def an_empty_server_says_what_to_do(browser, servers):
         console.shot("empty-" + screen.split("/")[0])
     console.open("experiments")
     expect(console.page.get_by_text("curl -X PUT")).to_be_visible()
-    server.kill()
     console.close()
+    server.kill()
 
 
 def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers):
@@ -1481,8 +1481,8 @@ def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers)
     expect(console.button("Save the changes")).to_be_enabled()
     console.button("Save the changes").click()
     expect(console.page.get_by_text("The change is proposed").first).to_be_visible()
-    server.kill()
     console.close()
+    server.kill()
 
 
 # Those of each list follow each other, and the lists run at the same time.
