@@ -17,6 +17,9 @@ static const struct embedded_file files[] = {
     {"Ramps", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Ramps.md" suffix(, 0)
     }},
+    {"Bandits", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Bandits.md" suffix(, 0)
+    }},
     {"DefinitionsAsCode", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/DefinitionsAsCode.md" suffix(, 0)
     }},
