@@ -74,3 +74,21 @@ extension String {
         }
     }
 }
+
+extension String {
+    /// The text as a value of a URL's query, without what is rare of the unreserved characters (RFC 3986 §2.3).
+    package var percentEncoded: String {
+        var text = ""
+        for byte in utf8 {
+            let isUnreserved =
+                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+            if isUnreserved {
+                text.unicodeScalars.append(Unicode.Scalar(byte))
+            } else {
+                let digits = String(byte, radix: 16, uppercase: true)
+                text += "%" + (digits.count == 1 ? "0" : "") + digits
+            }
+        }
+        return text
+    }
+}

@@ -1,5 +1,6 @@
 import Bucketing
 import Dispatch
+import JSON
 import Storage
 import StorageSQLite
 
@@ -186,23 +187,5 @@ struct Backoff {
 
     mutating func reset() {
         seconds = Self.shortest
-    }
-}
-
-extension String {
-    /// The text as a value of a query (RFC 3986 §2.3).
-    var percentEncoded: String {
-        var text = ""
-        for byte in utf8 {
-            let isUnreserved =
-                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
-            if isUnreserved {
-                text.unicodeScalars.append(Unicode.Scalar(byte))
-            } else {
-                let digits = String(byte, radix: 16, uppercase: true)
-                text += "%" + (digits.count == 1 ? "0" : "") + digits
-            }
-        }
-        return text
     }
 }

@@ -121,26 +121,3 @@ struct ServerRefusal: Error {
         return detail.replacing("repeat the request with ?moves=allow", with: "apply with --moves allow")
     }
 }
-
-extension String {
-    /// The text as a value of a query.
-    var percentEncoded: String {
-        var text = ""
-        for byte in utf8 {
-            if byte.isUnreserved {
-                text.unicodeScalars.append(Unicode.Scalar(byte))
-            } else {
-                let digits = String(byte, radix: 16, uppercase: true)
-                text += "%" + (digits.count == 1 ? "0" : "") + digits
-            }
-        }
-        return text
-    }
-}
-
-extension UInt8 {
-    /// RFC 3986 §2.3, without what is rare.
-    fileprivate var isUnreserved: Bool {
-        (0x30...0x39).contains(self) || (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self)
-    }
-}
