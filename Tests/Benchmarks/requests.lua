@@ -1,12 +1,17 @@
--- The requests of all rows, for wrk: `wrk -s requests.lua URL -- KIND USERS`. Server and peer get the same script, so
--- that the client's share of the two cores is the same. The last line it prints is for `compare`:
+-- The requests of all rows, for wrk: `wrk -s requests.lua URL -- KIND USERS [padded]`. Server and peer get the same
+-- script, so that the client's share of the two cores is the same. The environment's RATE is of requests per second at
+-- most. The last lines it prints are for programs:
 -- RESULT requests/s, p99 in microseconds, p99.9, requests, failures.
+-- LATENCY p50 in microseconds, maximum.
 
 local threads = 0
+local all = {}
 
 function setup(thread)
     thread:set("number", threads)
     threads = threads + 1
+    table.insert(all, thread)
+    for _, each in ipairs(all) do each:set("siblings", threads) end
 end
 
 local users, format = 0, string.format
@@ -88,9 +93,33 @@ function kinds.goal()
 end
 
 -- Every user once, in an order that visits the database's pages at random; then again.
-function kinds.scan()
+local function next_user()
     count = count + 1
-    return get("/v1/profiles/user" .. ((count * 2 + number) * 7919) % users)
+    return "user" .. ((count * 2 + number) * 7919) % users
+end
+
+function kinds.scan()
+    return get("/v1/profiles/" .. next_user())
+end
+
+-- `decide` of every user once; then again.
+function kinds.visit()
+    return post("/v1/decide?keys=checkout_flag",
+        '{"userId":"' .. next_user() .. '","userAttributes":{"country":"us","age":32}}')
+end
+
+-- Milliseconds until the thread's next request is due. wrk asks whether there is such a function when it loads the script.
+local rate = tonumber(os.getenv("RATE"))
+if rate then
+    local ffi = require("ffi")
+    ffi.cdef("typedef struct { long s, ns; } timespec; int clock_gettime(int, timespec *);")
+    local time, due = ffi.new("timespec"), 0
+    function delay()
+        ffi.C.clock_gettime(1, time)
+        local now = tonumber(time.s) * 1000 + tonumber(time.ns) / 1000000
+        due = math.max(due + 1000 * siblings / rate, now)
+        return due - now
+    end
 end
 
 function init(arguments)
@@ -102,6 +131,9 @@ function init(arguments)
     fields = " HTTP/1.1\r\nHost: " .. wrk.headers["Host"]
         .. "\r\nContent-Type: application/json\r\nX-Optimizely-SDK-Key: benchmark\r\n"
     request = kind
+    if arguments[3] == "padded" then
+        user = function() return format("user%08d", math.random(0, users - 1)) end
+    end
 end
 
 function done(summary, latency)
@@ -109,4 +141,5 @@ function done(summary, latency)
     local failures = errors.connect + errors.read + errors.write + errors.status + errors.timeout
     print(format("RESULT %.0f %.0f %.0f %d %d", summary.requests / summary.duration * 1e6,
         latency:percentile(99), latency:percentile(99.9), summary.requests, failures))
+    print(format("LATENCY %.0f %.0f", latency:percentile(50), latency.max))
 end
