@@ -27,7 +27,7 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let agentNotifications = AgentNotifications()
     let feed: FeedReader
-    let knownExposures = KnownExposures()
+    let knownExposures: KnownExposures
     public let uses: UseRecorder
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
@@ -77,6 +77,7 @@ public final class Services: Sendable {
         self.events = events
         uses = UseRecorder(store)
         reporter = EventReporter(events, projects, uses: uses)
+        knownExposures = store.isCopy ? .ofEdge() : KnownExposures()
         removals = RemovalWatch(projects, knownExposures)
         scheduler = ExperimentScheduler(projects, store: store)
         monitor = ExperimentMonitor(projects, store: store)

@@ -117,8 +117,9 @@ if rate then
     function delay()
         ffi.C.clock_gettime(1, time)
         local now = tonumber(time.s) * 1000 + tonumber(time.ns) / 1000000
-        due = math.max(due + 1000 * siblings / rate, now)
-        return due - now
+        -- What was missed is made up for, but not more than a second of it.
+        due = math.max(due + 1000 * siblings / rate, now - 1000)
+        return math.max(due - now, 0)
     end
 end
 

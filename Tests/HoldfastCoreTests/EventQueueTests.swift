@@ -209,6 +209,17 @@ import Testing
         #expect(insert("u", at: 180_003))
     }
 
+    @Test func `An edge knows an exposure for an hour or two, unless the user is forgotten`() {
+        let known = KnownExposures.ofEdge()
+        func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
+            known.insert(user, "e", "a", isChosen: false, at: now)
+        }
+        #expect(!insert("u") && !insert("v"))
+        known.forget([ErasureRules.hash("v")])
+        #expect(insert("u", at: 3_600_000) && !insert("v", at: 3_600_000))
+        #expect(!insert("u", at: 7_200_001))
+    }
+
     @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {
         let known = KnownExposures(capacity: 100)
         func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)

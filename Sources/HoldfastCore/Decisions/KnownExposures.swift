@@ -43,12 +43,18 @@ public final class KnownExposures: Sendable {
     private let state = Mutex(State())
     /// The maximum number of exposures in one generation; two generations are kept.
     private let capacity: Int
-
     /// The length of a generation in milliseconds. An exposure is remembered for one to two generations.
-    private static let generation: Timestamp = 60_000
+    private let generation: Timestamp
 
-    public init(capacity: Int = 131_072) {
+    public init(capacity: Int = 131_072, generation: Timestamp = 60_000) {
         self.capacity = capacity
+        self.generation = generation
+    }
+
+    /// For an edge, which sends each exposure that it does not know over the network. A generation fills 8 MiB: a set of
+    /// 2^20 places has room for three quarters.
+    public static func ofEdge() -> KnownExposures {
+        KnownExposures(capacity: 3 << 18, generation: 3_600_000)
     }
 
     /// Remembers an exposure.
@@ -60,10 +66,10 @@ public final class KnownExposures: Sendable {
         let exposure = Self.hash(userID, experimentID, variationID, isChosen: isChosen)
         return state.withLock { state in
             // The second condition is true if the clock was set back; otherwise the generation would last too long.
-            if now >= state.rotation || now < state.rotation - Self.generation
+            if now >= state.rotation || now < state.rotation - generation
                 || state.recent.exposures.count >= capacity || state.recent.forgotten.count >= capacity
             {
-                state.rotate(at: now, Self.generation)
+                state.rotate(at: now, generation)
             }
             var hash = exposure
             if !state.recent.forgotten.isEmpty || !state.former.forgotten.isEmpty {

@@ -138,7 +138,10 @@ class DelayingProxy(threading.Thread):
         await server.serve_forever()
 
     async def accept(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(*self.target)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+        except OSError:
+            return writer.close()
         await asyncio.gather(self.pass_on(reader, far_writer), self.pass_on(far_reader, writer))
 
     async def pass_on(self, reader, writer):

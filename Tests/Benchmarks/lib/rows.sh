@@ -72,8 +72,9 @@ edge_decide() { load "$edge_url" decide; }
 row_edge() {
     decide_once >/dev/null || { skip "edge : plain server" "the server does not answer it"; return; }
     start_edge
-    seconds=20 load "$holdfast_url" decide >/dev/null
-    seconds=20 load "$edge_url" decide >/dev/null
+    seconds=20 load "$holdfast_url" visit >/dev/null
+    seconds=20 load "$edge_url" visit >/dev/null
+    until edge_has_sent; do sleep 0.2; done
     side_by_side "POST /v1/decide on an edge, known exposure : on its upstream" 0.95 holdfast_decide edge_decide
     stop_edge
 }

@@ -76,6 +76,8 @@ start_edge() {
 
 edge_is_complete() { curl -sf "$edge_url/metrics" | grep -q "^holdfast_edge_copy_complete 1"; }
 
+edge_has_sent() { curl -sf "$edge_url/metrics" | grep -q "^holdfast_edge_outbox_events 0"; }
+
 stop_edge() {
     kill "$edge_process"
     wait "$edge_process" || true
