@@ -31,6 +31,8 @@ enum {
     OPTION_XFERINFOFUNCTION = 20219,
     OPTION_POSTFIELDSIZE_LARGE = 30120,
     INFO_RESPONSE_CODE = 0x200000 + 2,
+    INFO_REQUEST_SIZE = 0x200000 + 12,
+    OPERATION_TIMED_OUT = 28,
     INIT_DEFAULT = 3,
     // HTTP and HTTPS.
     PROTOCOLS = 1 | 2,
@@ -143,7 +145,13 @@ long http_client_perform(struct http_client *client, const struct http_request *
     curl.set(handle, OPTION_CUSTOMREQUEST, request->method);
     int code = curl.perform(handle);
     long status = 0;
-    if (code == 0) curl.info(handle, INFO_RESPONSE_CODE, &status);
+    if (code == 0) {
+        curl.info(handle, INFO_RESPONSE_CODE, &status);
+    } else if (code == OPERATION_TIMED_OUT) {
+        long sent = 0;
+        curl.info(handle, INFO_REQUEST_SIZE, &sent);
+        if (sent > 0) status = -1;
+    }
     if (code != 0 && error[0] == '\0') snprintf(error, 256, "%s", curl.describe(code));
     curl.discard(list);
     return status;
@@ -184,6 +192,7 @@ struct http_response http_client_send(const char *method, const char *url, const
         .is_cancelled = never,
     };
     response.status = http_client_perform(client, &request, response.error);
+    if (response.status < 0) response.status = 0;
     http_client_close(client);
     return response;
 }

@@ -139,6 +139,16 @@ struct APIRoute {
     /// Whether the body is received while it is handled.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
+    /// Whether a response may take long to begin: unless it is for apps, which do not wait.
+    var takesLong: Bool {
+        if respondsLater || isStreamed { return true }
+        return switch scope {
+        case .none, .anyToken, .token(.client), .token(.write): false
+        case .token(.read): method != .get
+        case .token, .unbound: true
+        }
+    }
+
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
         if case .streamed(let handle) = handler {

@@ -40,10 +40,11 @@ public final class HoldfastApplication: Application {
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =
             protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
-        let forwarder = services.upstream.map { UpstreamForwarder($0, loopServices.gate, services.projects) }
         router = Router(
             zip(routes, protocolOfRoute).map { route, wire in
-                if let forwarder, !route.isAnsweredByEdges { return forwarder.route(route, of: wire) }
+                if let forwarder = loopServices.forwarder, !route.isAnsweredByEdges {
+                    return forwarder.route(route, of: wire)
+                }
                 return route.route(of: wire, gate: loopServices.gate, projects: loopServices.projects)
             } + preflights)
         metrics = RequestMetrics(routes: router.routes.count)

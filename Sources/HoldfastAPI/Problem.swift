@@ -27,7 +27,7 @@ struct Problem: Error {
         self.status = status
         self.detail = detail.shortened(to: Self.longestDetail)
         self.pointer = pointer?.shortened(to: Self.longestDetail)
-        if status == .serviceUnavailable { setRetryAfter(seconds: 1) }
+        if status == .serviceUnavailable || status == .gatewayTimeout { setRetryAfter(seconds: 1) }
     }
 
     init(_ error: CoreError) {

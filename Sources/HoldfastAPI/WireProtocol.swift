@@ -51,6 +51,8 @@ struct LoopServices {
     let decisions: StickyDecisionService
     let gate: AccessGate
     let requests: LocalRequests
+    /// `nil` if the server is not an edge.
+    let forwarder: UpstreamForwarder?
 
     init(_ services: Services, _ session: any StoreSession, _ loop: EventLoop) {
         self.services = services
@@ -64,6 +66,8 @@ struct LoopServices {
             metrics: services.decisions, uses: services.uses, isCopy: services.store.isCopy)
         gate = AccessGate(services.access, refusals: services.refusals)
         requests = LocalRequests(loop, gate)
+        forwarder =
+            if let upstream = services.upstream { UpstreamForwarder(upstream, gate, services.projects) } else { nil }
     }
 }
 

@@ -21,31 +21,19 @@ final class DefinitionsFollower: Sendable {
     }
 
     func start() {
-        queue.async { [self] in run() }
+        queue.async { [self] in upstream.follow(step) }
     }
 
     func wait() {
         queue.sync {}
     }
 
-    private func run() {
-        let connection = upstream.makeConnection()
-        var backoff = Backoff()
-        while !upstream.cancellation.isCancelled {
-            do {
-                let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
-                // Read outside of the lock: who catches up does not wait for news.
-                if let definitions = try read(wait: wait, connection) {
-                    try activate(definitions, connection)
-                } else if wait == 0 {
-                    upstream.pause(seconds: backoff.next())
-                }
-                if upstream.isUp { backoff.reset() }
-            } catch {
-                if let error = error as? UpstreamError { upstream.didFail(error) }
-                upstream.pause(seconds: backoff.next())
-            }
-        }
+    private func step(_ connection: UpstreamConnection) throws -> Bool {
+        let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
+        // Read outside of the lock: who catches up does not wait for news.
+        guard let definitions = try read(wait: wait, connection) else { return wait > 0 }
+        try activate(definitions, connection)
+        return true
     }
 
     /// Activates what the upstream has now.

@@ -109,7 +109,8 @@ public final class EdgeStore: Store {
     public var readFailure: StorageError? {
         if applier.isComplete { return base.readFailure }
         guard applier.hasDefinitions, upstream.isUp, upstream.secondsSinceContact != nil else {
-            return .unavailable(reason: "the copy must be complete, or the upstream respond; neither is so")
+            let reason = upstream.failure.map { ": \($0)" } ?? ""
+            return .unavailable(reason: "the copy must be complete, or the upstream respond; neither is so\(reason)")
         }
         return base.readFailure
     }
@@ -129,20 +130,31 @@ public final class EdgeStore: Store {
 
     // MARK: Metrics
 
+    /// The address of the upstream.
+    public var upstreamURL: String { upstream.configuration.url }
+    public var isUpstreamUp: Bool { upstream.isUp && upstream.secondsSinceContact != nil }
+    /// Why the upstream is away; `nil` if it is not.
+    public var upstreamFailure: String? { upstream.failure }
+    /// Whether the copy has been complete, so that it can serve alone.
+    public var isComplete: Bool { applier.isComplete }
+    /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
+    public var lag: Double? { applier.lag }
+    /// The number of events that wait for the upstream.
+    public var waitingEvents: Int { max(0, outbox.waiting.entries) }
+
     public func metrics() -> StoreMetrics {
         var metrics = base.metrics()
-        let waiting = outbox.waiting
         metrics.own += [
             StoreMetric(
                 "holdfast_edge_upstream_up", .gauge, "1 if the upstream responds.",
-                upstream.isUp && upstream.secondsSinceContact != nil ? 1 : 0),
+                isUpstreamUp ? 1 : 0),
             StoreMetric(
                 "holdfast_edge_copy_complete", .gauge, "1 if the copy has been complete, so that it can serve alone.",
-                applier.isComplete ? 1 : 0),
+                isComplete ? 1 : 0),
             StoreMetric(
                 "holdfast_edge_outbox_events", .gauge, "Events that wait on disk for the upstream.",
-                UInt64(max(0, waiting.entries))),
-            StoreMetric("holdfast_edge_outbox_bytes", .gauge, "Their size.", UInt64(max(0, waiting.bytes))),
+                UInt64(waitingEvents)),
+            StoreMetric("holdfast_edge_outbox_bytes", .gauge, "Their size.", UInt64(max(0, outbox.waiting.bytes))),
             StoreMetric(
                 "holdfast_edge_sent_events_total", .counter, "Events that the upstream has acknowledged.",
                 sender.sent.value),
@@ -163,7 +175,7 @@ public final class EdgeStore: Store {
                 "holdfast_edge_forwarded_requests_total", .counter, "Requests that the upstream has answered.",
                 pool.forwarded),
         ]
-        if let lag = applier.lag {
+        if let lag {
             metrics.own.append(
                 StoreMetric(
                     "holdfast_edge_lag_seconds", .gauge,

@@ -24,37 +24,35 @@ final class Follower: Sendable {
     }
 
     func start() {
-        queue.async { [self] in run() }
+        queue.async { [self] in upstream.follow(step) }
     }
 
     func wait() {
         queue.sync {}
     }
 
-    private func run() {
-        let connection = upstream.makeConnection()
-        var backoff = Backoff()
-        while !upstream.cancellation.isCancelled {
-            do {
-                try step(connection)
-                backoff.reset()
-                continue
-            } catch let error as UpstreamError {
-                if case .refused(410, _) = error {
-                    forget("the upstream's feed does not have what follows the copy")
-                    continue
-                }
-                upstream.didFail(error)
-                if case .malformed = error { upstream.configuration.report(.copyFails(reason: "\(error)")) }
-            } catch FeedApplier.Failure.needsCopy(let reason) {
-                forget(reason)
-            } catch {
-                if !upstream.cancellation.isCancelled {
-                    upstream.configuration.report(.copyFails(reason: "\(error)"))
-                }
-            }
-            upstream.pause(seconds: backoff.next())
+    private func step(_ connection: UpstreamConnection) throws -> Bool {
+        do {
+            try advance(connection)
+            return true
+        } catch UpstreamError.refused(410, _) {
+            forget("the upstream's feed does not have what follows the copy")
+            return true
+        } catch FeedApplier.Failure.needsCopy(let reason) {
+            forget(reason)
+            return false
+        } catch let error as UpstreamError {
+            if case .malformed = error { report(error) }
+            throw error
+        } catch {
+            report(error)
+            throw error
         }
+    }
+
+    private func report(_ error: any Error) {
+        guard !upstream.cancellation.isCancelled else { return }
+        upstream.configuration.report(.copyFails(reason: "\(error)"))
     }
 
     private func forget(_ reason: String) {
@@ -63,7 +61,7 @@ final class Follower: Sendable {
         try? applier.forgetPosition()
     }
 
-    private func step(_ connection: UpstreamConnection) throws {
+    private func advance(_ connection: UpstreamConnection) throws {
         let state = applier.present
         if state.cursor == nil {
             let end = try readFeed("now", limit: 0, wait: 0, connection)
@@ -171,21 +169,5 @@ extension FeedBatch {
         let path = "/edge/v1/feed?after=\(after)&limit=\(limit)&wait=\(wait)&kinds=\(kinds)"
         return try FeedBatch(
             try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait))).body)
-    }
-}
-
-/// How long to wait before the next attempt: longer after each, and at random, so that the edges of a host do not come all
-/// at once.
-struct Backoff {
-    private static let (shortest, longest) = (0.1, 2.0)
-    private var seconds = shortest
-
-    mutating func next() -> Double {
-        defer { seconds = min(seconds * 2, Self.longest) }
-        return seconds * .random(in: 0.5...1)
-    }
-
-    mutating func reset() {
-        seconds = Self.shortest
     }
 }

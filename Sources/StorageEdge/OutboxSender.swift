@@ -82,9 +82,9 @@ final class OutboxSender: Sendable {
         return true
     }
 
-    /// Whether a refusal is of what was sent, whenever it is sent.
+    /// Whether a refusal is of what was sent, whenever it is sent. 410 is of the place in the feed: the follower finds out.
     private static func isForGood(_ status: Int) -> Bool {
-        (400..<500).contains(status) && ![401, 403, 404, 408, 429].contains(status)
+        (400..<500).contains(status) && ![401, 403, 404, 408, 410, 429].contains(status)
     }
 
     /// A body with entries as ``OutboxEntry`` encodes them: the user's id is added, which a merge may have changed.

@@ -6,6 +6,8 @@ final class Upstream: Sendable {
     let configuration: EdgeConfiguration
     let cancellation = Cancellation()
     private let isAway = Atomic<Bool>(false)
+    /// Why it was away last.
+    private let reason = Mutex<String?>(nil)
     /// When it last responded, in monotonic nanoseconds; 0 for never.
     private let lastContact = Atomic<UInt64>(0)
     private let pauses = DispatchSemaphore(value: 0)
@@ -17,6 +19,9 @@ final class Upstream: Sendable {
     /// Whether requests are sent. One that fails ends that, until the follower has had a response again: so what an
     /// absent upstream costs is one timeout.
     var isUp: Bool { !isAway.load(ordering: .relaxed) }
+
+    /// Why it is away; `nil` if it is not.
+    var failure: String? { isUp ? nil : reason.withLock { $0 } }
 
     /// The seconds since it last responded; `nil` if it never has.
     var secondsSinceContact: Double? {
@@ -38,7 +43,9 @@ final class Upstream: Sendable {
     }
 
     func didFail(_ error: UpstreamError) {
-        guard !cancellation.isCancelled, error.meansAway, !isAway.exchange(true, ordering: .relaxed) else { return }
+        guard !cancellation.isCancelled, error.meansAway else { return }
+        reason.withLock { $0 = "\(error)" }
+        guard !isAway.exchange(true, ordering: .relaxed) else { return }
         configuration.report(.upstreamIsAway(reason: "\(error)"))
     }
 
@@ -46,6 +53,25 @@ final class Upstream: Sendable {
     func pause(seconds: Double) {
         _ = pauses.wait(timeout: .now() + seconds)
         if cancellation.isCancelled { pauses.signal() }
+    }
+
+    /// Takes step after step until the edge closes.
+    ///
+    /// - Parameter step: says whether to go on at once; otherwise, and after an error, a pause follows, longer each time.
+    func follow(_ step: (UpstreamConnection) throws -> Bool) {
+        let connection = makeConnection()
+        var backoff = Backoff()
+        while !cancellation.isCancelled {
+            do {
+                if try step(connection) {
+                    backoff.reset()
+                    continue
+                }
+            } catch {
+                if let error = error as? UpstreamError { didFail(error) }
+            }
+            pause(seconds: backoff.next())
+        }
     }
 
     /// Ends all exchanges and pauses.
@@ -59,10 +85,26 @@ extension UpstreamError {
     /// Whether nothing can be had of the upstream at present, whatever it is asked for.
     var meansAway: Bool {
         switch self {
-        case .noResponse: true
+        case .noResponse, .late: true
         case .refused(let status, _): status >= 500 || [401, 403, 404].contains(status)
         case .malformed, .damaged, .tooLarge, .overloaded, .closing: false
         }
+    }
+}
+
+/// How long to wait before the next attempt: longer after each, and at random, so that the edges of a host do not come all
+/// at once.
+struct Backoff {
+    private static let (shortest, longest) = (0.1, 2.0)
+    private var seconds = shortest
+
+    mutating func next() -> Double {
+        defer { seconds = min(seconds * 2, Self.longest) }
+        return seconds * .random(in: 0.5...1)
+    }
+
+    mutating func reset() {
+        seconds = Self.shortest
     }
 }
 

@@ -7,6 +7,8 @@ import Synchronization
 public enum UpstreamError: Error, Sendable {
     /// There was no complete response.
     case noResponse(String)
+    /// There was no complete response in time, although the request was sent.
+    case late(String)
     /// The upstream refuses.
     case refused(status: Int, detail: String)
     /// What it sent is not understood.
@@ -25,6 +27,9 @@ extension UpstreamError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .noResponse(let reason): "the upstream does not respond: \(reason)"
+        case .late(let reason): "the upstream does not respond in time: \(reason)"
+        case .refused(let status, let detail) where status == 401 || status == 403:
+            "the upstream refuses the token of this edge with \(status): \(detail)"
         case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
         case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
         case .damaged(let reason): reason
@@ -156,9 +161,10 @@ final class UpstreamConnection {
             }
             response.fields = exchange.fields
         }
-        guard response.status != 0 else {
+        guard response.status > 0 else {
             guard !cancellation.isCancelled else { throw .closing }
-            throw .noResponse(String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+            let reason = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            throw response.status < 0 ? .late(reason) : .noResponse(reason)
         }
         return response
     }

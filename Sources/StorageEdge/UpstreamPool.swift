@@ -31,8 +31,8 @@ public final class UpstreamPool: Sendable {
     private let responses = Counter()
     /// The number of requests at the same time, and of those that wait.
     private static let (requests, waiting) = (8, 1_000)
-    /// For how long the upstream may send nothing, in seconds: results of a large experiment take time.
-    private static let idleSeconds = 30
+    /// For how long the upstream may send nothing of a response that takes long, in seconds.
+    private static let longSeconds = 30
 
     init(_ upstream: Upstream) {
         self.upstream = upstream
@@ -46,16 +46,18 @@ public final class UpstreamPool: Sendable {
     ///   - target: the path with the query.
     ///   - fields: header fields as `Name: value`.
     ///   - hasToken: whether the edge's token is sent.
+    ///   - takesLong: whether the upstream may take its time, as for results of a large experiment.
     ///   - mostBytes: the maximum size of the response's body.
     /// - Throws: ``UpstreamError``, also if too many requests wait.
     public func send(
-        _ method: String, _ target: String, fields: [String], hasToken: Bool, body: [UInt8]?, mostBytes: Int
+        _ method: String, _ target: String, fields: [String], hasToken: Bool, takesLong: Bool, body: [UInt8]?,
+        mostBytes: Int
     ) async throws(UpstreamError) -> UpstreamResponse {
         var request = UpstreamConnection.Request(path: target)
         request.method = method
         (request.fields, request.hasToken) = (fields, hasToken)
         request.body = body
-        request.idleSeconds = Self.idleSeconds
+        request.idleSeconds = max(upstream.idleSeconds(wait: 0), takesLong ? Self.longSeconds : 0)
         // Not every change may be made twice.
         request.isSentOnce = method != "GET" && method != "HEAD"
         request.mostBytes = mostBytes
@@ -93,6 +95,8 @@ public final class UpstreamPool: Sendable {
         var next: Job? = first
         while let job = next {
             do throws(UpstreamError) {
+                // Perhaps it was found to be away while the request waited.
+                guard upstream.isUp else { throw .noResponse("it was away before") }
                 let response = try slot.connection.send(job.request)
                 responses.add(1)
                 job.report(.success(response))

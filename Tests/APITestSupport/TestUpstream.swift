@@ -39,6 +39,12 @@ public final class TestUpstream: UpstreamRequests, @unchecked Sendable {
         }
     }
 
+    public var status: EdgeStatus {
+        EdgeStatus(
+            upstream: "http://upstream.test", isUp: failure == nil, failure: failure.map { "\($0)" }, isComplete: true,
+            lag: 0.5, waitingEvents: 3)
+    }
+
     public func catchUp() async {
         catchUps += 1
     }

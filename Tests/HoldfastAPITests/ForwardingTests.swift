@@ -102,6 +102,39 @@ import Testing
         #expect(try edge.request("DELETE", "/v1/profiles/known", token: Self.admin).status == 404)
     }
 
+    @Test func `An edge answers a batch, and has the upstream perform what is for admins`() throws {
+        let edge = try startEdge()
+        func statuses(_ authorization: String = "", token: String?) throws -> [Int?] {
+            let headers =
+                #"{"X-Optimizely-SDK-Key":"default","Content-Type":"application/json"\#(authorization)}"#
+            let batch = #"""
+                {"operations":[{"method":"POST","url":"/v1/override?n=1","operationID":"1","headers":\#(headers),
+                "body":{"userId":"<eva>","experimentKey":"checkout","variationKey":"new"}},
+                {"method":"GET","url":"/v1/config","operationID":"2","headers":\#(headers)}]}
+                """#
+            let fields = ["X-Request-Id: by-batch"]
+            let response = try edge.request("POST", "/v1/batch", batch, token: token, fields: fields)
+            #expect(response.status == 200, "\(response.text)")
+            return response["response"].array?.map { $0["status"].integer.map { Int($0) } } ?? []
+        }
+        #expect(try statuses(token: Self.admin) == [200, 200])
+        #expect(sent == ["POST /v1/override"] && upstream.catchUps == 1)
+        let audit = try server.request("GET", "/v1/audit?action=forced_variation.set", token: Self.admin)
+        let entries = audit["entries"].array ?? []
+        #expect(entries.map { $0["user_id"] } == ["<eva>"], "\(audit.text)")
+        #expect(entries.first?["author"] == "boss" && entries.first?["request_id"] == "by-batch")
+        #expect(try statuses(token: "local-secret-0123456789") == [401, 200])
+        let own = #","authorization":"Bearer \#(Self.admin)""#
+        #expect(try statuses(own, token: "write-secret-0123456789") == [200, 200])
+        #expect(try statuses(token: "write-secret-0123456789") == [401, 200])
+        let before = upstream.requests.count
+        let smuggled = #","authorization":"Bearer \#(Self.admin)\r\nX-Request-Id: forged""#
+        #expect(try statuses(smuggled, token: Self.admin) == [401, 401])
+        #expect(upstream.requests.count == before && upstream.requests.allSatisfy { !$0.hasOwnToken })
+        upstream.failure = .away
+        #expect(try statuses(token: Self.admin) == [503, 200])
+    }
+
     @Test func `Body, conditions and what responses say pass unchanged`() throws {
         let edge = try startEdge()
         let direct = try server.request("GET", "/v1/flags/checkout", token: Self.admin)
@@ -181,6 +214,7 @@ import Testing
 
     @Test(arguments: [
         (UpstreamFailure.away, 503, "the upstream does not respond"),
+        (.late, 504, "the upstream has not responded in time"),
         (.overloaded, 503, "too many requests wait for the upstream"),
         (.tooLarge(limit: 64 << 20), 502, "at most 64 MiB; ask the upstream"),
     ])
@@ -195,6 +229,7 @@ import Testing
             "POST", "/v1/override", #"{"userId":"ada","experimentKey":"checkout","variationKey":"new"}"#,
             token: Self.admin, fields: ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"])
         #expect(agent.status == status && agent["error"].string?.contains(detail) == true, "\(agent.text)")
+        #expect((native.field("retry-after") != nil) == (status != 502))
     }
 
     @Test func `A token of the edge that the upstream refuses is not the caller's fault`() throws {
@@ -203,6 +238,33 @@ import Testing
         let response = try edge.request("GET", "/v1/flags", token: Self.reader)
         #expect(response.status == 502)
         #expect(response["detail"] == "the upstream must accept the token of this edge; it does not")
+    }
+
+    @Test func `An edge says what it follows, and how`() throws {
+        let edge = try startEdge()
+        let status: JSONValue = [
+            "upstream": "http://upstream.test", "upstream_up": true, "copy_complete": true, "lag_seconds": 0.5,
+            "outbox_events": 3,
+        ]
+        #expect(try edge.request("GET", "/info")["edge"] == status)
+        #expect(try edge.request("GET", "/readyz").json == ["status": "ready"])
+        upstream.failure = .away
+        let away = try edge.request("GET", "/info")["edge"]
+        #expect(away["upstream_up"] == false && away["detail"] == "away")
+        #expect(try edge.request("GET", "/readyz").json == ["status": "ready", "detail": "away"])
+        #expect(try server.request("GET", "/info")["edge"].isNull)
+    }
+
+    @Test func `What is for apps is not waited for long`() throws {
+        let edge = try startEdge()
+        for (method, target, takesLong) in [
+            ("GET", "/v1/flags", false), ("PATCH", "/v1/profiles/ada", false),
+            ("GET", "/v1/experiments/checkout/results?goal=buy", true), ("POST", "/v1/profiles", true),
+            ("PUT", "/v1/experiments/checkout", true), ("GET", "/v1/segments/payers?size=true", true),
+        ] {
+            _ = try edge.request(method, target, method == "GET" ? nil : "{}", token: Self.admin)
+            #expect(upstream.requests.last?.takesLong == takesLong, "\(method) \(target)")
+        }
     }
 
     @Test func `A body that is too long to forward is refused`() throws {

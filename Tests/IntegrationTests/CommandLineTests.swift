@@ -119,6 +119,25 @@ import Testing
         #expect(refused.errors.text == "Error: \(message)")
     }
 
+    @Test(arguments: [
+        "http://a b", "http://", "https:///path", "holdfast.internal:8080", "ftp://holdfast.internal", "http://a:99999",
+        "http://a:b", "http://a?b=c", "http://a#b", "",
+    ])
+    func `An edge is not started for an address that no server can have`(url: String) throws {
+        let refused = try Command("serve", "--listen", "127.0.0.1:0", "--database", database, "--upstream", url)
+        #expect(refused.end == .exit(78))
+        #expect(
+            refused.errors
+                == "Error: --upstream must be an http or https URL of a server, without a query; got '\(url)'")
+        #expect(!FileManager.default.fileExists(atPath: database))
+    }
+
+    @Test func `The address of an upstream has no password, which everybody could see`() throws {
+        let refused = try Command("serve", "--upstream", "http://edge:hidden@holdfast.internal")
+        #expect(refused.end == .exit(78))
+        #expect(refused.errors.contains("without user and password") && !refused.errors.contains("hidden"))
+    }
+
     @Test func `A size below nothing is refused with what is required`() throws {
         let refused = try Command("serve", "--cache-size", "-1")
         #expect(refused.errors.hasPrefix("Error: --cache-size must be a size from 0 to "), "\(refused.errors)")

@@ -58,7 +58,7 @@ void http_client_close(struct http_client *client);
 /// Makes a request.
 ///
 /// - Parameter error: says why there was no complete response.
-/// - Returns: the status; 0 if there was no complete response.
+/// - Returns: the status; 0 if there was no complete response, -1 if it did not come in time after the request was sent.
 long http_client_perform(struct http_client *client, const struct http_request *request, char error[256]);
 
 #endif

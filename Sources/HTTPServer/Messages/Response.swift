@@ -57,7 +57,8 @@ public struct Status: Sendable, Hashable {
         .ok, .created, .accepted, .noContent, .notModified, .badRequest, .unauthorized, .forbidden, .notFound,
         .methodNotAllowed, .requestTimeout, .conflict, .gone, .preconditionFailed, .contentTooLarge, .uriTooLong,
         .unsupportedMediaType, .expectationFailed, .unprocessableContent, .requestHeaderFieldsTooLarge,
-        .internalServerError, .notImplemented, .badGateway, .serviceUnavailable, .httpVersionNotSupported,
+        .internalServerError, .notImplemented, .badGateway, .serviceUnavailable, .gatewayTimeout,
+        .httpVersionNotSupported,
     ]
 
     public static func == (left: Status, right: Status) -> Bool { left.code == right.code }
@@ -88,6 +89,7 @@ public struct Status: Sendable, Hashable {
     public static let notImplemented = Status(code: 501, reason: "Not Implemented")
     public static let badGateway = Status(code: 502, reason: "Bad Gateway")
     public static let serviceUnavailable = Status(code: 503, reason: "Service Unavailable")
+    public static let gatewayTimeout = Status(code: 504, reason: "Gateway Timeout")
     public static let httpVersionNotSupported = Status(code: 505, reason: "HTTP Version Not Supported")
 
     /// 1xx, 204 and 304 have no body (RFC 9112 §6.3).

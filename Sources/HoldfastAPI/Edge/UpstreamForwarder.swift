@@ -83,7 +83,8 @@ struct UpstreamForwarder {
     ) throws(Problem) -> UpstreamRequest {
         let credential = wire.credential(of: request)
         var forwarded = UpstreamRequest(
-            method: "\(route.method.name)", target: request.target, fields: [], body: [], hasOwnToken: false)
+            method: "\(route.method.name)", target: request.target, fields: [], body: [], hasOwnToken: false,
+            takesLong: route.takesLong)
         for name in Self.requestFields {
             if let value = request.field(name) { forwarded.fields.append(("\(name)", value)) }
         }
@@ -135,22 +136,27 @@ struct UpstreamForwarder {
                     )))
         }
         responder.send {
-            do throws(UpstreamFailure) {
-                let response = try await upstream.send(request)
-                if request.method != "GET", (200..<300).contains(response.status) {
-                    await upstream.catchUp()
-                    // What is not there yet arrives later; the change was made in any case.
-                    try? await catalog.refresh()
-                }
-                if request.hasOwnToken, response.status == 401 {
-                    return wire.response(
-                        to: Problem(.badGateway, "the upstream must accept the token of this edge; it does not"))
-                }
-                return Self.response(response)
+            do throws(Problem) {
+                return Self.response(try await send(request))
             } catch {
-                return wire.response(to: Self.problem(error))
+                return wire.response(to: error)
             }
         }
+    }
+
+    /// Sends a request, and catches up with what it has changed.
+    func send(_ request: UpstreamRequest) async throws(Problem) -> UpstreamResponse {
+        let response: UpstreamResponse
+        do throws(UpstreamFailure) { response = try await upstream.send(request) } catch { throw Self.problem(error) }
+        if request.method != "GET", (200..<300).contains(response.status) {
+            await upstream.catchUp()
+            // What is not there yet arrives later; the change was made in any case.
+            try? await catalog.refresh()
+        }
+        if request.hasOwnToken, response.status == 401 {
+            throw Problem(.badGateway, "the upstream must accept the token of this edge; it does not")
+        }
+        return response
     }
 
     private static func response(_ forwarded: UpstreamResponse) -> Response {
@@ -176,6 +182,10 @@ struct UpstreamForwarder {
             Problem(
                 .serviceUnavailable,
                 "the upstream does not respond, and this edge cannot answer the request without it; try again later")
+        case .late:
+            Problem(
+                .gatewayTimeout,
+                "the upstream has not responded in time; what the request changes may have been changed")
         case .overloaded: Problem(.serviceUnavailable, "too many requests wait for the upstream; try again later")
         case .tooLarge(let limit):
             Problem(

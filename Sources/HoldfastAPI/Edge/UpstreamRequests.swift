@@ -1,10 +1,52 @@
+import JSON
+
 /// The server that this one follows as an edge.
 public protocol UpstreamRequests: AnyObject, Sendable {
-    /// Sends a request and waits for its response, some tens of seconds: results may take long.
+    /// Sends a request and waits for its response.
     func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> UpstreamResponse
 
     /// Waits until the store has what the upstream had when this was called. It gives up after a few seconds.
     func catchUp() async
+
+    /// How the edge is.
+    var status: EdgeStatus { get }
+}
+
+/// What an edge says of itself.
+public struct EdgeStatus: Sendable {
+    /// The address of the upstream.
+    let upstream: String
+    /// Whether it responds.
+    let isUp: Bool
+    /// Why it does not; `nil` if it does, or was not asked yet.
+    let failure: String?
+    /// Whether the copy can serve alone.
+    let isComplete: Bool
+    /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
+    let lag: Double?
+    /// The number of events that wait for the upstream.
+    let waitingEvents: Int
+
+    public init(
+        upstream: String, isUp: Bool, failure: String?, isComplete: Bool, lag: Double?, waitingEvents: Int
+    ) {
+        (self.upstream, self.isUp, self.failure) = (upstream, isUp, failure)
+        (self.isComplete, self.lag, self.waitingEvents) = (isComplete, lag, waitingEvents)
+    }
+
+    func append(to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("upstream", upstream)
+        writer.member("upstream_up", isUp)
+        writer.member("copy_complete", isComplete)
+        if let lag {
+            writer.key("lag_seconds")
+            writer.shortest((lag * 1_000).rounded() / 1_000)
+        }
+        writer.member("outbox_events", waitingEvents)
+        if let failure { writer.member("detail", failure) }
+        writer.endObject()
+    }
 }
 
 /// A request to the upstream.
@@ -17,6 +59,8 @@ public struct UpstreamRequest: Sendable {
     public var body: [UInt8]
     /// Whether to add the edge's own token; otherwise ``fields`` have the credential of the caller, if there is one.
     public var hasOwnToken: Bool
+    /// Whether the upstream may take some tens of seconds before it responds: results, imports, administration.
+    public var takesLong: Bool
 }
 
 public struct UpstreamResponse: Sendable {
@@ -38,8 +82,10 @@ public struct UpstreamResponse: Sendable {
 
 /// Why the upstream has not responded.
 public enum UpstreamFailure: Error, Sendable, Equatable {
-    /// It cannot be reached, or did not respond in time.
+    /// It cannot be reached.
     case away
+    /// It did not respond in time, and may have done what was asked.
+    case late
     /// Too many requests wait for it.
     case overloaded
     /// The response is longer than an edge keeps in memory.

@@ -120,7 +120,8 @@ struct NativeProtocol: WireProtocol {
                 userAttributes.delete),
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list).atEdge,
-            APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
+            APIRoute(
+                .get, "/v1/segments/{name}", scope: .token(.read), respondsLater: true, readsQuery: true, segment.get),
             APIRoute(
                 .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)),
             APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),

@@ -49,7 +49,9 @@ struct OperationsEndpoints {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("status", "ready")
-        if let failure = services.access.reloadFailure { writer.member("detail", failure) }
+        if let failure = services.access.reloadFailure ?? services.upstream?.status.failure {
+            writer.member("detail", failure)
+        }
         writer.endObject()
         return .json(writer.finish())
     }
@@ -64,11 +66,16 @@ struct OperationsEndpoints {
         CoreError(.unavailable, "not ready: \(reason)")
     }
 
+    /// `GET /info`: what is running, and of an edge how it follows its upstream.
     func info(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("name", services.build.name)
         writer.member("version", services.build.version)
+        if let upstream = services.upstream {
+            writer.key("edge")
+            upstream.status.append(to: &writer)
+        }
         writer.endObject()
         return .json(writer.finish())
     }

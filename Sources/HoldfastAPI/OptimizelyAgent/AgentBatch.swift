@@ -10,6 +10,8 @@ struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
     let gate: AccessGate
+    /// Performs what an edge cannot; `nil` if the server is not one.
+    let forwarder: UpstreamForwarder?
     /// The maximum number of operations in a batch.
     var limit = 500
 
@@ -71,12 +73,15 @@ struct BatchEndpoint {
             let (authorization, apiKey) = (requested.header("authorization"), requested.header("x-api-key"))
             let isOwn = authorization == nil && apiKey == nil
             let secret = isOwn ? own : tokenSecret(authorization: authorization, apiKey: apiKey)
-            let admission = try admit(secret, to: operation, of: origin)
-            let caller = Caller(token: admission.token, requestID: origin.id)
+            let forwarder = operation.isAnsweredByEdges ? nil : self.forwarder
+            // The upstream alone checks who calls what is forwarded.
+            let token = forwarder == nil ? try admit(secret, to: operation, of: origin).token : nil
+            let caller = Caller(token: token, requestID: origin.id)
             return try await call.retrying(projects) { call in
-                try await operation.perform(
-                    requested.request(
-                        target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate))
+                let request = try requested.request(
+                    target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate)
+                guard let forwarder else { return try await operation.perform(request) }
+                return try await forwarder.perform(operation, request, body: requested.body, credential: secret)
             }
         } catch {
             return AgentError(error).response
@@ -92,6 +97,35 @@ struct BatchEndpoint {
         } catch {
             throw AgentError(error.problem)
         }
+    }
+}
+
+extension UpstreamForwarder {
+    /// Has the upstream perform an operation of a batch, and check the caller.
+    fileprivate func perform(
+        _ operation: AgentOperation, _ request: AgentRequest, body: JSONValue, credential: Substring?
+    ) async throws(Problem) -> AgentResponse {
+        var fields = [
+            ("Content-Type", "application/json"), ("X-Optimizely-SDK-Key", request.project.sdkKey),
+            ("X-Request-Id", request.caller.requestID.description),
+        ]
+        if let credential {
+            // It may be from JSON, and must not end the field.
+            guard credential.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+                throw Problem(.unauthorized, "the token must be printable ASCII without spaces")
+            }
+            fields.append(("Authorization", "Bearer \(credential)"))
+        }
+        let response = try await send(
+            UpstreamRequest(
+                method: operation.method.name.description, target: operation.path, fields: fields,
+                body: body.encoded(), hasOwnToken: false, takesLong: true))
+        guard let json = try? JSONParser().parse(response.body) else {
+            throw Problem(.badGateway, "the upstream must respond with JSON; it responds \(response.status) without")
+        }
+        var writer = JSONWriter()
+        writer.value(json)
+        return AgentResponse(Status(code: UInt16(clamping: response.status)), writer)
     }
 }
 

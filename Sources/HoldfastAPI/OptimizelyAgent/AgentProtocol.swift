@@ -8,11 +8,12 @@ struct AgentProtocol: WireProtocol {
 
     init(_ loop: LoopServices) {
         let operations = Self.operations(loop)
-        let batch = BatchEndpoint(operations: operations, projects: loop.projects, gate: loop.gate)
+        let batch = BatchEndpoint(
+            operations: operations, projects: loop.projects, gate: loop.gate, forwarder: loop.forwarder)
         let notifications = AgentNotificationsEndpoint(
             notifications: loop.services.agentNotifications, feed: loop.services.changes, projects: loop.projects)
         routes =
-            operations.map { $0.scope == .admin ? $0.route(loop.projects) : $0.route(loop.projects).atEdge }
+            operations.map { $0.isAnsweredByEdges ? $0.route(loop.projects).atEdge : $0.route(loop.projects) }
             + [
                 APIRoute(.post, "/v1/batch", scope: .token(.client), readsQuery: true, batch.post),
                 APIRoute(

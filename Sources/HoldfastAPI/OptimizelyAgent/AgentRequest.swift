@@ -78,6 +78,9 @@ struct AgentOperation {
     let perform: Handler
     private let callback: ((AgentRequest, Call) throws -> Void)?
 
+    /// ``APIRoute/isAnsweredByEdges``
+    var isAnsweredByEdges: Bool { scope != .admin }
+
     /// - Parameter callback: responds as `perform` does, but without the cost of a task.
     init(
         _ method: Method, _ path: String, scope: Token.Scope, _ perform: @escaping Handler,

@@ -323,9 +323,7 @@ struct ServeCommand: ParsableCommand {
         var size = ByteCount(bytes: ByteCount.GiB)
         try settings.apply(outboxMaxBytes, "outbox-max-bytes", in: 1 << 20...ByteCount.TiB, to: &size)
         guard let url else { return nil }
-        guard let target = URL(string: url), ["http", "https"].contains(target.scheme), target.host != nil,
-            target.query == nil, target.fragment == nil
-        else { throw Failure("--upstream must be an http or https URL without a query; got '\(url)'") }
+        try Self.expectUpstream(url)
         guard lag >= 1 else { throw Failure("--max-lag must be at least 1s; got \(Period(seconds: lag))") }
         if let tokenFile {
             guard token == nil else {
@@ -340,6 +338,19 @@ struct ServeCommand: ParsableCommand {
         (result.maxLag, result.timeout, result.offlineEnrollment) = (lag, timeout, offline)
         result.outboxBytes = size.bytes
         return result
+    }
+
+    /// Refuses what cannot be the address of a server.
+    private static func expectUpstream(_ url: String) throws {
+        let target = URL(string: url, encodingInvalidCharacters: false)
+        guard target?.user == nil, target?.password == nil else {
+            throw Failure("--upstream must be without user and password: the token is in HOLDFAST_UPSTREAM_TOKEN")
+        }
+        guard let target, ["http", "https"].contains(target.scheme), let host = target.host, !host.isEmpty,
+            (1...65_535).contains(target.port ?? 443), target.query == nil, target.fragment == nil
+        else {
+            throw Failure("--upstream must be an http or https URL of a server, without a query; got '\(url)'")
+        }
     }
 
     /// Refuses what an edge cannot do.

@@ -16,16 +16,24 @@ final class EdgeForwarding: UpstreamRequests {
         do throws(UpstreamError) {
             let response = try await store.pool.send(
                 request.method, request.target, fields: request.fields.map { "\($0.name): \($0.value)" },
-                hasToken: request.hasOwnToken, body: request.body.isEmpty && !mayHaveBody ? nil : request.body,
+                hasToken: request.hasOwnToken, takesLong: request.takesLong,
+                body: request.body.isEmpty && !mayHaveBody ? nil : request.body,
                 mostBytes: Self.mostBytes)
             return HoldfastAPI.UpstreamResponse(status: response.status, fields: response.fields, body: response.body)
         } catch {
             switch error {
             case .tooLarge(let limit): throw .tooLarge(limit: limit)
             case .overloaded: throw .overloaded
+            case .late: throw .late
             case .noResponse, .refused, .malformed, .damaged, .closing: throw .away
             }
         }
+    }
+
+    var status: EdgeStatus {
+        EdgeStatus(
+            upstream: store.upstreamURL, isUp: store.isUpstreamUp, failure: store.upstreamFailure,
+            isComplete: store.isComplete, lag: store.lag, waitingEvents: store.waitingEvents)
     }
 
     func catchUp() async {
