@@ -255,7 +255,8 @@ let package = Package(
         .testTarget(
             name: "StoragePostgreSQLTests",
             dependencies: [
-                "StoragePostgreSQL", "Storage", "Bucketing", "JSON", "PostgreSQLTestSupport", "TestSupport",
+                "StoragePostgreSQL", "Storage", "Bucketing", "JSON", "PostgreSQLTestSupport", "ProcessTestSupport",
+                "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(

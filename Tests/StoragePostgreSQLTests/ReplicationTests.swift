@@ -1,5 +1,6 @@
 import Bucketing
 import PostgreSQLTestSupport
+import ProcessTestSupport
 import Storage
 import Synchronization
 import TestSupport
@@ -125,7 +126,7 @@ extension PostgreSQLTests {
             defer { session.close() }
             _ = try session.wait { $0.submit(Self.save("1", for: "ada"), $1) }
             #expect(try session.wait { $0.profile(of: "ada", $1) }?.variationID(for: "e") == "1")
-            proxy.cut()
+            proxy.forgetConnections()
             let refused = #expect(throws: StorageError.self) { try session.wait { $0.profile(of: "ada", $1) } }
             guard case .unavailable = refused else { return #expect(Bool(false), "\(String(describing: refused))") }
             #expect(try session.wait { $0.profile(of: "ada", $1) }?.variationID(for: "e") == "1")

@@ -2,19 +2,23 @@ import APITestSupport
 import Foundation
 import Glibc
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// An upstream, behind a proxy that tests break, and its edges.
 final class EdgeFixture {
     let directory: TemporaryDirectory
     private(set) var upstream: ServerProcess
-    let proxy: EdgeProxy
+    private let database: String
+    let proxy: FaultyProxy
     static let ask = #","experiment":"checkout"}"#
 
-    init() throws {
+    /// - Parameter database: the upstream's; by default a file.
+    init(database: String? = nil) throws {
         directory = try TemporaryDirectory()
-        upstream = try ServerProcess(database: directory.file("upstream.db"))
-        proxy = try EdgeProxy(to: upstream.port)
+        self.database = database ?? directory.file("upstream.db")
+        upstream = try ServerProcess(database: self.database)
+        proxy = try FaultyProxy(to: upstream.port)
         let made = try upstream.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         #expect(made.status == 201)
     }
@@ -27,7 +31,8 @@ final class EdgeFixture {
     func edge(_ name: String = "edge", _ options: [String] = [], awaiting isReady: Bool = true) throws -> ServerProcess
     {
         let edge = try ServerProcess(
-            database: directory.file("\(name).db"), ["--upstream", "http://127.0.0.1:\(proxy.port)"] + options)
+            database: directory.file("\(name).db"), ["--upstream", "http://127.0.0.1:\(proxy.port)"] + options,
+            environment: ["HOLDFAST_UPSTREAM_TIMEOUT": "20s"])
         if isReady {
             #expect(try edge.becomesReady())
             #expect(try edge.awaitMetric("holdfast_edge_copy_complete") { $0 == 1 } == 1)
@@ -37,7 +42,7 @@ final class EdgeFixture {
 
     /// Starts the upstream anew. Its address for edges stays.
     func restartUpstream(_ options: [String] = []) throws {
-        upstream = try ServerProcess(database: directory.file("upstream.db"), options)
+        upstream = try ServerProcess(database: database, options)
         proxy.lead(to: upstream.port)
     }
 

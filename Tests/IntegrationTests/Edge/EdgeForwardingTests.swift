@@ -37,7 +37,7 @@ import Testing
             [
                 "--upstream", "http://127.0.0.1:\(upstream.port)",
                 "--tokens-file", try directory.write(tokens, to: "\(name).tokens"),
-            ], environment: ["HOLDFAST_UPSTREAM_TOKEN": token])
+            ], environment: ["HOLDFAST_UPSTREAM_TOKEN": token, "HOLDFAST_UPSTREAM_TIMEOUT": "20s"])
     }
 
     @discardableResult

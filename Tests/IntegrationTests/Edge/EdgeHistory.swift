@@ -23,7 +23,7 @@ struct EdgeHistory: Sendable {
     struct State: Sendable {
         let seenAt: UInt64
         let variation: String?
-        /// An erasure takes back states that the watch may not have seen.
+        /// An erasure takes back states that the watch may not have seen: also those before a merge into the erased user.
         var isErasure = false
     }
 
@@ -70,8 +70,29 @@ struct EdgeHistory: Sendable {
 final class FeedWatch: Sendable {
     private struct Found {
         var states: [String: [EdgeHistory.State]] = [:]
+        /// The users who became part of another, and the numbers of the states in which they did.
+        var parts: [String: [(user: String, state: Int)]] = [:]
         var cursor: String?
         var isEnding = false
+
+        /// Takes a line of the feed.
+        mutating func take(_ line: JSONObject, at now: UInt64) {
+            cursor = line["cursor"]?.string
+            guard let user = line["user_id"]?.string else { return }
+            switch line["kind"]?.string {
+            case "erasure":
+                states[user, default: []].append(.init(seenAt: now, variation: nil, isErasure: true))
+                for part in parts.removeValue(forKey: user) ?? [] { states[part.user]?[part.state].isErasure = true }
+            case "merge":
+                guard let other = line["from"]?.string else { return }
+                let state = states[other]?.count ?? 0
+                states[other, default: []].append(.init(seenAt: now, variation: nil))
+                parts[user, default: []] += (parts.removeValue(forKey: other) ?? []) + [(other, state)]
+            default:
+                guard line["experiment_id"]?.string == "7001" else { return }
+                states[user, default: []].append(.init(seenAt: now, variation: line["variation_id"]?.string))
+            }
+        }
     }
 
     private let found = Mutex(Found())
@@ -90,25 +111,15 @@ final class FeedWatch: Sendable {
     private func read() -> Bool {
         let (cursor, isEnding) = found.withLock { ($0.cursor, $0.isEnding) }
         let target =
-            "/v1/feed?kinds=assignment,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
+            "/v1/feed?kinds=assignment,merge,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
         guard let response = try? upstream().request("GET", target), response.status == 200 else { return true }
         let now = DispatchTime.now().uptimeNanoseconds
-        var count = 0
-        for line in response.text.split(separator: "\n") {
-            guard let object = try? JSONParser().parse(String(line)).object else { continue }
-            found.withLock { found in
-                found.cursor = object["cursor"]?.string
-                let isErasure = object["kind"]?.string == "erasure"
-                guard let user = object["user_id"]?.string, isErasure || object["experiment_id"]?.string == "7001"
-                else {
-                    return
-                }
-                found.states[user, default: []].append(
-                    .init(seenAt: now, variation: object["variation_id"]?.string, isErasure: isErasure))
-                count += 1
-            }
+        let lines = response.text.split(separator: "\n").compactMap { try? JSONParser().parse(String($0)).object }
+        found.withLock { found in
+            for line in lines { found.take(line, at: now) }
         }
-        return !isEnding || count > 0
+        // The last line is the end.
+        return !isEnding || lines.count > 1
     }
 
     /// Reads what is left.
@@ -198,9 +209,12 @@ final class EdgeLoad: Sendable {
                                 variation: response["variation_id"].string))
                     }
                 }
-            case ..<95:
+            case ..<93:
                 _ = try server.request("PUT", path + "/experiments/checkout", #"{"variation_id":"\#(variation)"}"#)
-            case ..<98: _ = try server.request("DELETE", path + "/experiments/checkout")
+            case ..<96: _ = try server.request("DELETE", path + "/experiments/checkout")
+            case ..<98:
+                let other = Self.users[Int.random(in: Self.users.indices, using: &random)]
+                _ = try server.request("POST", path + "/merge", #"{"from":"\#(other)"}"#)
             default: _ = try server.request("DELETE", path)
             }
         } catch {

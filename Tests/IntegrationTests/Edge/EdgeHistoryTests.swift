@@ -21,7 +21,7 @@ import Testing
         let load = EdgeLoad(clients: 6, seed: seed, on: servers)
         var share = 0
         for round in TortureSettings.rounds(short: 6) {
-            let fault: EdgeProxy.Fault = [.delays(milliseconds: 20), .cuts(after: 3_000), .swallows, .refuses][
+            let fault: FaultyProxy.Fault = [.delays(milliseconds: 20), .cuts(after: 3_000), .swallows, .refuses][
                 Int.random(in: 0..<4, using: &random)]
             fixture.proxy.fault = fault
             try load.wait(for: 80)

@@ -12,9 +12,9 @@ import Testing
         fixture = try EdgeFixture()
     }
 
-    @Test(arguments: [EdgeProxy.Fault.refuses, .swallows])
+    @Test(arguments: [FaultyProxy.Fault.refuses, .swallows])
     func `Known users are answered while the upstream is away, and nothing of the outage is lost`(
-        fault: EdgeProxy.Fault
+        fault: FaultyProxy.Fault
     ) throws {
         let known = (0..<40).map { "known\($0)" }
         var edge = try fixture.edge("edge", ["--upstream-timeout", "500ms", "--max-lag", "3s"])
@@ -60,6 +60,10 @@ import Testing
         try expectKnown()
         let waiting = try edge.metric("holdfast_edge_outbox_events")
         #expect(waiting >= 2 * known.count + 2)
+        let status = try edge.request("GET", "/info")["edge"]
+        #expect(status["upstream_up"] == false && status["copy_complete"] == true)
+        #expect(status["outbox_events"].integer.map { Int($0) } == waiting)
+        #expect(status["detail"].string?.hasPrefix("the upstream does not respond") == true, "\(status)")
 
         fixture.proxy.fault = .none
         try EdgeFixture.awaitUp(edge)
@@ -73,6 +77,18 @@ import Testing
         #expect(try fixture.upstream.stored("new") == hashed["variation_id"].string)
         #expect(try edge.awaits { try $0.stored("new") == hashed["variation_id"].string })
         #expect(try edge.metric("holdfast_edge_refused_events_total") == 0)
+        edge.stop()
+    }
+
+    @Test func `A request that is passed on waits only for a moment if the upstream says nothing`() throws {
+        let edge = try fixture.edge("edge", ["--upstream-timeout", "1s", "--max-lag", "30s"])
+        fixture.proxy.fault = .swallows
+        let began = ContinuousClock.now
+        let flags = try edge.request("GET", "/v1/flags")
+        #expect(flags.status == 504 && flags.field("retry-after") == "1", "\(flags.text)")
+        #expect(flags["detail"].string?.hasPrefix("the upstream has not responded in time") == true, "\(flags.text)")
+        #expect(try edge.request("PATCH", "/v1/profiles/ada", profile("ada", ["22": "2"])).status == 504)
+        #expect(.now - began < .seconds(15))
         edge.stop()
     }
 
@@ -111,7 +127,11 @@ import Testing
         let users = (0..<30).map { "user\($0)" }
         var edge = try fixture.edge()
         for user in users { _ = try edge.assign(user) }
+        fixture.proxy.fault = .refuses
+        try EdgeFixture.awaitAway(edge)
+        #expect(try edge.request("POST", "/v1/events", #"{"user_id":"user9","goal":"bought"}"#).status == 200)
         edge.stop()
+        fixture.proxy.fault = .none
         // Another feed begins, so that the place of the edge means nothing any more.
         fixture.upstream.stop()
         try fixture.restartUpstream(["--feed-retention", "0"])
@@ -130,6 +150,8 @@ import Testing
             #expect(try edge.awaits { try $0.stored(user) == (try fixture.upstream.stored(user)) }, "\(user)")
         }
         #expect(try edge.metric("holdfast_profiles") == (try fixture.upstream.metric("holdfast_profiles")))
+        #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        #expect(try fixture.upstream.request("GET", "/v1/profiles/user9/events").text.contains(#""goal":"bought""#))
         edge.stop()
     }
 
@@ -137,7 +159,7 @@ import Testing
         let (edge, other) = (try fixture.edge("one", ["--upstream-timeout", "5s"]), try fixture.edge("two"))
         var users: [String] = []
         for (index, fault) in [
-            EdgeProxy.Fault.delays(milliseconds: 30), .cuts(after: 2_000), .cuts(after: 300), .none,
+            FaultyProxy.Fault.delays(milliseconds: 30), .cuts(after: 2_000), .cuts(after: 300), .none,
         ].enumerated() {
             fixture.proxy.fault = fault
             for number in 0..<15 {

@@ -27,6 +27,10 @@ import Testing
         // The copy has it before the response.
         #expect(try edge.assign("new")["source"].string == "stored")
         #expect(try edge.metric("holdfast_edge_changes_total") == 1)
+        let status = try edge.request("GET", "/info")["edge"]
+        #expect(status["upstream"].string == "http://127.0.0.1:\(fixture.proxy.port)")
+        #expect(status["upstream_up"] == true && status["copy_complete"] == true && status["outbox_events"] == 0)
+        #expect(status["lag_seconds"].double.map { (0..<10).contains($0) } == true, "\(status)")
         edge.stop()
     }
 
@@ -149,7 +153,8 @@ import Testing
 
     @Test func `An upstream that refuses the token counts as away`() throws {
         let tokens = try fixture.directory.write(
-            "admin root 0123456789abcdef0123\nedge shop fedcba9876543210fedc\n", to: "tokens")
+            "admin root 0123456789abcdef0123\nedge shop fedcba9876543210fedc\nread app 0011223344556677\n", to: "tokens"
+        )
         chmod(tokens, 0o600)
         let upstream = try ServerProcess(
             database: fixture.directory.file("guarded.db"), ["--tokens-file", tokens])
@@ -160,7 +165,14 @@ import Testing
         }
         let refused = try edge("refused", "0000000000000000000000")
         #expect(refused.child.errors.first(where: { $0.contains("the upstream is away") })?.contains("401") ?? false)
-        #expect(try refused.request("GET", "/readyz").status == 503)
+        let notReady = try refused.request("GET", "/readyz")
+        #expect(notReady.status == 503)
+        #expect(
+            notReady["detail"].string?.contains("the upstream refuses the token of this edge with 401") == true,
+            "\(notReady.text)")
+        let forbidden = try edge("forbidden", "0011223344556677")
+        #expect(try forbidden.awaits { try $0.request("GET", "/readyz").text.contains("with 403: the scope edge") })
+        forbidden.stop()
         let admitted = try edge("admitted", "fedcba9876543210fedc")
         #expect(try admitted.becomesReady())
         // The edge's own callers are not admins of the upstream.

@@ -171,8 +171,8 @@ final class DatabaseFaultRun {
             try hosts.run("promote", "host\(1 - primary)", "\(ports[1 - primary])")
             primary = 1 - primary
         case .badNetwork:
-            proxy?.disturb(true)
-            defer { proxy?.disturb(false) }
+            proxy?.fault = .disturbs
+            defer { proxy?.fault = .none }
             try waitForWork(of: load, 100)
         case .crash:
             try hosts.run("kill", "host0")
