@@ -37,28 +37,36 @@ package struct FeedEncoder: Sendable {
     private mutating func append(
         _ kind: FeedEntry.Kind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
     ) {
+        let place = begin(kind, of: userID)
+        content(&encoder)
+        encoder.endCounted(place)
+    }
+
+    /// - Returns: the place of the length of what follows.
+    private mutating func begin(_ kind: FeedEntry.Kind, of userID: Identifier) -> Int {
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
-        encoder.appendCounted(content)
+        return encoder.beginCounted()
     }
 
     /// Appends the assignments of a profile that differ from those before, as they are encoded in the profiles.
     package mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
-        append(.assignments, of: userID) { content in
-            let start = content.bytes.count
-            // Mostly nothing is removed.
-            content.append(number: 0)
-            guard let stored else { return content.append(contentsOf: record.bytes[record.entriesOffset...]) }
-            let removed = record.forEachDifference(from: stored) { content.append(contentsOf: $0) }
-            guard !removed.isEmpty else { return }
-            content.truncate(to: start)
-            content.append(number: UInt64(removed.count))
-            for experimentID in removed {
-                content.append(number: UInt64(experimentID.count))
-                content.append(contentsOf: stored.bytes[experimentID])
-            }
-            _ = record.forEachDifference(from: stored) { content.append(contentsOf: $0) }
+        // Each save comes here: without a closure, which would retain the records.
+        let place = begin(.assignments, of: userID)
+        defer { encoder.endCounted(place) }
+        let start = encoder.bytes.count
+        // Mostly nothing is removed.
+        encoder.append(number: 0)
+        guard let stored else { return encoder.append(contentsOf: record.bytes[record.entriesOffset...]) }
+        let removed = record.appendDifference(from: stored, to: &encoder)
+        guard !removed.isEmpty else { return }
+        encoder.truncate(to: start)
+        encoder.append(number: UInt64(removed.count))
+        for experimentID in removed {
+            encoder.append(number: UInt64(experimentID.count))
+            encoder.append(contentsOf: stored.bytes[experimentID])
         }
+        _ = record.appendDifference(from: stored, to: &encoder)
     }
 
     private mutating func append(_ stored: StoredExposure) {
@@ -106,35 +114,39 @@ package struct FeedEncoder: Sendable {
 extension ProfileRecord {
     /// Compares the encoded entries of two records, both of which are in the order of experiment ids.
     ///
-    /// - Parameter changed: gets each of this record's entries that `former` lacks.
+    /// - Parameter encoder: gets each of this record's entries that `former` lacks.
     /// - Returns: the ranges of the experiment ids in `former` that this record lacks.
-    fileprivate func forEachDifference(
-        from former: ProfileRecord, _ changed: (UnsafeRawBufferPointer) -> Void
+    fileprivate func appendDifference(
+        from former: ProfileRecord, to encoder: inout ProfileRecordEncoder
     ) -> [Range<Int>] {
         bytes.withUnsafeBytes { bytes in
             former.bytes.withUnsafeBytes { formerBytes in
                 var removed: [Range<Int>] = []
                 var own = EncodedEntry(in: bytes, at: entriesOffset)
-                var other = EncodedEntry(in: formerBytes, at: former.entriesOffset)
+                var place = former.entriesOffset
                 while own.isPresent {
-                    if other.isPresent, own.id(bytes).hasSameBytes(as: other.id(formerBytes)) {
-                        let isSame = own.whole(bytes).hasSameBytes(as: other.whole(formerBytes))
-                        if !isSame { changed(own.whole(bytes)) }
-                        own = EncodedEntry(in: bytes, at: own.end)
-                        other = EncodedEntry(in: formerBytes, at: other.end)
-                        continue
+                    let entry = own.whole(bytes)
+                    let rest = UnsafeRawBufferPointer(rebasing: formerBytes[place...])
+                    // Most entries stay as they are, and are decoded once.
+                    if rest.count >= entry.count,
+                        UnsafeRawBufferPointer(rebasing: rest[..<entry.count]).hasSameBytes(as: entry)
+                    {
+                        place += entry.count
+                    } else {
+                        let other = EncodedEntry(in: formerBytes, at: place)
+                        if other.isPresent, other.id(formerBytes).precedes(own.id(bytes)) {
+                            removed.append(other.experimentID)
+                            place = other.end
+                            continue
+                        }
+                        if other.isPresent, other.id(formerBytes).hasSameBytes(as: own.id(bytes)) { place = other.end }
+                        encoder.append(contentsOf: entry)
                     }
-                    if other.isPresent, other.id(formerBytes).precedes(own.id(bytes)) {
-                        removed.append(other.experimentID)
-                        other = EncodedEntry(in: formerBytes, at: other.end)
-                        continue
-                    }
-                    changed(own.whole(bytes))
                     own = EncodedEntry(in: bytes, at: own.end)
                 }
-                while other.isPresent {
+                while case let other = EncodedEntry(in: formerBytes, at: place), other.isPresent {
                     removed.append(other.experimentID)
-                    other = EncodedEntry(in: formerBytes, at: other.end)
+                    place = other.end
                 }
                 return removed
             }

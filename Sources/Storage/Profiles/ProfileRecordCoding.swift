@@ -182,12 +182,19 @@ struct ProfileRecordEncoder {
         bytes.removeLast(bytes.count - count)
     }
 
-    /// Appends what a closure appends, and its length before it: in two bytes, if they suffice.
-    mutating func appendCounted(_ content: (inout ProfileRecordEncoder) -> Void) {
-        let place = bytes.count
-        bytes.append(0)
-        bytes.append(0)
-        content(&self)
+    /// Leaves room for the length of what follows.
+    ///
+    /// - Returns: the place, for ``endCounted(_:)``.
+    mutating func beginCounted() -> Int {
+        defer {
+            bytes.append(0)
+            bytes.append(0)
+        }
+        return bytes.count
+    }
+
+    /// Writes the length of what was appended since ``beginCounted()``: in two bytes, if they suffice.
+    mutating func endCounted(_ place: Int) {
         let length = bytes.count - place - 2
         guard length < 1 << 14 else {
             var encoded = ProfileRecordEncoder(capacity: 10)

@@ -31,9 +31,16 @@ final class FeedRetention: Sendable {
             var state = stored
             let last = try connection.integer("SELECT feed_number FROM counters")
             try connection.run(state.countNew(to: last)) { state.count(to: last, $0) }
-            var oldest: [FeedState.Size] = []
-            try connection.run(FeedState.oldest(to: last, limit: batch)) { oldest.append(.init($0)) }
-            let count = state.deleteOldest(of: oldest, mode, at: transaction.now)
+            // Mostly the oldest row is kept, and no other needs to be read.
+            let kept = state
+            var count = 0
+            for limit in [1, batch] {
+                var oldest: [FeedState.Size] = []
+                try connection.run(FeedState.oldest(to: last, limit: limit)) { oldest.append(.init($0)) }
+                state = kept
+                count = state.deleteOldest(of: oldest, mode, at: transaction.now)
+                if count == 0 { break }
+            }
             if count > 0 { for query in state.deletions { try transaction.run(query) } }
             if state != stored { try transaction.run(state.update) }
             return count
