@@ -13,9 +13,11 @@ final class RepeatedTask: Sendable {
 
     var isClosed: Bool { closed.load(ordering: .relaxed) }
 
-    /// - Parameter work: does not keep the owner of the task alive.
-    func start(_ work: @escaping @Sendable () async -> Void) {
-        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + interval) { [weak self] in
+    /// - Parameters:
+    ///   - delay: the time until the first run; the interval by default.
+    ///   - work: does not keep the owner of the task alive.
+    func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + (delay ?? interval)) { [weak self] in
             guard let self, !isClosed else { return }
             Task { [weak self] in
                 await work()

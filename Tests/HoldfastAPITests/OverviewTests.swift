@@ -1,4 +1,5 @@
 import APITestSupport
+import Foundation
 import JSON
 import Testing
 
@@ -50,6 +51,38 @@ import Testing
         try report(0..<3, of: "search", "a", buying: 0)
         try report(3..<4, of: "checkout", "new", buying: 0)
         #expect(try keys("?sort=users") == ["search", "checkout", "Zebra", "banner"])
+        #expect(try server.request("PUT", "/v1/experiments/search", #"{"name":"A better search"}"#).status == 200)
+        #expect(try keys("?sort=name&order=asc") == ["search", "banner", "checkout", "Zebra"])
+        #expect(try server.request("PUT", "/v1/experiments/Zebra", #"{"tags":["animals","web"]}"#).status == 200)
+        #expect(try keys("?sort=tags&order=asc") == ["search", "Zebra", "checkout", "banner"])
+        // Before a look of this process, what runs comes before what does not.
+        #expect(try keys("?sort=verdict") == ["Zebra", "checkout", "banner", "search"])
+        server.stop()
+    }
+
+    @Test func `Experiments are sorted by how long they have had users`() throws {
+        let now = Date.now
+        func expose(_ user: String, to experiment: String, _ variation: String, daysAgo: Double) throws {
+            let time = now.addingTimeInterval(-86_400 * daysAgo).formatted(.iso8601)
+            let body =
+                #"{"user_id":"\#(user)","experiment":"\#(experiment)","variation_key":"\#(variation)","timestamp":"\#(time)"}"#
+            #expect(try server.request("POST", "/v1/exposures", body).status == 200)
+        }
+        try expose("u1", to: "search", "a", daysAgo: 1)
+        try expose("u2", to: "checkout", "old", daysAgo: 4)
+        try expose("u3", to: "search", "b", daysAgo: 3)
+        #expect(try keys("?sort=day") == ["checkout", "search", "Zebra", "banner"])
+        #expect(try keys("?sort=day&order=asc") == ["banner", "Zebra", "search", "checkout"])
+        server.stop()
+    }
+
+    @Test func `Experiments are listed by their ids`() throws {
+        let ids = try ["search", "Zebra"].map { key in
+            try #require(try server.request("GET", "/v1/experiments/\(key)")["id"].string)
+        }
+        let found = try server.request("GET", "/v1/experiments?id=\(ids.joined(separator: ",")),none")
+        #expect(found["experiments"].array?.map(\.["key"].string) == ["Zebra", "search"])
+        #expect(try server.request("GET", "/v1/flags?id=1").status == 400)
         server.stop()
     }
 

@@ -405,6 +405,51 @@ import Testing
         await monitor.look()
         #expect(monitor.findings.map(\.key) == ["e", "f"])
     }
+
+    @Test func `What somebody should look at comes first`() async throws {
+        for key in ["calm", "draft", "paused", "over", "alarm", "winner", "loser", "open"] {
+            let status: JSONValue = key == "draft" ? "draft" : key == "paused" ? "paused" : "running"
+            try await process.put(["variations": ["a", "b"], "status": status], key: key)
+        }
+        let now = clock.now
+        try await process.edit { definitions throws(CoreError) in
+            try definitions.conclude("over", as: ConclusionInput(winner: "a"), at: now, by: Author(name: "test"))
+        }
+        try await process.catalog.refresh()
+        let project = try #require(process.catalog.snapshot().projects.values.first)
+        func finding(
+            _ key: Identifier, _ decision: Verdict.Decision?, _ warnings: Set<ExperimentWarning> = []
+        ) -> (Identifier, ExperimentMonitor.Finding) {
+            (key, .init(sdkKey: project.sdkKey, key: key, warnings: warnings, decision: decision))
+        }
+        let findings = Dictionary(uniqueKeysWithValues: [
+            finding("calm", nil), finding("alarm", .ship, [.noExposures]), finding("winner", .ship),
+            finding("loser", .stop), finding("open", .continue), finding("paused", .invalid),
+        ])
+        var selection = ExperimentSelection()
+        selection.order = .verdict
+        let sorted: [Identifier] = ["alarm", "paused", "winner", "loser", "open", "calm", "over", "draft"]
+        #expect(selection.select(from: project, [:], findings).experiments.map(\.key) == sorted)
+        selection.isDescending = false
+        #expect(selection.select(from: project, [:], findings).experiments.map(\.key) == sorted.reversed())
+    }
+
+    @Test func `A look finds the verdict over all metrics, also of what is paused`() async throws {
+        let monitor = ExperimentMonitor(process.catalog, store: store)
+        try await process.edit { definitions throws(CoreError) in
+            _ = try MetricChange(["kind": "conversion", "goal": "g"], key: "g").apply(to: &definitions)
+        }
+        for key in ["e", "f"] {
+            try await process.put(["variations": ["a", "b"], "metrics": ["primary": ["g"]]], key: key)
+        }
+        try await process.put(["status": "paused"], key: "f")
+        try await process.put(["variations": ["a", "b"]], key: "h")
+        try await process.catalog.refresh()
+        await monitor.look()
+        #expect(monitor.findings.map(\.key) == ["e", "h", "f"])
+        #expect(monitor.findings.map(\.decision) == [.continue, nil, .continue])
+        #expect(monitor.findings.map(\.isPaused) == [false, false, true])
+    }
 }
 
 extension JSONValue {

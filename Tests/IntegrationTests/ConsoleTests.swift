@@ -47,6 +47,12 @@ import Testing
         let results = try client.receive().json
         #expect(results["users"]["counted"].integer ?? 0 > 1_000)
         #expect(results["variations"].array?.allSatisfy { $0["converted"].integer ?? 0 > 0 } == true)
+        // A new user sees a verdict with a lift and its interval.
+        try client.send(TestRequest("GET", "/v1/experiments/checkout/results").encoded())
+        let planned = try client.receive().json
+        #expect(planned["verdict"]["decision"] == "ship" && planned["verdict"]["winner"] == "one-page")
+        let better = planned["metrics"].array?.first?["variations"].array?.last
+        #expect(better?["lift"].double ?? 0 > 0 && better?["lift_interval"].array?.count == 2)
         child.send(SIGINT)
         #expect(child.wait() == .exit(0), "\(child.errors.text)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == [])

@@ -362,8 +362,13 @@ struct InMemoryTables {
                     ($0.key.variationID, $0.key.day, $0.value)
                 })
         case .enrolledUsers:
-            return users.reduce(into: [Identifier: Int]()) { sums, row in
-                if row.value.counted > 0 { sums[row.key.experimentID, default: 0] += row.value.counted }
+            return users.reduce(into: [Identifier: EnrolledUsers]()) { sums, row in
+                guard row.value.counted > 0 else { return }
+                let day = row.key.cohort.day
+                var sum = sums[row.key.experimentID] ?? EnrolledUsers(count: 0, firstDay: day)
+                sum.count += row.value.counted
+                sum.firstDay = min(sum.firstDay, day)
+                sums[row.key.experimentID] = sum
             }
         case .breakdown(let experimentID, let number, let goal, let time):
             var tally = BreakdownTally(number, goal)

@@ -57,9 +57,14 @@ extension StoreContract {
                 _ = try await store.record([
                     exposure("u"), exposure("v", "b"), exposure("w", isChosen: true), .exposure(other),
                 ])
-                #expect(try store.read(.enrolledUsers) == ["e": 2, "f": 1])
+                let day = noon.day
+                #expect(
+                    try store.read(.enrolledUsers) == [
+                        "e": EnrolledUsers(count: 2, firstDay: day), "f": EnrolledUsers(count: 1, firstDay: day),
+                    ])
                 try await store.apply(.erase, to: "u")
-                #expect(try store.read(.enrolledUsers) == ["e": 1])
+                _ = try await store.record([exposure("x", at: -86_400_000)])
+                #expect(try store.read(.enrolledUsers) == ["e": EnrolledUsers(count: 2, firstDay: day - 1)])
             },
             StoreContract("An event with an id that its user has sent before is known; other users may use the id") {
                 context async throws in

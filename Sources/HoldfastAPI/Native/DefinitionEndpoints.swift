@@ -15,7 +15,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     private var catalog: ProjectCatalog { services.projects }
 
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let page = try ListPage(request, readsStale: Element.self == Flag.self)
+        let isOfExperiments = Element.self == Experiment.self
+        let page = try ListPage(
+            request, readsStale: Element.self == Flag.self, besides: isOfExperiments ? ["id"] : [])
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let definitions = project.definitions
         var elements = Element.all(in: project.datafile)
@@ -24,6 +26,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             let day = UseRecorder.day(at: services.store.clock.now()) - days
             elements.removeAll { $0.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
         }
+        if let wanted = page.ids { elements.removeAll { !wanted.contains(($0 as? Experiment)?.id ?? $0.key) } }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
         return JSONList(Element.list, listed) { Self.describe($0, project, uses) }
             .response(entityTag: project.entityTag)

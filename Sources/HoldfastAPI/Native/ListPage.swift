@@ -15,6 +15,8 @@ struct ListPage {
 
     /// Elements that were not used for this number of days; `nil` for all.
     let staleDays: Int64?
+    /// The ids of the elements, separated by commas; `nil` for all.
+    let ids: Set<Identifier>?
     private let limit: Int
     private let after: Identifier?
     /// In lower case.
@@ -34,6 +36,7 @@ struct ListPage {
             }
             return days
         }
+        ids = query["id"].map { Set($0.split(separator: ",").map { Identifier(String($0)) }) }
         self.limit = query["limit"] == nil ? limit : try Request.pageLimit(query)
         after = query["after"].map { Identifier($0) }
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }

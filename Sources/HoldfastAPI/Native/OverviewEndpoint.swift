@@ -15,7 +15,7 @@ struct OverviewEndpoint {
     /// The members of an experiment's description that the overview has, too.
     private static let members = [
         "id", "key", "name", "status", "enrollment", "variations", "traffic", "owner", "tags", "group", "schedule",
-        "ramp", "conclusion",
+        "ramp", "bandit", "conclusion",
     ]
     /// Days of which an experiment's users are shown.
     private static let days = 30
@@ -26,17 +26,15 @@ struct OverviewEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let selection = try Self.selection(request)
         let project = try projects.project(named: request.sdkKey, for: call.access)
-        let users = selection.order == .users ? try await store.read(.enrolledUsers) : [:]
+        let enrolled = [.users, .day].contains(selection.order) ? try await store.read(.enrolledUsers) : [:]
         let found = services.monitor.findings.filter { $0.sdkKey == project.sdkKey }
-        let warnings = Dictionary(found.map { ($0.key, $0.warnings) }, uniquingKeysWith: { $0.union($1) })
-        let page = try await services.compute {
-            selection.select(from: project, users: users, alarms: warnings.mapValues(\.count))
-        }
+        let findings = Dictionary(found.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
+        let page = try await services.compute { selection.select(from: project, enrolled, findings) }
         let now = services.store.clock.now()
         var rows: [JSONValue] = []
         for experiment in page.experiments {
             let overview = try await ExperimentOverview.read(experiment, of: project, at: now, store)
-            rows.append(Self.describe(experiment, project, overview, warnings[experiment.key] ?? []))
+            rows.append(Self.describe(experiment, project, overview, findings[experiment.key]?.warnings ?? []))
         }
         let labels = ExperimentSelection.labels(of: project, limit: Self.labels)
         return .json([

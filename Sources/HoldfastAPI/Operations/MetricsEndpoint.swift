@@ -172,7 +172,7 @@ struct MetricsEndpoint {
     private static func appendWarnings(_ findings: [ExperimentMonitor.Finding], to page: inout MetricsPage) {
         page.begin(
             "holdfast_experiment_warning", .gauge, "1 while somebody should look at an experiment, by the reason.")
-        for finding in findings {
+        for finding in findings.lazy.filter({ !$0.isPaused }).prefix(ExperimentMonitor.measuredLimit) {
             let experiment =
                 "sdk_key=\"\(finding.sdkKey)\",experiment=\"\(MetricsPage.escaped(finding.key.string))\""
             for warning in ExperimentWarning.allCases {

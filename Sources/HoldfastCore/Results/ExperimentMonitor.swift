@@ -17,7 +17,7 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
     case exposuresAfterEnd = "exposures_after_end"
 }
 
-/// Looks at experiments every minute, for the metrics.
+/// Looks at experiments every minute, for the metrics and for the order of lists.
 ///
 /// It remembers only what it has seen itself: the hour without exposures begins when the process starts.
 public final class ExperimentMonitor: Sendable {
@@ -26,6 +26,10 @@ public final class ExperimentMonitor: Sendable {
         public var sdkKey: String
         public var key: Identifier
         public var warnings: Set<ExperimentWarning>
+        /// By all metrics; `nil` without metrics, and unless it runs or is paused.
+        public var decision: Verdict.Decision?
+        /// Whether it is only for lists, because it is paused.
+        public var isPaused = false
     }
 
     private struct Place: Hashable {
@@ -47,8 +51,10 @@ public final class ExperimentMonitor: Sendable {
         var counts: [Place: Count] = [:]
     }
 
-    /// The number of experiments that are looked at, so that the metrics stay bounded: running ones first.
-    public static let limit = 1_000
+    /// The number of experiments that are looked at: running ones first.
+    static let limit = 10_000
+    /// The number of experiments in the metrics, so that these stay bounded.
+    public static let measuredLimit = 1_000
     static let hour: Timestamp = 3_600_000
     /// Milliseconds after which what is due and not done is a warning.
     static let patience: Timestamp = 300_000
@@ -65,7 +71,7 @@ public final class ExperimentMonitor: Sendable {
 
     /// Begins to look, until ``close()``.
     public func start() {
-        timer.start { [weak self] in await self?.look() }
+        timer.start(after: .seconds(1)) { [weak self] in await self?.look() }
     }
 
     public func close() {
@@ -79,15 +85,21 @@ public final class ExperimentMonitor: Sendable {
     public func look() async {
         let now = store.clock.now()
         let watched = watchedExperiments()
+        guard let enrolled = try? await catalog.inBackground({ try await $0.read(.enrolledUsers) }) else { return }
         var findings: [Finding] = []
         var counts: [Place: Count] = [:]
         let former = state.withLock { $0 }
-        for (project, experiment) in watched {
+        for (project, experiment, isPaused) in watched {
             guard !timer.isClosed else { return }
-            let watch = try? await catalog.inBackground { session in
-                try await UserWatch.read(experiment, of: project, at: now, session)
-            }
-            guard let watch else { return }
+            // Most experiments of a long list have no users.
+            let overview =
+                enrolled[experiment.id] == nil
+                ? ExperimentOverview(withoutUsers: experiment, of: project)
+                : try? await catalog.inBackground { session in
+                    try await ExperimentOverview.read(experiment, of: project, at: now, session)
+                }
+            guard let overview else { return }
+            let watch = overview.watch
             let place = Place(
                 sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
             var count = former.counts[place] ?? Count(users: watch.evidence.users, since: now)
@@ -100,7 +112,8 @@ public final class ExperimentMonitor: Sendable {
             findings.append(
                 Finding(
                     sdkKey: project.sdkKey, key: experiment.key,
-                    warnings: warnings(experiment, project, watch, count, at: now)))
+                    warnings: warnings(experiment, project, watch, count, at: now), decision: overview.decision,
+                    isPaused: isPaused))
         }
         state.withLock { [findings, counts] in $0 = State(findings: findings, counts: counts) }
     }
@@ -118,14 +131,19 @@ public final class ExperimentMonitor: Sendable {
         return warnings
     }
 
-    /// Returns the experiments that run or have a ramp or schedule, then those that are concluded.
-    private func watchedExperiments() -> [(Project, Experiment)] {
+    /// Returns the experiments that run or have a ramp or schedule, then those that are concluded, then paused ones.
+    private func watchedExperiments() -> [(project: Project, experiment: Experiment, isPaused: Bool)] {
         let all = catalog.snapshot().projects.values.sorted { $0.sdkKey < $1.sdkKey }
             .flatMap { project in project.datafile.experimentsBesideRules.map { (project, $0) } }
         let live = all.filter { project, experiment in
             experiment.isRunning && !experiment.annotations.isDraft || project.isTimed(experiment.key)
         }
-        return Array((live + all.filter(\.1.isConcluded)).prefix(Self.limit))
+        let paused = all.filter { project, experiment in
+            experiment.status == ExperimentStatus.paused.rawValue && !experiment.annotations.isDraft
+                && !experiment.isConcluded && !project.isTimed(experiment.key)
+        }
+        let others = all.filter(\.1.isConcluded)
+        return Array(((live + others).map { ($0, $1, false) } + paused.map { ($0, $1, true) }).prefix(Self.limit))
     }
 }
 

@@ -13,8 +13,9 @@ public struct ExperimentOverview: Sendable {
     public private(set) var winner: Identifier?
     /// The lift of the winner in the first primary metric that it improves.
     public private(set) var lift: Double?
+    let watch: UserWatch
     /// In sentences, by the kind of the alarm.
-    public let alarms: [ExperimentWarning: String]
+    public var alarms: [ExperimentWarning: String] { watch.alarms }
 
     /// Reads what a store has of an experiment now.
     public static func read(
@@ -23,21 +24,33 @@ public struct ExperimentOverview: Sendable {
         let tally = try await session.read(.users(experimentID: experiment.id))
         let watch = try await UserWatch.read(experiment, of: project, tally, at: now, session)
         var overview = ExperimentOverview(experiment, tally, watch)
-        guard experiment.isRunning || experiment.status == ExperimentStatus.paused.rawValue,
-            !experiment.annotations.isDraft, project.mayHaveMetrics(experiment),
-            let plan = project.plan(of: experiment)
-        else { return overview }
+        guard mayHaveVerdict(experiment, of: project), let plan = project.plan(of: experiment) else {
+            return overview
+        }
         var query = try ResultsQuery([:])
         query.confidence = 1 - plan.alpha
         var measured: [(role: PlanVerdict.Role, results: ExperimentResults)] = []
         for (role, metric) in plan.metrics {
             let metric = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
+            let periods = try await AdaptiveResults.read(
+                metric.name, of: experiment, in: project, frozenAt: nil, session)
             let results = try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, metric.tally, of: metric, now: now)
+                experiment, sdkKey: project.sdkKey, query, metric.tally, of: metric, periods: periods, now: now)
             measured.append((role, results))
         }
         if let results = PlanResults(measured, alpha: plan.alpha) { overview.judge(results) }
         return overview
+    }
+
+    /// - Parameter experiment: one that nobody takes part in.
+    init(withoutUsers experiment: Experiment, of project: Project) {
+        self.init(experiment, ExperimentTally(), UserWatch(experiment, ExperimentTally()))
+        if Self.mayHaveVerdict(experiment, of: project), project.plan(of: experiment) != nil { decision = .continue }
+    }
+
+    private static func mayHaveVerdict(_ experiment: Experiment, of project: Project) -> Bool {
+        (experiment.isRunning || experiment.status == ExperimentStatus.paused.rawValue)
+            && !experiment.annotations.isDraft && project.mayHaveMetrics(experiment)
     }
 
     private init(_ experiment: Experiment, _ tally: ExperimentTally, _ watch: UserWatch) {
@@ -47,7 +60,7 @@ public struct ExperimentOverview: Sendable {
             return users > 0 ? (day, users) : nil
         }
         users = days.reduce(0) { $0 + $1.users }
-        alarms = watch.alarms
+        self.watch = watch
     }
 
     private mutating func judge(_ results: PlanResults) {
@@ -63,7 +76,7 @@ public struct ExperimentOverview: Sendable {
 /// Which experiments of a project to list, and in which order.
 public struct ExperimentSelection: Sendable {
     public enum Order: String, Sendable, CaseIterable {
-        case created, key, status, traffic, owner, users, alarms
+        case created, key, name, status, verdict, traffic, owner, tags, users, day, alarms
     }
 
     /// The experiments of a page, with what filters can choose from.
@@ -89,10 +102,11 @@ public struct ExperimentSelection: Sendable {
     public init() {}
 
     /// - Parameters:
-    ///   - users: the number of users, by experiment; needed to order by it.
-    ///   - alarms: what is wrong, by the key of the experiment; needed to order by it.
+    ///   - enrolled: the users, by experiment; needed to order by their number and first day.
+    ///   - findings: what was found last, by the key of the experiment; needed to order by alarms and verdicts.
     public func select(
-        from project: Project, users: [Identifier: Int] = [:], alarms: [Identifier: Int] = [:]
+        from project: Project, _ enrolled: [Identifier: EnrolledUsers] = [:],
+        _ findings: [Identifier: ExperimentMonitor.Finding] = [:]
     ) -> Page {
         let definitions = project.definitions
         var page = Page(experiments: [])
@@ -111,15 +125,18 @@ public struct ExperimentSelection: Sendable {
             if statuses.isEmpty || statuses.contains(experiment.statusName) { found.append(experiment) }
         }
         page.total = found.count
-        page.experiments = Array(sorted(found, definitions, users, alarms).dropFirst(offset).prefix(limit))
+        page.experiments = Array(sorted(found, definitions, enrolled, findings).dropFirst(offset).prefix(limit))
         return page
     }
 
     /// Sorts experiments; those that are alike keep the order of the datafile.
     private func sorted(
-        _ experiments: [Experiment], _ definitions: ProjectDefinitions, _ users: [Identifier: Int],
-        _ alarms: [Identifier: Int]
+        _ experiments: [Experiment], _ definitions: ProjectDefinitions, _ enrolled: [Identifier: EnrolledUsers],
+        _ findings: [Identifier: ExperimentMonitor.Finding]
     ) -> [Experiment] {
+        func text(_ name: String, of experiment: Experiment) -> String? {
+            definitions.experiments[experiment.key]?.details.texts[name]?.lowercased()
+        }
         func sorted<Value: Comparable>(_ value: (Experiment) -> Value) -> [Experiment] {
             let valued = experiments.enumerated().map { (value: value($1), index: $0, experiment: $1) }
             return valued.sorted { left, right in
@@ -132,9 +149,18 @@ public struct ExperimentSelection: Sendable {
         case .key: return sorted { $0.key.string.lowercased() }
         case .status: return sorted(\.statusName)
         case .traffic: return sorted(\.traffic)
-        case .owner: return sorted { definitions.experiments[$0.key]?.details.texts["owner"]?.lowercased() ?? "" }
-        case .users: return sorted { users[$0.id] ?? 0 }
-        case .alarms: return sorted { alarms[$0.key] ?? 0 }
+        case .owner: return sorted { text("owner", of: $0) ?? "" }
+        case .name: return sorted { text("name", of: $0) ?? $0.key.string.lowercased() }
+        case .tags:
+            return sorted { experiment in
+                let tags = definitions.experiments[experiment.key]?.details.tags ?? []
+                return tags.map { $0.string.lowercased() }.joined(separator: ",")
+            }
+        case .users: return sorted { enrolled[$0.id]?.count ?? 0 }
+        // The longer it has had users, the greater.
+        case .day: return sorted { enrolled[$0.id].map { -$0.firstDay } ?? .min }
+        case .alarms: return sorted { findings[$0.key]?.warnings.count ?? 0 }
+        case .verdict: return sorted { Attention($0, findings[$0.key]) }
         }
     }
 
@@ -147,6 +173,29 @@ public struct ExperimentSelection: Sendable {
         }
         return (Array(owners.sorted().prefix(limit)), Array(tags.sorted().prefix(limit)))
     }
+}
+
+/// How soon somebody should look at an experiment, the least urgent first.
+private enum Attention: Int, Comparable {
+    case nothing, concluded, running, `continue`, stop, ship, alarm
+
+    init(_ experiment: Experiment, _ finding: ExperimentMonitor.Finding?) {
+        if let finding, !finding.warnings.isEmpty || finding.decision == .invalid {
+            self = .alarm
+            return
+        }
+        self =
+            switch finding?.decision {
+            case .ship: .ship
+            case .stop: .stop
+            case .continue: .continue
+            case .invalid, nil:
+                experiment.isConcluded
+                    ? .concluded : experiment.isRunning && !experiment.annotations.isDraft ? .running : .nothing
+            }
+    }
+
+    static func < (left: Attention, right: Attention) -> Bool { left.rawValue < right.rawValue }
 }
 
 extension Experiment {

@@ -123,21 +123,39 @@ extension StoreQuery<ExperimentTally> {
     }
 }
 
-extension StoreQuery<[Identifier: Int]> {
+/// The users of an experiment whom results count.
+public struct EnrolledUsers: Sendable, Equatable {
+    public var count: Int
+    /// The UTC day of the first enrollment, counted from 1970-01-01.
+    public var firstDay: Int64
+
+    public init(count: Int, firstDay: Int64) {
+        self.count = count
+        self.firstDay = firstDay
+    }
+}
+
+extension StoreQuery<[Identifier: EnrolledUsers]> {
     /// Reads how many users results count, by experiment; experiments without users are left out.
     public static var enrolledUsers: Self {
         Self(.enrolledUsers) { context in
             let sql =
                 switch context.dialect {
-                case .sqlite: "SELECT experiment_id, sum(counted) FROM variation_users GROUP BY experiment_id"
+                case .sqlite:
+                    """
+                    SELECT experiment_id, sum(counted), min(CASE WHEN counted > 0 THEN day END)
+                    FROM variation_users GROUP BY experiment_id
+                    """
                 case .postgreSQL:
                     """
-                    SELECT experiment_id, sum(counts[1])::bigint FROM tallies WHERE goal IS NULL GROUP BY experiment_id
+                    SELECT experiment_id, sum(counts[1])::bigint, min(CASE WHEN counts[1] > 0 THEN day END)
+                    FROM tallies WHERE goal IS NULL GROUP BY experiment_id
                     """
                 }
-            var users: [Identifier: Int] = [:]
+            var users: [Identifier: EnrolledUsers] = [:]
             let take: (any Row) -> Void = { row in
-                if row.integer(1) > 0 { users[row.identifier(0)] = Int(row.integer(1)) }
+                guard row.integer(1) > 0 else { return }
+                users[row.identifier(0)] = EnrolledUsers(count: Int(row.integer(1)), firstDay: row.integer(2))
             }
             return Reading([(SQLQuery("enrolled_users", sql), take)]) { .value(users) }
         }

@@ -11,7 +11,7 @@ struct DemoTraffic: Sendable {
 
     /// The percentage of users who reach each goal, by experiment and variation.
     private static let rates: [String: [String: (purchase: Int, signup: Int)]] = [
-        "checkout": ["control": (10, 6), "one-page": (13, 6)],
+        "checkout": ["control": (12, 25), "one-page": (22, 25)],
         "search-ranking": ["bm25": (8, 5), "vector": (8, 5), "hybrid": (9, 7)],
         "newsletter": ["control": (5, 9), "popup": (4, 14)],
     ]
@@ -22,7 +22,7 @@ struct DemoTraffic: Sendable {
 
     // MARK: The example
 
-    /// Defines attributes, a segment, experiments and a flag, and simulates a week of users.
+    /// Defines attributes, a segment, metrics and experiments, and simulates a week of users.
     ///
     /// - Throws: ``Failure`` when the server refuses something.
     func prepare() throws(Failure) {
@@ -37,18 +37,38 @@ struct DemoTraffic: Sendable {
                     ["not", ["type": "custom_attribute", "name": "country", "value": "us"]],
                 ]
             ])
-        try put("experiments/checkout", ["variations": ["control", "one-page"]])
+        try put(
+            "metrics/orders", ["kind": "conversion", "goal": "purchase", "description": "Users who buy something."])
+        try put(
+            "metrics/revenue", ["kind": "total", "goal": "purchase", "description": "What a user spends."])
+        try put("metrics/signups", ["kind": "conversion", "goal": "signup"])
+        try put(
+            "experiments/checkout",
+            [
+                "variations": ["control", "one-page"], "owner": "ann", "tags": ["web", "growth"],
+                "hypothesis": "All fields on one page: fewer people give up, and more buy.",
+                "metrics": [
+                    "primary": ["orders"], "guardrails": [["metric": "signups", "margin": 0.5]],
+                    "secondary": ["revenue"], "breakdowns": ["country"],
+                ], "plan": ["minimum_effect": 0.2],
+            ])
         try put(
             "experiments/search-ranking",
             [
                 "variations": [
                     ["key": "bm25", "weight": 1], ["key": "vector", "weight": 1], ["key": "hybrid", "weight": 2],
-                ], "traffic": 60,
+                ], "traffic": 60, "owner": "bob", "tags": ["search"], "metrics": ["primary": ["revenue", "signups"]],
             ])
-        try put("experiments/newsletter", ["variations": ["control", "popup"]])
         try put(
-            "experiments/banner", ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"]])
-        try put("experiments/onboarding", ["variations": ["short", "long"], "status": "paused"])
+            "experiments/newsletter",
+            [
+                "variations": ["control", "popup"], "owner": "ann", "tags": ["growth"],
+                "metrics": ["primary": ["signups"], "guardrails": [["metric": "orders", "margin": 0.1]]],
+            ])
+        try put(
+            "experiments/banner",
+            ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"], "tags": ["web"]])
+        try put("experiments/onboarding", ["variations": ["short", "long"], "status": "paused", "owner": "bob"])
         let now = systemWallClock()
         for first in stride(from: 0, to: Self.pastUsers, by: 100) {
             try visit(first..<first + 100) { _ in

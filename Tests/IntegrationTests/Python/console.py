@@ -31,6 +31,7 @@ BINARY, DIRECTORY, CHROMIUM = sys.argv[1:4]
 FAILURES = pathlib.Path(__file__).resolve().parents[3] / ".build/failed-pages"
 SHOTS, PAGE = os.environ.get("HOLDFAST_CONSOLE_SHOTS"), os.environ.get("HOLDFAST_CONSOLE_PAGE")
 ADMIN, READER, COLLEAGUE = "admin-secret-0123456789", "reader-secret-0123456789", "colleague-secret-0123456789"
+EDGE = "edge-secret-0123456789"
 EVIL = "<img src=x onerror=alert(1)>\"'&"
 AXE = pathlib.Path(axe_playwright_python.__path__[0], "axe.min.js").read_text()
 # The bytes of the files that the first screen loads, compressed.
@@ -38,13 +39,13 @@ LIMIT = 80_000
 
 
 class Server:
-    def __init__(self, name, *options, port=0):
+    def __init__(self, name, *options, port=0, environment={}):
         self.name, self.options = name, options
         self.process = subprocess.Popen(
             [BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--database", f"{DIRECTORY}/{name}.db",
              "--log-format", "json", *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             # On a slow machine nothing must be refused for lack of time.
-            env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s", "HOLDFAST_LOCK_TIMEOUT": "60s"})
+            env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s", "HOLDFAST_LOCK_TIMEOUT": "60s", **environment})
         for line in self.process.stderr:
             if '"listening"' in line:
                 self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
@@ -426,11 +427,16 @@ def ten_thousand_experiments_are_no_burden(browser, servers):
     lists = console.page.evaluate("performance.getEntries().filter(e => e.name.includes('/v1/')).map(e => [new URL(e.name).pathname, e.decodedBodySize])")
     assert not [name for name, _ in lists if name == "/v1/experiments"], lists
     assert 0 < max(size for name, size in lists if name == "/v1/overview") < 60_000, lists
-    console.button("Experiment").click()
-    expect(console.row("experiment-09999")).to_be_visible()
+    heading = console.page.get_by_role("columnheader", name="Experiment")
     console.button("Experiment").click()
     expect(console.row("experiment-00000")).to_be_visible()
-    expect(console.page.get_by_role("columnheader", name="Experiment")).to_have_attribute("aria-sort", "ascending")
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    console.button("Experiment").click()
+    expect(console.row("experiment-09999")).to_be_visible()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    # The third time the newest come first again.
+    console.button("Experiment").click()
+    expect(console.page).not_to_have_url(re.compile("sort="))
     console.button("Next").click()
     expect(console.page.get_by_text("26–50 of 10,000")).to_be_visible()
     console.page.get_by_label("Search experiments").fill("07654")
@@ -444,11 +450,17 @@ def ten_thousand_experiments_are_no_burden(browser, servers):
     # And a user with a thousand assignments.
     console.open("users/busy", "busy")
     expect(console.page.get_by_text("1,000 assignments")).to_be_visible()
-    expect(console.page.get_by_text("1–25 of 10,000")).to_be_visible()
-    expect(console.page.locator("tbody tr")).to_have_count(25)
+    expect(console.page.get_by_text("1–25 of 1,000")).to_be_visible()
+    expect(console.page.get_by_text("1–10 of 10,000")).to_be_visible()
+    rows = console.page.get_by_role("region", name="Experiments of the user").locator("tbody tr")
+    expect(rows).to_have_count(25)
     settled(console)
+    # Only what is shown is read.
+    sizes = console.page.evaluate("performance.getEntries().filter(e => e.name.includes('/v1/experiments?')).map(e => e.decodedBodySize)")
+    assert sizes and max(sizes) < 60_000, sizes
     console.page.get_by_label("Search the user’s experiments").fill("00999")
-    expect(console.page.locator("tbody tr")).to_have_count(1)
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("experiment-00999")
     console.close()
 
 
@@ -468,6 +480,22 @@ def the_list_is_filtered_sorted_and_shared_by_address(browser, servers):
     expect(console.row("delta")).to_contain_text("starts in")
     console.button("Users").click()
     expect(names.first).to_have_text("alpha")
+    console.button("Experiment").click()
+    expect(names).to_have_text(["alpha", "beta", "delta", "The third one"])
+    console.button("Tags").click()
+    console.button("Tags").click()
+    expect(page.get_by_role("columnheader", name="Tags")).to_have_attribute("aria-sort", "descending")
+    expect(names.first).to_have_text("beta")
+    console.button("Age").click()
+    expect(names.first).to_have_text("alpha")
+    console.button("Verdict").click()
+    expect(page.get_by_role("columnheader", name="Verdict")).to_have_attribute("aria-sort", "descending")
+    expect(names.last).to_have_text(re.compile("delta|The third one"))
+    # A phone has no headings.
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.get_by_label("Sort by").select_option("users")
+    expect(names.first).to_have_text("alpha")
+    page.set_viewport_size({"width": 1280, "height": 900})
     console.button("Traffic").click()
     console.button("Traffic").click()
     expect(names.first).to_have_text("alpha")
@@ -815,7 +843,9 @@ def an_admin_overrides_removes_and_erases(browser, servers):
     expect(console.dialog()).to_contain_text("The assignment in checkout is deleted.")
     console.button("Remove", console.dialog()).click()
     console.toast("Removed the assignment of user-0002 in checkout")
-    expect(console.row("checkout")).to_contain_text("nothing")
+    others = console.page.get_by_role("region", name="Other running experiments")
+    expect(others.get_by_role("rowheader", name="checkout", exact=True)).to_be_visible()
+    settled(console)
     console.button("Erase…").click()
     erase = console.button("Erase", console.dialog())
     expect(erase).to_be_disabled()
@@ -1485,6 +1515,120 @@ def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers)
     server.kill()
 
 
+def a_bandit_shows_its_weights_and_looks(browser, servers):
+    server = Server("bandit")
+    server("PUT", "/v1/metrics/bought", {"kind": "conversion", "goal": "buy"})
+    server("PUT", "/v1/experiments/offer", {"variations": ["plain", "friendly"], "metrics": {"primary": ["bought"]}})
+    for variation, numbers in {"plain": range(0, 300), "friendly": range(300, 600)}.items():
+        server("POST", "/v1/exposures", [{"user_id": f"b{n}", "experiment": "offer", "variation_key": variation} for n in numbers])
+    server("POST", "/v1/events", [{"user_id": f"b{n}", "goal": "buy"} for n in [*range(0, 30), *range(300, 420)]])
+    # The first look is made at once.
+    server("PUT", "/v1/experiments/offer", {"bandit": {"every": "12h"}})
+    console = Console(browser, server)
+    page = console.page
+    console.open("experiments/offer", "offer")
+    weights = page.get_by_role("region", name="Weights of the bandit")
+    expect(weights.get_by_role("row", name=re.compile("^friendly"))).to_contain_text("95%")
+    expect(weights.get_by_role("row", name=re.compile("^friendly"))).to_contain_text("> 99.99%")
+    expect(page.get_by_text(re.compile("Next look in 1[12] hours, then every 12h"))).to_be_visible()
+    expect(page.locator(".entries")).to_contain_text("plain 50%, friendly 50% → plain 5%, friendly 95%, looked at 600 users")
+    console.shot("bandit")
+    # The form leaves the bandit as it is.
+    console.open("experiments/offer/edit", "offer")
+    page.get_by_label("Hypothesis").fill("A warm word sells.")
+    console.button("Review").click()
+    console.button("Save the changes").click()
+    console.toast("Saved offer.")
+    assert server("GET", "/v1/experiments/offer")["bandit"]["state"]["users"] == 600
+    console.open("experiments", "Experiments")
+    expect(console.row("offer")).to_contain_text("bandit")
+    console.close()
+    server.kill()
+
+
+def flags_are_paged_by_the_server(browser, servers):
+    server = Server("many-flags")
+    variations = [{"key": "on", "value": True}, {"key": "off", "value": False}]
+    server("PUT", "/v1/definitions", {"flags": [{"key": f"flag-{n:03}", "type": "boolean", "variations": variations, "otherwise": "off", "tags": ["odd"] if n % 2 else []} for n in range(70)]})
+    console = Console(browser, server)
+    page = console.page
+    rows = page.get_by_role("region", name="Flags").locator("tbody tr")
+    console.open("flags", "Flags")
+    expect(rows).to_have_count(25)
+    console.button("More flags").click()
+    expect(rows).to_have_count(50)
+    console.button("More flags").click()
+    expect(rows).to_have_count(70)
+    expect(console.button("More flags")).to_have_count(0)
+    page.get_by_label("Search flags and tags").fill("ODD")
+    expect(rows).to_have_count(25)
+    expect(console.row("flag-000")).to_have_count(0)
+    page.get_by_label("Search flags and tags").fill("flag-069")
+    expect(rows).to_have_count(1)
+    expect(page).to_have_url(re.compile("search=flag-069"))
+    sizes = page.evaluate("performance.getEntries().filter(e => e.name.includes('/v1/flags')).map(e => e.decodedBodySize)")
+    assert max(sizes) < 25_000, sizes
+    console.close()
+    server.kill()
+
+
+def an_edge_serves_the_console_of_its_upstream(browser, servers):
+    tokens = f"{DIRECTORY}/upstream-tokens"
+    with open(os.open(tokens, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"admin boss {ADMIN}\nedge shop {EDGE}\n")
+    upstream = Server("upstream", "--tokens-file", tokens)
+    upstream.token = ADMIN
+    upstream("PUT", "/v1/metrics/orders", {"kind": "conversion", "goal": "order"})
+    upstream("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"], "metrics": {"primary": ["orders"]}})
+    upstream("POST", "/v1/assign", {"user_id": "ann", "experiment": "checkout"})
+    upstream("POST", "/v1/exposures", {"user_id": "ann", "experiment": "checkout"})
+    edge = Server("edge", "--tokens-file", f"{DIRECTORY}/tokens", "--upstream", upstream.url, environment={"HOLDFAST_UPSTREAM_TOKEN": EDGE})
+    console = Console(browser, edge)
+    page = console.page
+    page.goto(f"{edge.url}/console/#/experiments")
+    page.get_by_label("Access token").fill(ADMIN)
+    console.button("Sign in").click()
+    expect(console.row("checkout")).to_contain_text("not certain yet")
+    console.link("checkout").click()
+    console.heading("checkout")
+    expect(page.locator(".verdict")).to_contain_text("Continue")
+    expect(page.locator(".entries")).to_contain_text("saved experiment")
+    # A save and an override are made by the upstream, and the edge has them.
+    console.open("experiments/checkout/edit", "checkout")
+    page.get_by_label("Hypothesis").fill("Written beside the app.")
+    console.button("Review").click()
+    console.button("Save the changes").click()
+    console.toast("Saved checkout.")
+    expect(page.get_by_text("Written beside the app.")).to_be_visible()
+    assert upstream("GET", "/v1/experiments/checkout")["hypothesis"] == "Written beside the app."
+    console.open("users/ann", "ann")
+    settled(console)
+    console.button("Override…", console.row("checkout")).click()
+    console.dialog().get_by_label("Variation").select_option(label="new")
+    console.dialog().get_by_label("Reason").fill("ticket 8")
+    console.button("Override", console.dialog()).click()
+    console.toast("ann now has new in checkout")
+    expect(console.row("checkout")).to_contain_text("by boss, “ticket 8”")
+    assert upstream("GET", "/v1/profiles/ann/experiments/checkout")["source"] == "override"
+    console.open("flags", "Flags")
+    expect(console.row("checkout")).to_be_visible()
+    # What a reader of the edge may see, they see by the edge's own token.
+    console.button("Sign out").click()
+    page.get_by_label("Access token").fill(READER)
+    console.button("Sign in").click()
+    console.open("experiments/checkout", "checkout")
+    expect(page.locator(".verdict")).to_contain_text("Continue")
+    # Without the upstream, the console says what the edge cannot do, and users are still shown.
+    upstream.kill()
+    console.open("experiments")
+    expect(page.get_by_role("alert")).to_contain_text("the upstream does not respond")
+    console.open("users/ann", "ann")
+    expect(console.row("checkout")).to_contain_text("new")
+    console.shot("edge-without-upstream")
+    console.close()
+    edge.kill()
+
+
 # Those of each list follow each other, and the lists run at the same time.
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
@@ -1498,7 +1642,7 @@ CHECKS = [
      flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
-     a_server_that_refuses_a_change_loses_nothing_of_it],
+     a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

@@ -101,18 +101,45 @@ export function wait() {
 	};
 }
 
+/// The responses of reads that were sent before their screen was loaded, by their addresses.
+const early = new Map();
+
+/// Sends a read that a screen will ask for, while its module and the user's name are being loaded.
+export function ahead(path, query) {
+	const url = addressOf(path, query);
+	early.set(url.href, fetch(url, { headers: { ...projectHeader(), ...credential() }, cache: "no-store", credentials: "omit" }).then(response => response.ok ? response : null, () => null));
+}
+
+/// Forgets what no screen has asked for.
+export const forgetEarly = () => early.clear();
+
+/// Takes the response that was asked for early; `null` if there is none, or an error.
+async function takeEarly(method, { href }) {
+	if (method !== "GET" || !early.has(href)) return null;
+	const response = early.get(href);
+	early.delete(href);
+	return response;
+}
+
+function addressOf(path, query) {
+	const url = new URL(path.slice(1), root);
+	for (const [name, value] of Object.entries(query ?? {})) {
+		for (const each of [value].flat()) if (each !== null && each !== undefined && each !== "") url.searchParams.append(name, each);
+	}
+	return url;
+}
+
+function projectHeader(sdkKey) {
+	const key = sdkKey ?? project.get();
+	return key ? { "X-Optimizely-SDK-Key": key } : {};
+}
+
 /// Sends a request.
 ///
 /// `options`: `query`, `body` (an object), `ifMatch`, `ifNoneMatch`, `text` (whether to return the response as text),
 /// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (not among the curl commands).
 export async function call(method, path, options = {}) {
-	const url = new URL(path.slice(1), root);
-	for (const [name, value] of Object.entries(options.query ?? {})) {
-		for (const each of [value].flat()) if (each !== null && each !== undefined && each !== "") url.searchParams.append(name, each);
-	}
-	const headers = {};
-	const sdkKey = options.sdkKey ?? project.get();
-	if (sdkKey) headers["X-Optimizely-SDK-Key"] = sdkKey;
+	const url = addressOf(path, options.query), headers = projectHeader(options.sdkKey);
 	if (options.ifMatch) headers["If-Match"] = options.ifMatch;
 	if (options.ifNoneMatch) headers["If-None-Match"] = options.ifNoneMatch;
 	const body = options.body === undefined ? undefined : JSON.stringify(options.body);
@@ -121,7 +148,7 @@ export async function call(method, path, options = {}) {
 	let response, text;
 	const received = wait();
 	try {
-		response = await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? options.signal ?? screen : undefined, cache: "no-store", credentials: "omit" });
+		response = await takeEarly(method, url) ?? await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? options.signal ?? screen : undefined, cache: "no-store", credentials: "omit" });
 		text = await response.text();
 	} catch (error) {
 		if (error.name === "AbortError") throw error;

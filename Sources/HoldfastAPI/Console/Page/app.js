@@ -3,7 +3,6 @@
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { banner, button, dialog, failure, field, forgetTyped, link, message, page, submitButton, to } from "./parts.js";
-import { openPalette } from "./palette.js";
 
 /// Path, name, pictogram, module, and the scope without which the screen is not offered.
 const screens = [
@@ -82,7 +81,10 @@ async function navigate(isReload) {
 		if (controller.signal.aborted) return;
 		content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
 		context.hasFailed = true;
-	} finally { received(); }
+	} finally {
+		received();
+		api.forgetEarly();
+	}
 	if (controller.signal.aborted) return;
 	replace(main, content);
 	const heading = main.querySelector("h1");
@@ -137,8 +139,11 @@ function leave() {
 
 api.server.addEventListener("out", () => { if (api.token.get()) leave(); });
 
-/// Shows the screens if the server accepts the token.
+/// Shows the screens if the server accepts the token. Meanwhile the first one is loaded with what it will read.
 async function enter() {
+	const { parts: [path, ...parts], query } = parse(location.hash || "#/experiments");
+	const screen = screens.find(s => s.path === path);
+	if (screen && !kept) import(screen.module).then(module => module.ahead?.({ parts, query })).catch(() => { /* The screen says what is wrong. */ });
 	await api.identify();
 	bar.hidden = false;
 	showAccount();
@@ -243,10 +248,11 @@ addEventListener("beforeunload", event => { if (current?.isChanged() || kept) ev
 addEventListener("keydown", event => {
 	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {
 		event.preventDefault();
-		openPalette(offered());
+		openPalette();
 	}
 });
-document.getElementById("open-palette").addEventListener("click", () => openPalette(offered()));
+const openPalette = async () => (await import("./palette.js")).openPalette(offered());
+document.getElementById("open-palette").addEventListener("click", openPalette);
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
 /// Enters with the token of another tab, if this one has none.

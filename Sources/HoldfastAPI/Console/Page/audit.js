@@ -3,8 +3,8 @@
 import { h } from "./dom.js";
 import * as api from "./api.js";
 import { code, empty, field, lazily, link, moment, older, page, select, sideBySide, submitButton, to } from "./parts.js";
-import { exactTime } from "./format.js";
-import { all } from "./experiments.js";
+import { decimal, exactTime, plural } from "./format.js";
+import { named } from "./experiments.js";
 
 const actions = `override.set assignment.remove profile.erase profile.merge forced_variation.set forced_variation.remove datafile.put experiment.put experiment.archive experiment.conclude experiment.reopen experiment.ramp experiment.bandit experiment.schedule experiment.delete
 	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete sticky.delete proposal.put proposal.approve proposal.reject tokens.reload database.migrate`.split(/\s+/);
@@ -22,9 +22,10 @@ export async function show(context) {
 	const isFiltered = Object.values(filters).some(Boolean);
 	const question = () => ({ ...filters, since: instant(filters.since), until: instant(filters.until), limit: 50 });
 
-	const experiments = await all({ silent: true }).catch(() => []);
+	const experiments = new Map();
 	const place = older(async after => {
 		const { entries, next } = await api.get("/v1/audit", { ...question(), after });
+		for (const [id, experiment] of await namedIn(entries)) experiments.set(id, experiment);
 		return { rows: entries, next };
 	}, entries => entries.length ? entryList(entries, experiments) : isFiltered ? empty("No matching entry", "Change the filters.")
 		: empty("No entries yet", "Changes that admins make appear here: overrides, experiments, datafiles, erasures."));
@@ -45,8 +46,12 @@ export async function show(context) {
 /// Converts local time to the format of the API.
 const instant = text => text ? new Date(text).toISOString() : null;
 
+const isOfUser = action => ["override.set", "assignment.remove"].includes(action);
+/// The experiments that entries name by their ids.
+export const namedIn = entries => named([...new Set(entries.filter(e => isOfUser(e.action)).map(e => e.target))]);
+
 /// `experiments` are the ones whose keys are shown instead of their ids.
-export const entryList = (entries, experiments) => h("ul.entries", entries.map(entry => h("li",
+export const entryList = (entries, experiments = new Map()) => h("ul.entries", entries.map(entry => h("li",
 	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`, moved(entry).length > 0 && h("div.small.faint", moved(entry).join(", "))),
 		h("span.faint", moment(entry.recorded_at))),
 	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
@@ -55,11 +60,17 @@ export const entryList = (entries, experiments) => h("ul.entries", entries.map(e
 export function moved({ before, after }) {
 	const [former, latter] = [before?.experiment, after?.experiment];
 	if (!former || !latter) return [];
-	const text = value => typeof value === "object" && value !== null ? (value.state ? `step ${value.state.step}, ${value.state.status}` : null) : String(value ?? "none");
+	const parts = {
+		ramp: ({ state }) => state ? `step ${state.step}, ${state.status}` : null, bandit: ({ state }) => state?.looked_at ? `${plural(state.users, "user")}${state.reason ? ` (${state.reason})` : ""}` : null,
+		// Without weights all have the same.
+		variations: list => list.map(v => `${v.key} ${decimal((v.weight ?? 1) / list.reduce((sum, w) => sum + (w.weight ?? 1), 0) * 100, 1)}%`).join(", "),
+	};
+	const text = (name, value) => typeof value === "object" && value !== null ? parts[name]?.(value) ?? null : String(value ?? "none");
 	return [...new Set([...Object.keys(former), ...Object.keys(latter)])]
 		.filter(name => !["revision", "traffic_allocation", "audience_conditions"].includes(name) && JSON.stringify(former[name]) !== JSON.stringify(latter[name]))
 		.map(name => {
-			const [one, other] = [former[name], latter[name]].map(text);
+			const [one, other] = [former[name], latter[name]].map(value => text(name, value));
+			if (name === "bandit" && other !== null) return `looked at ${other}`;
 			return one === null || other === null ? name : `${name} ${one} → ${other}`;
 		});
 }
@@ -68,7 +79,7 @@ function targetOf(entry, experiments) {
 	if (!entry.target) return null;
 	const screen = ["experiments", "flags", "segments"].find(s => entry.action.startsWith(`${s.slice(0, -1)}.`));
 	if (screen) return link(to(screen, entry.target), entry.target);
-	if (!["override.set", "assignment.remove"].includes(entry.action)) return entry.target;
-	const key = experiments.find(e => e.id === entry.target)?.key;
+	if (!isOfUser(entry.action)) return entry.target;
+	const key = experiments.get(entry.target)?.key;
 	return ["in ", key ? link(to("experiments", key), key) : entry.target];
 }

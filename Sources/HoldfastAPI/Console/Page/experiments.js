@@ -13,15 +13,30 @@ export async function show(context) {
 	return (await import("./results.js")).show(context, key);
 }
 
-export const all = async options => {
-	try {
-		return await api.list("/v1/experiments", "experiments", options);
-	} catch (error) {
-		// A new server has no datafile.
-		if (error.status === 404) return [];
-		throw error;
+/// Sends the reads of a screen before it is shown.
+export function ahead({ parts: [key, part], query }) {
+	if (key === undefined) return query.has("new") || api.ahead("/v1/overview", question(query));
+	if (part) return;
+	api.ahead(api.path("experiments", key));
+	api.ahead(api.path("experiments", key, "goals"));
+	api.ahead(api.path("experiments", key, "results"), { baseline: query.get("baseline"), live: query.get("live") });
+	import("./results.js");
+}
+
+/// The experiments with some ids, by id.
+export async function named(ids) {
+	const found = new Map();
+	// An address must not become too long.
+	for (let first = 0; first < ids.length; first += 100) {
+		const page = await api.get("/v1/experiments", { id: ids.slice(first, first + 100).join(","), limit: 100 }, { silent: true }).catch(error => {
+			// A new server has no datafile.
+			if (error.status !== 404) throw error;
+			return { experiments: [] };
+		});
+		for (const experiment of page.experiments) found.set(experiment.id, experiment);
 	}
-};
+	return found;
+}
 
 export const resultsOf = (key, query, options) => api.get(api.path("experiments", key, "results"), { ...query, by: "day", mde: 0.05 }, options);
 
@@ -92,12 +107,24 @@ export function controlRamp(experiment, action) {
 	});
 }
 
-const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", ["archived", "concluded", "draft"].includes(experiment.status),
+const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", false,
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
 
 const active = "draft,running,paused,concluded,not_started";
 const filters = [["active", "Active"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["concluded", "Concluded"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
 const size = 25;
+/// What the list can be sorted by, and whether it then begins with the greatest.
+const orders = { name: ["Name"], status: ["Status"], verdict: ["Verdict", true], users: ["Users", true], day: ["Age", true], traffic: ["Traffic", true], owner: ["Owner"], tags: ["Tags"] };
+const pageOf = query => Math.max(1, Number(query.get("page")) || 1);
+
+/// What the list asks the server for.
+function question(query) {
+	const chosen = query.get("status") ?? "active";
+	return {
+		q: query.get("search"), status: chosen === "all" ? null : chosen === "active" ? active : chosen, owner: query.get("owner"), tag: query.get("tag"),
+		sort: query.get("sort"), order: query.get("order"), offset: (pageOf(query) - 1) * size || null,
+	};
+}
 
 /// The list, filtered, sorted and paged by the server: its rows have the users, the verdict and the alarms of each experiment.
 async function list(context) {
@@ -106,13 +133,10 @@ async function list(context) {
 	let asked = 0;
 
 	async function load() {
-		const number = asked += 1, shownPage = Math.max(1, Number(query.get("page")) || 1);
+		const number = asked += 1;
 		let found;
 		try {
-			found = await api.get("/v1/overview", {
-				q: query.get("search"), status: { all: null, active }[query.get("status") ?? "active"] ?? (query.get("status") === "all" ? null : query.get("status")),
-				owner: query.get("owner"), tag: query.get("tag"), sort: query.get("sort"), order: query.get("order"), offset: (shownPage - 1) * size || null,
-			});
+			found = await api.get("/v1/overview", question(query));
 		} catch (error) {
 			// A new server has no datafile.
 			if (error.status !== 404) throw error;
@@ -124,28 +148,36 @@ async function list(context) {
 	const refresh = async () => { const found = await load(); if (found) draw(found); };
 	const set = changes => { context.setQuery({ page: null, ...changes }); return refresh().catch(error => replace(content, failure(error))); };
 
+	/// Sorts by a column, or turns its order around; after that the newest come first again.
+	function sort(by, isSame) {
+		const first = orders[by]?.[1] ? null : "asc", isTurned = isSame && query.get("order") !== first;
+		return set(by && !isTurned ? { sort: by, order: isSame ? first ? null : "asc" : first } : { sort: null, order: null });
+	}
+	const sortBox = choose("Sort by", [["", "Newest first"], ...Object.entries(orders).map(([by, [name, isGreatest]]) => [by, `${name}${isGreatest ? ", greatest first" : ""}`])], query.get("sort") ?? "", by => sort(by));
+	sortBox.classList.add("phone");
+
 	const columns = [
-		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key), e.tags && h("div", e.tags.map(t => tagLink(t)))], "wide", "key"],
-		["Status", e => [status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
-		["Verdict", e => outcome(e), "brief", "alarms"],
+		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key)], "wide", "name"],
+		["Status", e => [["running", "paused"].includes(e.status) && pauseSwitch(e, refresh), status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
+		["Verdict", e => outcome(e), "brief", "verdict"],
 		["Users", e => integer(e.users), "number", "users"],
 		["Each day", e => e.days.length > 1 ? sparkline(everyDay(e.days)) : dash(), "spark"],
-		["Age", e => age(e), "brief", "created"],
+		["Age", e => age(e), "brief", "day"],
 		["Traffic", e => [`${decimal(e.traffic)}%`, shares(e)], "number", "traffic"],
 		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }) }, e.owner) : dash(), "", "owner"],
-		["Running", e => pauseSwitch(e, refresh)],
+		["Tags", e => e.tags?.length ? e.tags.map(tagLink) : dash(), "brief", "tags"],
 	];
 	const tagLink = name => h("button.badge", { onclick: () => set({ tag: name }), title: `Only experiments with the tag ${name}` }, name);
 
 	function draw({ total, experiments, owners, tags }) {
-		const number = Math.max(1, Number(query.get("page")) || 1), first = (number - 1) * size;
+		const number = pageOf(query), first = (number - 1) * size;
 		summary.textContent = plural(total, "experiment");
 		replace(owner, owners.length > 0 && choose("Owner", [["", "Any owner"], ...owners], query.get("owner") ?? "", value => set({ owner: value })));
 		replace(tag, tags.length > 0 && choose("Tag", [["", "Any tag"], ...tags], query.get("tag") ?? "", value => set({ tag: value })));
 		if (experiments.length === 0 && total > 0) return set({});
-		const sorting = { by: query.get("sort") ?? "created", isDescending: query.get("order") !== "asc", 
-			// By what the address says, which is newer than the rows after two quick clicks.
-			sort: by => set({ sort: by === "created" ? null : by, order: (query.get("sort") ?? "created") === by && query.get("order") !== "asc" ? "asc" : null }) };
+		sortBox.value = query.get("sort") ?? "";
+		// By what the address says, which is newer than the rows after two quick clicks.
+		const sorting = { by: query.get("sort"), isDescending: query.get("order") !== "asc", sort: by => sort(by, by === query.get("sort")) };
 		update(content, total === 0 ? empty("No match", "Change the search.") : [table("Experiments", columns, experiments, { sorting }),
 			pager(first, experiments.length, total, by => { set({ page: number + by > 1 ? number + by : null }).then(() => content.querySelector(by > 0 ? ".pages button:last-child:enabled, .pages button" : ".pages button:enabled")?.focus()); })]);
 	}
@@ -161,7 +193,7 @@ async function list(context) {
 	context.every(60_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	return page("Experiments", { actions },
 		h("div.filters", searchField("Search experiments", query.get("search") ?? "", search => set({ search })),
-			choose("Status", filters, query.get("status") ?? "active", value => set({ status: value === "active" ? null : value })), owner, tag),
+			choose("Status", filters, query.get("status") ?? "active", value => set({ status: value === "active" ? null : value })), owner, tag, sortBox),
 		summary, content);
 }
 
@@ -185,8 +217,8 @@ function everyDay(days) {
 }
 
 /// How long an experiment has had users, and the step of its ramp.
-function age({ first_day: first, ramp, status, schedule }) {
+function age({ first_day: first, ramp, bandit, status, schedule }) {
 	const days = first && Math.floor((Date.now() - Date.parse(first)) / 86_400_000) + 1;
 	return [first ? h("span", { title: `First users on ${utcDay(first)}` }, `day ${integer(days)}`) : schedule?.start_at && status === "draft" ? ["starts ", moment(schedule.start_at)] : dash(),
-		ramp && h("div.small.faint", `ramp ${ramp.state.status}, step ${ramp.state.step} of ${ramp.steps.length}`)];
+		ramp && h("div.small.faint", `ramp ${ramp.state.status}, step ${ramp.state.step} of ${ramp.steps.length}`), bandit && h("div.small.faint", "bandit")];
 }

@@ -2,7 +2,7 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, field, found, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, to, toggle } from "./parts.js";
+import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, empty, field, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, older, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
 import { decimal, integer, percent, plural, sentence } from "./format.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
@@ -20,31 +20,42 @@ const parse = text => { try { return JSON.parse(text); } catch { return undefine
 const write = value => typeof value === "string" ? value : JSON.stringify(value);
 
 async function list(context) {
-	const isStale = () => context.query.get("stale") === "30d";
-	const all = async () => {
-		try { return await api.list(isStale() ? "/v1/flags?stale=30d" : "/v1/flags", "flags"); } catch (error) {
-			if (error.status === 404) return [];
-			throw error;
+	const { query } = context;
+	const load = async after => {
+		try {
+			const { flags, next } = await api.get("/v1/flags", question(query, after));
+			return { rows: flags, next };
+		} catch (error) {
+			// A new server has no datafile.
+			if (error.status !== 404) throw error;
+			return { rows: [], next: null };
 		}
 	};
-	let flags = await all();
+	const isFiltered = () => query.has("search") || query.has("stale");
 	const actions = newLink("flags", "flag");
 	const below = "What apps ask for by name. Every experiment is a flag, too; its value is the variation’s key.";
-	if (!flags.length && !isStale()) return page("Flags", { actions, below }, invitation("No flag yet", "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
+	const first = await load();
+	if (!first.rows.length && !isFiltered()) return page("Flags", { actions, below }, invitation("No flag yet", "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
 	const content = h("div");
-	const draw = () => {
-		const text = (context.query.get("search") ?? "").toLowerCase();
-		replace(content, found("Flags", columns, flags.filter(f => [f.key, ...f.tags].some(t => t.toLowerCase().includes(text)))));
-	};
-	const refresh = async () => { flags = await all(); draw(); };
+	const draw = page => replace(content, older(load, rows => rows.length ? table("Flags", columns, rows) : empty("No match", "Change the search."), { label: "More flags", first: page }));
+	const refresh = async () => draw(await load());
+	const set = changes => { context.setQuery(changes); return refresh().catch(error => { if (error.name !== "AbortError") replace(content, failure(error)); }); };
 	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
 		["Rules", f => f.rules.length ? h("span", { title: f.rules.map(rule => ruleInWords(rule)).join("\n") }, integer(f.rules.length)) : "0", "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
 		["Last used", f => [f.last_evaluated_on, f.last_exposed_on].filter(Boolean).sort().at(-1) ?? dash()],
 		["On", f => toggle(`${f.key} is on`, f.enabled, f.defined_by !== "flag", () => turn(f), refresh)]];
 	context.onChange(refresh);
-	draw();
-	return page("Flags", { actions, below }, h("div.filters", searchField("Search flags and tags", context.query.get("search") ?? "", search => { context.setQuery({ search }); draw(); }),
-		h("label.check", h("input", { type: "checkbox", checked: isStale(), onchange: e => { context.setQuery({ stale: e.target.checked ? "30d" : "" }); refresh(); } }), "Not used for 30 days")), content);
+	draw(first);
+	return page("Flags", { actions, below }, h("div.filters", searchField("Search flags and tags", query.get("search") ?? "", search => set({ search })),
+		h("label.check", h("input", { type: "checkbox", checked: query.get("stale") === "30d", onchange: e => set({ stale: e.target.checked ? "30d" : "" }) }), "Not used for 30 days")), content);
+}
+
+const question = (query, after) => ({ q: query.get("search"), stale: query.get("stale"), after, limit: 25 });
+
+/// Sends the reads of a screen before it is shown.
+export function ahead({ parts, query }) {
+	if (parts.length === 0 && !query.has("new")) api.ahead("/v1/flags", question(query));
+	else if (parts.length > 0) api.ahead(api.path("flags", parts.join("/")));
 }
 
 const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, [h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."),

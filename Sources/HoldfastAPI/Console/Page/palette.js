@@ -11,11 +11,11 @@ export function openPalette(screens) {
 	isOpen = true;
 	const id = newID("palette");
 	const opener = document.activeElement;
-	let entries = [], chosen = 0, named = [];
+	let entries = [], chosen = 0, named = [], timer, asked = 0;
 	const list = h("ul", { id, role: "listbox", label: "Results" });
 	const input = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": id, "aria-autocomplete": "list",
 		label: "Find users, experiments, flags and screens", placeholder: "Find users, experiments, flags, screens",
-		oninput: () => { chosen = 0; show(); }, onkeydown: key });
+		oninput: () => { chosen = 0; show(); clearTimeout(timer); timer = setTimeout(search, 120); }, onkeydown: key });
 	const element = h("dialog.palette", { label: "Find", onclose: () => {
 		isOpen = false;
 		element.remove();
@@ -62,13 +62,19 @@ export function openPalette(screens) {
 	element.showModal();
 	input.focus();
 	show();
-	const load = async (path, member, kind, symbol, screen) => {
-		try {
-			const elements = await api.list(path, member, { silent: true });
-			named = [...named, ...elements.map(e => ({ name: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, hash: to(screen, e.key) }))];
-			if (element.open) show();
-		} catch { /* Without experiments and flags there is nothing to find. */ }
-	};
-	load("/v1/experiments", "experiments", "Experiment", "experiment", "experiments");
-	load("/v1/flags", "flags", "Flag", "flag", "flags");
+	/// Asks the server for what has the text in its key, name or tags.
+	async function search() {
+		const q = input.value.trim(), number = asked += 1;
+		const find = async (path, kind, symbol) => {
+			try {
+				const elements = (await api.get(`/v1/${path}`, { q, limit: 40 }, { silent: true }))[path];
+				return elements.map(e => ({ name: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, hash: to(path, e.key) }));
+			} catch { return []; /* Without experiments and flags there is nothing to find. */ }
+		};
+		const found = (await Promise.all([find("experiments", "Experiment", "experiment"), find("flags", "Flag", "flag")])).flat();
+		if (number !== asked || !element.open) return;
+		named = found;
+		show();
+	}
+	search();
 }

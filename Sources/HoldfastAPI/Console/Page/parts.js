@@ -121,12 +121,14 @@ export function pending(load, placeholder = "Loading…") {
 	return element;
 }
 
-/// A list in pages of the server. `load` takes the `next` of a page, and resolves with the following `rows` and `next`.
-export function older(load, render) {
+/// A list in pages of the server. `load` takes the `next` of a page, and resolves with the following `rows` and `next`;
+/// `first` is the first page, if it was read before.
+export function older(load, render, { label = "Older", first } = {}) {
 	const place = h("div");
 	const add = async (former, after) => {
-		const { rows, next } = await load(after), all = [...former, ...rows];
-		replace(place, render(all), next !== null && h("div.buttons", button("Older", async () => {
+		const { rows, next } = first ?? await load(after), all = [...former, ...rows];
+		first = undefined;
+		replace(place, render(all), next !== null && h("div.buttons", button(label, async () => {
 			try { await add(all, next); } catch (error) { place.append(failure(error)); }
 			place.lastChild.querySelector("button, a")?.focus();
 		})));

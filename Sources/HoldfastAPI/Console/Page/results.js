@@ -14,10 +14,10 @@ const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
 
 export async function show(context, key) {
 	const { query } = context;
-	const experiment = (await load(key)).data;
+	const [{ data: experiment }, known] = await Promise.all([load(key), knownGoals(key)]);
 	/// What is shown in a section of its own: goals, and metrics of the experiment.
 	const goals = query.getAll("goal"), measures = query.getAll("show");
-	const known = await knownGoals(experiment), measured = metricsOf(experiment);
+	const measured = metricsOf(experiment);
 	if (goals.length + measures.length === 0) {
 		if (measured.length > 0) measures.push(measured[0]); else if (known.length > 0) goals.push(known[0]);
 	}
@@ -30,10 +30,8 @@ export async function show(context, key) {
 
 	/// Fetches the results of all goals, and draws them.
 	async function refresh() {
-		plan = await planOf(experiment, options());
-		view.isPlanned = plan !== null;
 		const wanted = [...measures.map(name => ["metric", name]), ...goals.map(name => ["goal", name])];
-		loaded = await Promise.all((wanted.length ? wanted : [["goal", "-"]]).map(async ([kind, goal]) => {
+		[plan, ...loaded] = await Promise.all([planOf(experiment, options()), ...(wanted.length ? wanted : [["goal", "-"]]).map(async ([kind, goal]) => {
 			const { metric, ...rest } = options();
 			try {
 				return { kind, goal, results: await resultsOf(key, kind === "metric" ? { metric: goal, ...rest } : { goal, metric, ...rest }) };
@@ -41,7 +39,8 @@ export async function show(context, key) {
 				if (error.name === "AbortError") throw error;
 				return { kind, goal, error };
 			}
-		}));
+		})]);
+		view.isPlanned = plan !== null;
 		draw();
 	}
 
@@ -51,7 +50,7 @@ export async function show(context, key) {
 		const decide = (decision, carrying) => verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
 		const decided = plan ? planSection(plan, decide)
 			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
-		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), first && summary(experiment, first));
+		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
 		update(body, goals.length + measures.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
 			? section(l.goal, { actions: removeGoal(l) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l))),
 			first && health(first, view.isDaily));
@@ -142,10 +141,29 @@ function ramping(experiment, changed) {
 		["held", "stopped", "ended"].includes(status) && doing("Resume the ramp", () => controlRamp(experiment, "resume"), changed, ""));
 }
 
+/// The weights that a bandit gives, what it found in its last look, and when it looks again.
+function adapting({ bandit, variations, metrics, status, enrollment }, results) {
+	if (!bandit) return null;
+	const { looked_at: at, due_at: due, users, reason, variations: found } = bandit.state;
+	const total = variations.reduce((sum, v) => sum + v.weight, 0) || 1, isWaiting = status !== "running" || enrollment === "closed";
+	const periods = (results?.sample_ratio.periods ?? []).filter(p => p.since && p.variations.every(v => v.expected_share !== null));
+	return section("Bandit", { note: `It gives new users what does best in ${metrics?.primary[0] ?? "the first primary metric"}. Whoever takes part keeps their variation.` }, card(
+		table("Weights of the bandit", [["Variation", v => [swatch(variations.indexOf(v)), v.key]], ["New users", v => `${decimal(v.weight / total * 100, 1)}%`, "number"],
+			["Chance to be the best", v => chanceOf(found.find(f => f.key === v.key)?.chance_to_be_best), "number"]], variations),
+		h("p.note", at ? ["Last look ", moment(at), ` at ${plural(users, "user")}`, reason ? `; the weights stayed: ${reason}. ` : ". "] : "It has not looked yet. ",
+			isWaiting ? "It looks again once the experiment enrolls users. " : due ? ["Next look ", moment(due), `, then every ${bandit.every}. `] : "The next look is due now. ",
+			`Each variation gets at least ${decimal(bandit.minimum_share)}%, and ${integer(bandit.minimum_users)} users before the weights move.`,
+			results?.bandit?.weighted && " In the results each user counts with the inverse of the probability of what they got, so that moving weights mislead nobody.")),
+	periods.length > 1 && card(lineChart({ title: "Share of new users since each look", labels: periods.map(p => time(p.since)), format: percent,
+		series: variations.slice(0, 10).map((v, color) => ({ name: v.key, color, values: periods.map(p => p.variations.find(t => t.variation_id === v.id)?.expected_share ?? null) })) })));
+}
+
+const chanceOf = value => value == null ? none : chance(value);
+
 const metricsOf = ({ metrics }) => metrics ? [...new Set([...metrics.primary, ...metrics.guardrails.map(g => g.metric), ...metrics.secondary])] : [];
 
 /// The goals that users of the experiment reached.
-const knownGoals = async ({ key, sdk_key: sdkKey }) => (await api.get(api.path("experiments", key, "goals"), null, { silent: true, sdkKey })).goals;
+const knownGoals = async key => (await api.get(api.path("experiments", key, "goals"), null, { silent: true })).goals;
 
 const noGoal = key => empty("Which goal?", "Add the name of a goal above. Apps report goals like this:",
 	`curl ${here("v1/events")} -d '{"user_id":"ann","goal":"purchase","value":49.9}'`);
@@ -313,9 +331,9 @@ function health({ days, variations }, isDaily) {
 /// Every change of the experiment, the newest first, for who may read the audit log.
 function timeline(key) {
 	if (!api.mayAll("admin")) return null;
-	return section("Timeline", { note: "Every change, by people and by the ramp.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, pending(async () => {
+	return section("Timeline", { note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, pending(async () => {
 		const entries = (await api.get("/v1/audit", { target: key, limit: 50 })).entries.filter(e => e.action.startsWith("experiment."));
-		return entries.length ? entryList(entries, []) : empty("No change is recorded", "Changes over the API appear here.");
+		return entries.length ? entryList(entries) : empty("No change is recorded", "Changes over the API appear here.");
 	}));
 }
 

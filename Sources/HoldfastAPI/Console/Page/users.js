@@ -2,13 +2,18 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, confirm, doing, download, empty, field, found, here, lazily, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
+import { badge, banner, button, confirm, doing, download, empty, failure, field, here, lazily, link, moment, newLink, older, page, pager, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
 import { decimal, exactTime, integer, plural } from "./format.js";
-import { all } from "./experiments.js";
-import { entryList } from "./audit.js";
+import { named } from "./experiments.js";
+import { entryList, namedIn } from "./audit.js";
 
 export async function show(context) {
 	return context.parts.length === 0 ? lookup(context) : user(context, context.parts.join("/"));
+}
+
+/// Sends the reads of a screen before it is shown.
+export function ahead({ parts }) {
+	if (parts.length > 0) api.ahead(profilePath(parts.join("/")), { detail: "true" });
 }
 
 function lookup(context) {
@@ -48,18 +53,17 @@ const profilePath = id => api.path("profiles", id);
 const experimentPath = (id, experiment) => api.path("profiles", id, "experiments", experiment);
 
 async function user(context, id) {
-	const [profile, experiments] = await Promise.all([profileOf(id), all({ silent: true })]);
-	const state = { profile, experiments };
+	const profile = await profileOf(id), state = { profile };
 	const assignments = h("div"), attributes = pending(() => attributesOf(id));
-	const log = api.mayAll("admin") && pending(() => auditOf(id, experiments));
+	const log = api.mayAll("admin") && pending(() => auditOf(id));
 	const refresh = async () => {
 		state.profile = await profileOf(id);
 		drawAssignments();
 		if (log) log.reload();
 	};
-	const drawAssignments = () => replace(assignments, assignmentTable(context, id, state, refresh));
+	const drawAssignments = () => replace(assignments, experimentsOf(context, id, state, refresh));
 	drawAssignments();
-	context.onChange(async () => { state.experiments = await all({ silent: true }); await refresh(); });
+	context.onChange(refresh);
 	return page(id, {
 		above: link(to("users"), "Users"),
 		below: profile ? plural(Object.keys(profile.experiment_bucket_map).length, "assignment") : "No profile of this user is stored.",
@@ -70,7 +74,7 @@ async function user(context, id) {
 	}, receipts.has(id) && receiptOf(id), section("Experiments", { note: "What is stored, and what the server would decide now." }, assignments),
 	section("Flags", { note: "The value of each flag by what is stored of the user. Apps that send other attributes may get others. Nothing is stored by looking." }, flagsOf(context, id)),
 	h("div.columns",
-		h("div", api.may("attributes") && section("Attributes", { actions: doing("Edit…", () => editAttributes(id), attributes.reload, "quiet", "client") }, attributes), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
+		h("div", api.may("attributes") && section("Attributes", { actions: doing("Edit…", () => editAttributes(id), attributes.reload, "quiet", "client") }, attributes), section("Exposures", { note: "The first one to each experiment." }, exposures(id))),
 		section("Goals reached", {}, goals(id))),
 	api.mayAll("admin") && section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log),
 	api.mayAll("admin") && section("Everything that is stored", { note: "As the export has it." }, lazily("Show", () => pending(async () => stored(id, await api.get(`${profilePath(id)}/export`))))));
@@ -113,24 +117,21 @@ async function profileOf(id) {
 	}
 }
 
-function assignmentTable(context, id, state, refresh) {
-	const map = state.profile?.experiment_bucket_map ?? {};
-	const byID = new Map(state.experiments.map(e => [e.id, e]));
-	const has = Object.entries(map).map(([experiment, assignment]) => ({ id: experiment, experiment: byID.get(experiment), assignment }));
-	has.sort((a, b) => (a.experiment?.key ?? `~${a.id}`).localeCompare(b.experiment?.key ?? `~${b.id}`));
-	const others = state.experiments.filter(e => e.status === "running" && !map[e.id]).map(experiment => ({ id: experiment.id, experiment }));
-	const rows = [...has, ...others];
-	if (rows.length === 0) return empty("No experiment yet", "Create one, and see here what this user would get.", null, newLink("experiments", "experiment"));
+/// What the user has, the newest first, and the running experiments in which they have nothing; each in pages.
+function experimentsOf(context, id, state, refresh) {
+	const map = state.profile?.experiment_bucket_map ?? {}, ids = Object.keys(map).sort((a, b) => map[b].assigned_at.localeCompare(map[a].assigned_at));
 	const answers = new Map();
+	const name = ["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"];
+	const actions = ["Actions", r => h("div",
+		doing("Override…", () => override(id, r), refresh, "quiet"),
+		r.assignment && doing(r.assignment.source === "override" ? "Remove override…" : "Remove…", () => remove(id, r), refresh, "quiet")), "row-actions"];
 	const columns = [
-		["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"],
-		["Has", r => r.assignment ? h("strong", { title: r.assignment.variation_id }, variationName(r)) : h("span.faint", "nothing")],
+		name,
+		["Has", r => h("strong", { title: r.assignment.variation_id }, variationName(r))],
 		["Would get now", r => answerCell(r)],
-		["Source", r => r.assignment ? [badge(r.assignment.source, r.assignment.source === "override" ? "warn" : ""), originOf(r)] : dash()],
-		["Since", r => r.assignment ? [moment(r.assignment.assigned_at), h("div.small.faint", r.assignment.expires_at ? ["until ", moment(r.assignment.expires_at)] : "never expires")] : dash()],
-		["Actions", r => h("div",
-			doing("Override…", () => override(id, r), refresh, "quiet"),
-			r.assignment && doing(r.assignment.source === "override" ? "Remove override…" : "Remove…", () => remove(id, r), refresh, "quiet")), "row-actions"],
+		["Source", r => [badge(r.assignment.source, r.assignment.source === "override" ? "warn" : ""), originOf(r)]],
+		["Since", r => [moment(r.assignment.assigned_at), h("div.small.faint", r.assignment.expires_at ? ["until ", moment(r.assignment.expires_at)] : "never expires")]],
+		actions,
 	];
 
 	function answerCell(row) {
@@ -145,12 +146,41 @@ function assignmentTable(context, id, state, refresh) {
 		return place;
 	}
 
-	const content = h("div"), search = context.query.get("search") ?? "";
-	const draw = text => {
-		replace(content, found("Experiments of the user", columns, rows.filter(r => (r.experiment?.key ?? r.id).toLowerCase().includes(text.toLowerCase()))));
+	const size = 25, some = 10;
+	/// The user's experiments whose names have the text. Only those that are shown are read.
+	const ofUser = async (text, first) => {
+		const fitting = text ? new Set((await api.list(`/v1/experiments?q=${encodeURIComponent(text)}`, "experiments", { silent: true })).map(e => e.id)) : null;
+		const all = ids.filter(i => !fitting || fitting.has(i) || i.includes(text)), page = all.slice(first, first + size), experiments = await named(page);
+		return { total: all.length, rows: page.map(i => ({ id: i, experiment: experiments.get(i), assignment: map[i] })) };
 	};
-	draw(search);
-	return [rows.length > 25 && h("div.filters", searchField("Search the user’s experiments", search, text => { context.setQuery({ search: text }); draw(text); })), content];
+	const others = async (text, first) => {
+		try {
+			const { total, experiments } = await api.get("/v1/overview", { q: text, status: "running", sort: "name", order: "asc", offset: first || null, limit: some }, { silent: true });
+			return { total, count: experiments.length, rows: experiments.filter(e => !map[e.id]).map(experiment => ({ id: experiment.id, experiment })) };
+		} catch (error) {
+			// A new server has no datafile.
+			if (error.status !== 404) throw error;
+			return { total: 0, rows: [] };
+		}
+	};
+	const search = context.query.get("search") ?? "";
+	return [ids.length > 0 && searched("Search the user’s experiments", size, ofUser, rows => table("Experiments of the user", columns, rows), search, text => context.setQuery({ search: text })),
+		searched("Search the other experiments", some, others, (rows, total, text) => total > 0 && (rows.length > 0 || total > some) ? [h("h3", "Other running experiments"), rows.length ? table("Other running experiments", [name, ["Would get now", r => answerCell(r)], actions], rows) : h("p.note", "The user has a variation in all of these.")]
+			: ids.length === 0 && !text && empty("No experiment yet", "Create one, and see here what this user would get.", null, newLink("experiments", "experiment")))];
+}
+
+/// A list that is searched and turned page by page, with a field to search if there is more than a page.
+function searched(label, size, load, render, text = "", ontext) {
+	const content = h("div"), box = h("div");
+	let asked = 0;
+	const show = async first => {
+		const number = asked += 1, { total, rows, count = rows.length } = await load(text, first);
+		if (number !== asked) return;
+		if (total > size && !box.firstChild || text && !box.firstChild) box.append(h("div.filters", searchField(label, text, now => { text = now; ontext?.(now); turn(0); })));
+		replace(content, total === 0 && text ? empty("No match", "Change the search.") : render(rows, total, text), pager(first, count, total, by => turn(first + by * size, true)));
+	};
+	const turn = (first, isMove) => show(first).then(() => { if (isMove) content.querySelector(".pages button:enabled")?.focus(); }, error => { if (error.name !== "AbortError") replace(content, failure(error)); });
+	return pending(async () => { await show(0); return [box, content]; });
 }
 
 /// Who set an override, why, and what it covers.
@@ -210,23 +240,26 @@ async function editAttributes(id) {
 }
 
 /// The exposures or events of the user; `name` is their name in paths and responses.
-const pagesOf = (id, name, render) => older(async after => {
+const pagesOf = (id, name, render, complete = rows => rows) => older(async after => {
 	const page = await api.get(`${profilePath(id)}/${name}`, { after, limit: 10 });
-	return { rows: page[name], next: page.next };
+	return { rows: await complete(page[name]), next: page.next };
 }, render);
 
 const goals = id => pagesOf(id, "events", rows => rows.length === 0 ? empty("No goal reached", "Apps report goals:", `curl ${here("v1/events")} -d '${JSON.stringify({ user_id: id, goal: "purchase", value: 49.9 }).replaceAll("'", "'\\''")}'`)
 	: table("Goals that the user reached", [["Goal", e => h("span.name", e.goal)], ["Value", e => decimal(e.value), "number"], ["When", e => moment(e.timestamp)]], rows));
 
-const exposures = (id, experiments) => pagesOf(id, "exposures", rows => rows.length === 0 ? empty("No exposure", "The user counts in results from the first exposure.")
+const exposures = id => pagesOf(id, "exposures", rows => rows.length === 0 ? empty("No exposure", "The user counts in results from the first exposure.")
 	: table("First exposures of the user", [
 		["Experiment", e => h("span.name", e.experiment_key)],
-		["Saw", e => [experiments.find(x => x.id === e.experiment_id)?.variations.find(v => v.id === e.variation_id)?.key ?? e.detail.variation_key ?? e.variation_id, e.multiple_variations && [" ", badge("several", "warn")], e.forced && [" ", badge("forced", "warn")]]],
-		["When", e => moment(e.timestamp)]], rows));
+		["Saw", e => [e.seen, e.multiple_variations && [" ", badge("several", "warn")], e.forced && [" ", badge("forced", "warn")]]],
+		["When", e => moment(e.timestamp)]], rows), async rows => {
+	const experiments = await named([...new Set(rows.map(e => e.experiment_id))]);
+	return rows.map(e => ({ ...e, seen: experiments.get(e.experiment_id)?.variations.find(v => v.id === e.variation_id)?.key ?? e.detail.variation_key ?? e.variation_id }));
+});
 
-async function auditOf(id, experiments) {
+async function auditOf(id) {
 	const { entries } = await api.get("/v1/audit", { user_id: id, limit: 20 });
-	return entries.length ? entryList(entries, experiments) : empty("Nothing", "Overrides, removals and merges of this user appear here.");
+	return entries.length ? entryList(entries, await namedIn(entries)) : empty("Nothing", "Overrides, removals and merges of this user appear here.");
 }
 
 async function override(id, row) {
