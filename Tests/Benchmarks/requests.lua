@@ -113,12 +113,12 @@ local rate = tonumber(os.getenv("RATE"))
 if rate then
     local ffi = require("ffi")
     ffi.cdef("typedef struct { long s, ns; } timespec; int clock_gettime(int, timespec *);")
-    local time, due = ffi.new("timespec"), 0
+    local time, due = ffi.new("timespec"), nil
     function delay()
         ffi.C.clock_gettime(1, time)
         local now = tonumber(time.s) * 1000 + tonumber(time.ns) / 1000000
         -- What was missed is made up for, but not more than a second of it.
-        due = math.max(due + 1000 * siblings / rate, now - 1000)
+        due = math.max((due or now) + 1000 * siblings / rate, now - 1000)
         return math.max(due - now, 0)
     end
 end
