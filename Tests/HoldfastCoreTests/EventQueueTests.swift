@@ -195,7 +195,7 @@ import Testing
     @Test func `The exposures of a user who is forgotten are new, and those of others stay known`() {
         let known = KnownExposures(capacity: 100)
         func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
-            known.insert(user, "e", "a", isChosen: false, at: now)
+            known.insert(user, "e", "a", isChosen: false, at: now).isKnown
         }
         #expect(!insert("u") && !insert("v"))
         for time in [1, 30_000, 60_000, 60_001] as [Timestamp] {
@@ -209,10 +209,23 @@ import Testing
         #expect(insert("u", at: 180_003))
     }
 
+    @Test func `An exposure that was not stored is new again, and the others stay known`() {
+        let known = KnownExposures(capacity: 100)
+        func insert(_ user: Identifier, at now: Timestamp) -> (isKnown: Bool, key: Int) {
+            known.insert(user, "e", "a", isChosen: false, at: now)
+        }
+        for time in [0, 60_000] as [Timestamp] {
+            known.remove([insert("u", at: time).key])
+            #expect(insert("v", at: time).isKnown == (time > 0))
+            #expect(!insert("u", at: time).isKnown)
+            #expect(insert("u", at: time).isKnown)
+        }
+    }
+
     @Test func `An edge knows an exposure for an hour or two, unless the user is forgotten`() {
         let known = KnownExposures.ofEdge()
         func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
-            known.insert(user, "e", "a", isChosen: false, at: now)
+            known.insert(user, "e", "a", isChosen: false, at: now).isKnown
         }
         #expect(!insert("u") && !insert("v"))
         known.forget([ErasureRules.hash("v")])
@@ -225,7 +238,7 @@ import Testing
         func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)
             -> Bool
         {
-            known.insert(user, "e", variation, isChosen: forced, at: now)
+            known.insert(user, "e", variation, isChosen: forced, at: now).isKnown
         }
         #expect(!insert("u"))
         #expect(insert("u"))
@@ -233,8 +246,6 @@ import Testing
         #expect(!insert("u", forced: true))
         #expect(insert("u", at: 60_000))
         #expect(!insert("u", at: 120_001))
-        known.removeAll()
-        #expect(!insert("u", at: 120_002))
         // After a long pause nothing is known, not even for the rest of a generation.
         #expect(!insert("u", at: 600_000))
     }

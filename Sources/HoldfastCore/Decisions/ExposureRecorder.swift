@@ -30,23 +30,25 @@ public struct ExposureRecorder: Sendable {
         guard !impressions.isEmpty else { return }
         let now = clock.now()
         var exposures: [Exposure] = []
+        var keys: [Int] = []
         // Encoded once at most: a request may have a megabyte of them, and a hundred impressions.
         lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)
         for impression in impressions {
             // Decisions without an experiment: a delivery to everyone else, or a flag without a
             // variation.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
-            let isKnown = known.insert(
+            let (isKnown, key) = known.insert(
                 user.id, impression.experimentID, impression.variationID, isChosen: impression.source.isChosen, at: now)
             guard !isKnown || enrolled.contains(impression.experimentID) else {
                 continue
             }
+            keys.append(key)
             var exposure = Self.exposure(impression, of: user.id, attributes, project, now)
             if enrolling.contains(impression.experimentID) { exposure.enrollsWith = project.catalogVersion }
             exposures.append(exposure)
         }
         for exposure in exposures { uses.note(exposure) }
-        events.add(exposures) { [known] in known.removeAll() }
+        events.add(exposures) { [known, keys] in known.remove(keys) }
     }
 
     /// - Parameter attributes: of the request, encoded; `nil` if there are none.

@@ -59,10 +59,10 @@ public final class KnownExposures: Sendable {
 
     /// Remembers an exposure.
     ///
-    /// - Returns: whether it was already known.
+    /// - Returns: whether it was already known, and its key for ``remove(_:)``.
     public func insert(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool, at now: Timestamp
-    ) -> Bool {
+    ) -> (isKnown: Bool, key: Int) {
         let exposure = Self.hash(userID, experimentID, variationID, isChosen: isChosen)
         return state.withLock { state in
             // The second condition is true if the clock was set back; otherwise the generation would last too long.
@@ -76,7 +76,7 @@ public final class KnownExposures: Sendable {
                 let user = ErasureRules.hash(userID)
                 hash ^= Self.spread(state.recent.forgotten[user] ?? state.former.forgotten[user] ?? 0)
             }
-            return state.former.exposures.contains(hash) || !state.recent.exposures.insert(hash).inserted
+            return (state.former.exposures.contains(hash) || !state.recent.exposures.insert(hash).inserted, hash)
         }
     }
 
@@ -108,11 +108,14 @@ public final class KnownExposures: Sendable {
         }
     }
 
-    /// Forgets everything; called when exposures were not stored.
-    public func removeAll() {
+    /// Forgets exposures that were not stored, so that they are sent again. The others stay known: while there are more
+    /// exposures than can be stored, those that are stored become fewer.
+    public func remove(_ keys: some Sequence<Int>) {
         state.withLock { state in
-            state.recent.removeAll()
-            state.former.removeAll()
+            for key in keys {
+                state.recent.exposures.remove(key)
+                state.former.exposures.remove(key)
+            }
         }
     }
 }

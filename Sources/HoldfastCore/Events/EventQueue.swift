@@ -70,10 +70,12 @@ public final class EventQueue: Sendable {
     /// The number of events from which on no submission is added to a transaction.
     private static let batch = 512
 
-    /// Creates a queue with its own session.
+    /// Creates a queue with its own session; for a copy, which has less memory, with half the capacity.
     public convenience init(store: any Store) throws(StorageError) {
         let session = try BackgroundSession(store, label: "events")
-        self.init { events, completion in session.run { $0.record(events, completion) } }
+        self.init(capacity: store.isCopy ? 32_768 : 65_536) { events, completion in
+            session.run { $0.record(events, completion) }
+        }
     }
 
     /// - Parameters:
