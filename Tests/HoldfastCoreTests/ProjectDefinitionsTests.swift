@@ -40,6 +40,35 @@ import Testing
         "unknown": ["kept": true],
     ]
 
+    @Test func `A flag is found by the experiments that it has now`() throws {
+        var definitions = ProjectDefinitions(try Self.datafile(Self.brought).source)
+        func flags(_ id: Identifier) -> [Identifier] { definitions.flags(ofExperiment: id).map(\.key) }
+        func put(_ flag: String, _ rules: [String]) throws -> [Identifier] {
+            let rules = rules.map { ["key": .string($0), "experiment": ["id": .string("\($0)id")]] as JSONValue }
+            _ = try FlagChange(["type": "boolean", "rules": .array(rules)], key: flag).apply(to: &definitions)
+            return definitions.experiments(of: try #require(definitions.flags[Identifier(flag)])).map(\.id)
+        }
+        #expect(flags("1") == ["flag"] && flags("2") == [] && flags("nothing") == [])
+        #expect(try put("a", ["one", "two"]) == ["oneid", "twoid"] && put("b", ["three"]) == ["threeid"])
+        #expect(flags("oneid") == ["a"] && flags("twoid") == ["a"] && flags("threeid") == ["b"])
+        #expect(try put("a", ["two"]) == ["twoid"])
+        #expect(flags("oneid") == [] && flags("twoid") == ["a"])
+        try definitions.removeFlag("a")
+        #expect(flags("twoid") == [] && flags("threeid") == ["b"] && flags("1") == ["flag"])
+        #expect(definitions.experiment(id: "twoid")?.key == "two" && definitions.experiment(id: "3")?.key == "h")
+        try ExperimentChange(["group": "exclusive"], key: "three").apply(to: &definitions)
+        #expect(definitions.experiment(id: "threeid")?.key == "three" && flags("threeid") == ["b"])
+    }
+
+    /// It took minutes when each experiment looked through all others.
+    @Test(.timeLimit(.minutes(1))) func `A set may have thousands of experiments`() throws {
+        let experiments = (0..<3_000).map {
+            ["key": .string("e\($0)"), "variations": ["a", "b"], "traffic": 20] as JSONValue
+        }
+        let outcome = try DefinitionSetEdit.check(try DefinitionSet(["experiments": .array(experiments)]))
+        #expect(outcome.differences.count == 3_000)
+    }
+
     @Test func `What a change does not name stays as a datafile brought it, with members that nobody knows`() throws {
         let datafile = try Self.datafile(Self.brought)
         let former = ProjectDefinitions(datafile.source)

@@ -14,7 +14,14 @@ extension TrafficAllocation {
     ///
     /// - Precondition: no weight is negative, no entity occurs twice, and the sum is at most 10,000.
     public init(weights: [Weight]) {
-        self = TrafficAllocation(ranges: []).reallocated(to: weights)
+        precondition(weights.allSatisfy { $0.weight >= 0 })
+        ranges = []
+        var end = 0
+        for share in weights where share.weight > 0 {
+            end += share.weight
+            ranges.append(Range(entityID: share.entityID, end: end))
+        }
+        precondition(end <= Bucketer.bucketCount)
     }
 
     /// Splits a percentage of the 10,000 bucket values by a ratio.
@@ -64,6 +71,8 @@ extension TrafficAllocation {
     ///
     /// - Precondition: as for ``init(weights:)``.
     public func reallocated(to weights: [Weight]) -> TrafficAllocation {
+        // The general way would lead to the same, but touches each bucket value several times.
+        guard !ranges.isEmpty else { return TrafficAllocation(weights: weights) }
         var reallocation = Reallocation(from: self, to: weights)
         reallocation.transfer(.surplus, onlyToNeighbours: true)
         reallocation.transfer(.surplus, onlyToNeighbours: false)
@@ -107,15 +116,15 @@ private struct Reallocation {
     }
 
     mutating func transfer(_ supply: Supply, onlyToNeighbours: Bool) {
+        // Most reallocations have either a surplus or a deficit. Without both there is nothing to do.
+        guard deficits.contains(where: { $0 > 0 }), supply == .unowned || deficits.contains(where: { $0 < 0 }) else {
+            return
+        }
         if onlyToNeighbours {
-            for value in owners.indices.dropFirst() {
-                transfer(value, from: supply, to: owners[value - 1])
-            }
-            for value in owners.indices.dropLast().reversed() {
-                transfer(value, from: supply, to: owners[value + 1])
-            }
+            for value in 1..<owners.count { transfer(value, from: supply, to: owners[value - 1]) }
+            for value in (0..<owners.count - 1).reversed() { transfer(value, from: supply, to: owners[value + 1]) }
         } else {
-            for value in owners.indices {
+            for value in 0..<owners.count {
                 guard let receiver = deficits.firstIndex(where: { $0 > 0 }) else { return }
                 transfer(value, from: supply, to: receiver)
             }
@@ -135,7 +144,8 @@ private struct Reallocation {
 
     /// Frees the surplus that nobody needs, from the end of the bucket values.
     mutating func releaseSurplus() {
-        for value in owners.indices.reversed() {
+        guard deficits.contains(where: { $0 < 0 }) else { return }
+        for value in (0..<owners.count).reversed() {
             guard let owner = owners[value], deficits[owner] < 0 else { continue }
             owners[value] = nil
             deficits[owner] += 1
@@ -145,13 +155,13 @@ private struct Reallocation {
     /// Joins consecutive bucket values of one owner into a range. Unowned bucket values at the end need no range.
     var allocation: TrafficAllocation {
         var ranges: [TrafficAllocation.Range] = []
-        for (value, owner) in owners.enumerated() {
-            let id = owner.map { entityIDs[$0] } ?? ""
-            if let last = ranges.indices.last, ranges[last].entityID == id {
-                ranges[last].end = value + 1
-            } else {
-                ranges.append(TrafficAllocation.Range(entityID: id, end: value + 1))
-            }
+        var start = 0
+        while start < owners.count {
+            let owner = owners[start]
+            var end = start + 1
+            while end < owners.count, owners[end] == owner { end += 1 }
+            ranges.append(TrafficAllocation.Range(entityID: owner.map { entityIDs[$0] } ?? "", end: end))
+            start = end
         }
         if ranges.last?.entityID == "" { ranges.removeLast() }
         return TrafficAllocation(ranges: ranges)

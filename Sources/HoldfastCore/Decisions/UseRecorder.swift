@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 internal import Dispatch
 public import Storage
 internal import Synchronization

@@ -16,12 +16,9 @@ extension DefinitionSet {
         func sorted(_ elements: [Element]) -> [Element] { elements.sorted { $0.key < $1.key } }
         self[.metrics] = sorted(definitions.metrics.map { Element(key: $0.key, object: $0.definition) })
         self[.groups] = sorted(definitions.groups.compactMap { definitions.element(of: $0) })
-        let owners = definitions.flagsByExperiment
         self[.experiments] = sorted(
             definitions.experiments.compactMap { experiment in
-                definitions.definition(of: experiment, owners[experiment.id] ?? []).map {
-                    Element(key: experiment.key, object: $0)
-                }
+                definitions.definition(of: experiment).map { Element(key: experiment.key, object: $0) }
             })
         self[.flags] = sorted(
             definitions.flags.compactMap { flag in
@@ -49,14 +46,13 @@ extension ProjectDefinitions {
 
     /// Returns an experiment in the form of files. Of a flag's rule the flag has the rest.
     ///
-    /// - Parameter owners: the flags that have the experiment.
     /// - Returns: `nil` if a datafile brought it, or if nothing is to be said of it.
-    fileprivate func definition(of experiment: ExperimentDefinition, _ owners: [FlagDefinition]) -> JSONObject? {
+    fileprivate func definition(of experiment: ExperimentDefinition) -> JSONObject? {
         let group = group(of: experiment)
         guard experiments[experiment.key]?.id == experiment.id, group == nil || group?.name != nil else { return nil }
-        let others = owners.filter { $0.content != .experiment }
-        guard others.allSatisfy({ $0.rules != nil }) else { return nil }
-        let isRule = !others.isEmpty
+        let owners = flags(ofExperiment: experiment.id)
+        guard owners.allSatisfy({ $0.rules != nil }) else { return nil }
+        let isRule = !owners.isEmpty
         // Without a flag it is what is left of a rule; with the audiences of a datafile it belongs to that.
         guard isRule || experiment.flagKey == nil && experiment.audience != nil else { return nil }
         var object = JSONObject()
@@ -178,12 +174,7 @@ extension ExperimentDefinition {
         let shares = TrafficAllocation.weights(
             of: variations.map(\.id), ratio: variations.map { weights[$0.id] ?? 0 },
             traffic: isGrouped ? 100 : enrolledTraffic)
-        // One range after the other. Reallocating would take long with many experiments.
-        var fresh = TrafficAllocation.empty
-        for share in shares where share.weight > 0 {
-            fresh.ranges.append(.init(entityID: share.entityID, end: (fresh.ranges.last?.end ?? 0) + share.weight))
-        }
-        return fresh == allocation ? nil : allocation
+        return TrafficAllocation(weights: shares) == allocation ? nil : allocation
     }
 }
 

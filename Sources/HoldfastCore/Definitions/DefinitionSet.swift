@@ -44,6 +44,7 @@ public struct DefinitionSet: Sendable, Equatable {
         var faults = FaultCollector()
         for kind in Kind.allCases {
             var known: Set<Identifier> = []
+            var elements: [Element] = []
             for (value, place) in faults.list(object, kind.rawValue, 0...Self.longestList, at: []) ?? [] {
                 guard let object = value.object else {
                     faults.add("a definition must be an object; got \(value.kind)", at: place)
@@ -56,8 +57,9 @@ public struct DefinitionSet: Sendable, Equatable {
                 if !known.insert(Identifier(key)).inserted {
                     faults.add("the \(kind.rawValue) must differ; got '\(key)' twice", at: keyPlace)
                 }
-                self[kind].append(Element(key: Identifier(key), object: object, place: place))
+                elements.append(Element(key: Identifier(key), object: object, place: place))
             }
+            self[kind] = elements
         }
         try faults.check()
     }

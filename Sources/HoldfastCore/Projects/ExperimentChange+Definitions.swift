@@ -115,8 +115,11 @@ extension ExperimentChange {
             // The flag whose rule it was has been deleted since.
             (experiment.flagKey, experiment.isServed) = (nil, true)
         }
-        definitions.experiments.set(experiment)
-        if present == nil || present?.name != nil { try definitions.move(experiment.key, toGroup: name) }
+        if present == nil || present?.name != nil {
+            try definitions.set(experiment, inGroup: name)
+        } else {
+            definitions.experiments.set(experiment)
+        }
     }
 
     /// Sets the schedule and the ramp. A change of the traffic by hand ends the ramp.

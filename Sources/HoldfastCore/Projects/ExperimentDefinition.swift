@@ -47,6 +47,7 @@ struct ExperimentDefinition: KeyedDefinition {
     var source = JSONObject()
 
     var listKey: Identifier { key }
+    var names: [Identifier] { [id] }
     var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
     var isDraft: Bool { status == ExperimentStatus.draft.rawValue }
     var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }

@@ -13,6 +13,7 @@ struct ExperimentGroup: KeyedDefinition {
     let source: JSONObject
 
     var listKey: Identifier { id }
+    var names: [Identifier] { name.map { [Identifier($0)] } ?? [] }
 
     init(_ source: JSONObject) {
         id = source.identifier("id") ?? ""
@@ -42,20 +43,20 @@ extension ProjectDefinitions {
         experiment?.groupID.flatMap { groups[$0] }
     }
 
-    /// Moves an experiment into a named group, or out of its group, and gives each experiment of the groups that change
-    /// its traffic. As few bucket values as possible move to another experiment.
+    /// Sets an experiment, in a named group or outside of groups, and gives each experiment of the groups that change its
+    /// traffic. As few bucket values as possible move to another experiment.
     ///
     /// - Throws: 422 if the experiments of the group would have more than 100% of the traffic.
-    mutating func move(_ key: Identifier, toGroup name: String?) throws(CoreError) {
-        guard var experiment = experiments[key] else { return }
+    mutating func set(_ experiment: ExperimentDefinition, inGroup name: String?) throws(CoreError) {
+        var experiment = experiment
         let former = experiment.groupID
-        let group = name.map { name in groups.last { $0.name == name } ?? ExperimentGroup(named: name) }
+        let group = name.map { groups.last(naming: Identifier($0)) ?? ExperimentGroup(named: $0) }
         if let group { groups.set(group) }
         if former != group?.id {
-            experiments.remove(key)
+            experiments.remove(experiment.key)
             experiment.groupID = group?.id
-            experiments.append(experiment)
         }
+        experiments.set(experiment)
         if let group { try allocateGroup(group.id) }
         if let former, former != group?.id { try allocateGroup(former) }
     }

@@ -58,6 +58,15 @@ struct FlagDefinition: KeyedDefinition {
 
     var listKey: Identifier { key }
 
+    /// The experiments of rules, by their keys, or those of a datafile, by their ids.
+    var names: [Identifier] {
+        switch content {
+        case .rules(let content): content.rules.lazy.filter { $0.delivery == nil }.map(\.key)
+        case .experiment: []
+        case .datafile(_, let ids): ids
+        }
+    }
+
     init(key: Identifier, _ content: Content) {
         self.key = key
         self.content = content

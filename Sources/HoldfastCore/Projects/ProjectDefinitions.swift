@@ -101,7 +101,9 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     /// Returns the flags that have an experiment, without the one that serves it.
     func flags(ofExperiment id: Identifier) -> [FlagDefinition] {
-        flags.filter { $0.content != .experiment && experiments(of: $0).contains { $0.id == id } }
+        flags.all(naming: [id] + experiments.all(naming: [id]).map(\.key)).filter { flag in
+            experiments(of: flag).contains { $0.id == id }
+        }
     }
 
     /// What a search looks through besides the key.
@@ -112,9 +114,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
         flags[key].map { [$0.description] + ($0.tags ?? []).map(\.string) } ?? []
     }
 
-    func experiment(id: Identifier) -> ExperimentDefinition? {
-        experiments.last { $0.id == id }
-    }
+    func experiment(id: Identifier) -> ExperimentDefinition? { experiments.last(naming: id) }
 
     /// Returns the key of the delivery rule with a key or an id.
     func deliveryRule(_ member: String, _ text: Identifier) -> Identifier? {
@@ -216,34 +216,63 @@ extension Flag {
 /// An element of a project that a key identifies.
 protocol KeyedDefinition: Sendable, Equatable {
     var listKey: Identifier { get }
+    /// What else it is looked up by: its own id, or what it refers to.
+    var names: [Identifier] { get }
+}
+
+extension KeyedDefinition {
+    var names: [Identifier] { [] }
 }
 
 /// Elements in the order of the datafile. Of several with one key the last one counts, as in the reference SDK.
 struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
     private var elements: [Element] = []
     private var indices: [Identifier: Int] = [:]
+    /// Ascending, by the ``KeyedDefinition/names`` of the elements.
+    private var indicesByName: [Identifier: [Int]] = [:]
+
+    static func == (left: Self, right: Self) -> Bool { left.elements == right.elements }
 
     subscript(key: Identifier) -> Element? { indices[key].map { elements[$0] } }
+
+    /// Returns the elements with one of the ``KeyedDefinition/names``, in their order.
+    func all(naming names: [Identifier]) -> [Element] {
+        Set(names.flatMap { indicesByName[$0] ?? [] }).sorted().map { elements[$0] }
+    }
+
+    func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { elements[$0] } }
 
     func makeIterator() -> IndexingIterator<[Element]> { elements.makeIterator() }
 
     mutating func append(_ element: Element) {
-        indices[element.listKey] = elements.count
+        note(element, at: elements.count)
         elements.append(element)
+    }
+
+    private mutating func note(_ element: Element, at index: Int) {
+        indices[element.listKey] = index
+        for name in element.names { indicesByName[name, default: []].append(index) }
     }
 
     /// Replaces the element with the same key, or appends the element.
     mutating func set(_ element: Element) {
         guard let index = indices[element.listKey] else { return append(element) }
+        let former = elements[index].names
         elements[index] = element
+        guard former != element.names else { return }
+        for name in former { indicesByName[name]?.removeAll { $0 == index } }
+        for name in element.names {
+            indicesByName[name, default: []].append(index)
+            indicesByName[name]?.sort()
+        }
     }
 
     /// Removes all elements with a key.
     mutating func remove(_ key: Identifier) {
         guard indices[key] != nil else { return }
         elements.removeAll { $0.listKey == key }
-        indices = Dictionary(
-            elements.enumerated().map { ($1.listKey, $0) }, uniquingKeysWith: { $1 })
+        (indices, indicesByName) = ([:], [:])
+        for (index, element) in elements.enumerated() { note(element, at: index) }
     }
 
     var count: Int { elements.count }

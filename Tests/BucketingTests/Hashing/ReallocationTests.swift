@@ -43,6 +43,16 @@ import Testing
         #expect(Self.ranges(TrafficAllocation(weights: former).reallocated(to: new)) == expected)
     }
 
+    @Test func `Unowned bucket values between ranges stay a range of nobody`() throws {
+        let allocation = try TrafficAllocation(
+            json: [
+                ["entityId": "a", "endOfRange": 10], ["entityId": "", "endOfRange": 20],
+                ["entityId": "b", "endOfRange": 30],
+            ])
+        #expect(Self.ranges(allocation.reallocated(to: Self.weights(["a": 10, "b": 10]))) == "a<10 <20 b<30")
+        #expect(Self.ranges(allocation.reallocated(to: Self.weights(["b": 10, "c": 10]))) == "c<10 <20 b<30")
+    }
+
     @Test func `As few bucket values as possible change their owner`() {
         var random = SeededGenerator(seed: 7)
         let ids: [Identifier] = ["a", "b", "c", "d"]
