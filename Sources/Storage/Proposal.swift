@@ -23,7 +23,7 @@ public struct Proposal: Sendable, Equatable {
     public var status = Status.pending
     /// The name of the person who proposes it.
     public var author: String
-    /// Identifies the definitions that it changes.
+    /// Identifies what it changes, and what its preview rests on, as they were when it was made.
     public var basis: String
     public var method: String
     /// Path and query, as they were sent.

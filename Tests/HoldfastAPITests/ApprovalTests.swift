@@ -133,27 +133,74 @@ import Testing
         #expect(try ask("GET", "/v1/proposals")["proposals"] == [])
     }
 
-    @Test func `Any edit makes a proposal outdated`() throws {
-        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
-        let (second, _) = try propose("PUT", "/v1/segments/gold", Self.gold("silver"))
-        #expect(try ask("PUT", "/v1/experiments/idle", #"{"traffic":50}"#).status == 200)
-        let before = try definitions()
-        for id in [id, second] {
-            #expect(try ask("GET", "/v1/proposals/\(id)")["status"] == "outdated")
-            let refused = try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob)
-            #expect(refused.status == 409 && refused["detail"].string?.contains("have changed since") == true)
+    private static let traffic = ("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+    private static let bannerOff = ("PUT", "/v1/flags/banner", #"{"enabled":false}"#)
+    private typealias Sent = (String, String, String?)
+
+    /// What is proposed, and an edit of it, or of what decides whom it concerns.
+    private static let edits: [(Sent, Sent)] = [
+        (traffic, ("PUT", "/v1/experiments/checkout", #"{"description":"New"}"#)),
+        (traffic, ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)),
+        (traffic, ("PUT", "/v1/segments/gold", gold("silver"))),
+        (traffic, ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#)),
+        (traffic, ("PUT", "/v1/holdouts/everything", #"{"share":5}"#)),
+        (traffic, ("PUT", "/v1/definitions", #"{"experiments":[{"key":"checkout","traffic":7}]}"#)),
+        (("PUT", "/v1/segments/gold", gold("silver")), ("PUT", "/v1/segments/gold", gold("bronze"))),
+        (("PUT", "/v1/segments/gold", gold("silver")), traffic),
+        (("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#), traffic),
+        (bannerOff, ("PUT", "/v1/flags/banner", #"{"description":"New"}"#)),
+        (bannerOff, ("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#)),
+        (("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#), bannerOff),
+        (("PUT", "/v1/holdouts/everything", #"{"share":5}"#), bannerOff),
+        // What the request would change now and did not when it was proposed.
+        (
+            (
+                "PUT", "/v1/definitions",
+                #"{"experiments":[{"key":"checkout","traffic":7},{"key":"idle","traffic":100}]}"#
+            ),
+            ("PUT", "/v1/experiments/idle", #"{"traffic":50}"#)
+        ),
+    ]
+
+    @Test(arguments: edits.indices)
+    func `An edit of what a proposal changes, or of what it rests on, makes it outdated`(edit: Int) throws {
+        let (proposed, edit) = Self.edits[edit]
+        let (id, _) = try propose(proposed.0, proposed.1, proposed.2)
+        let response = try ask(edit.0, edit.1, edit.2)
+        if let other = response["proposal"]["id"].string {
+            #expect(try ask("POST", "/v1/proposals/\(other)/approve", by: Self.bob).status == 200)
+        } else {
+            #expect(response.status == 200, "\(response.text)")
         }
+        let before = try definitions()
+        let refused = try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob)
+        #expect(
+            refused.status == 409 && refused["detail"].string?.contains("has changed since") == true, "\(refused.text)")
         #expect(try definitions() == before)
+        guard edit.1 != "/v1/experiments/idle" else { return }
+        #expect(try ask("GET", "/v1/proposals/\(id)")["status"] == "outdated")
         #expect(try ask("GET", "/v1/proposals?status=pending")["proposals"] == [])
-        #expect(try ask("GET", "/v1/proposals?status=outdated")["proposals"].array?.count == 2)
+        #expect(try ask("GET", "/v1/proposals?status=outdated")["proposals"].array?.count == 1)
     }
 
-    @Test func `A change of a segment makes what was proposed for its former conditions outdated`() throws {
-        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
-        let (second, _) = try propose("PUT", "/v1/segments/gold", Self.gold("silver"))
-        #expect(try ask("POST", "/v1/proposals/\(second)/approve", by: Self.bob).status == 200)
-        #expect(try ask("GET", "/v1/segments/gold")["conditions"]["value"] == "silver")
-        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 409)
+    @Test func `Other edits leave a proposal as it is`() throws {
+        let (id, proposal) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        for (method, target, body) in [
+            ("PUT", "/v1/experiments/idle", #"{"traffic":50}"#), ("DELETE", "/v1/experiments/idle", nil),
+            ("PUT", "/v1/experiments/new", #"{"variations":["a","b"]}"#),
+            ("PUT", "/v1/flags/plain", #"{"enabled":false}"#),
+            ("PUT", "/v1/metrics/unused", #"{"kind":"total","goal":"x"}"#),
+            ("PUT", "/v1/segments/silver", Self.gold("silver")), ("PUT", "/v1/attributes/size", #"{"type":"number"}"#),
+        ] as [(String, String, String?)] {
+            #expect(try ask(method, target, body).status < 300)
+        }
+        for (target, body) in [("experiments/slow", #"{"ramp":null}"#), ("flags/banner", #"{"enabled":false}"#)] {
+            let (other, _) = try propose("PUT", "/v1/" + target, body)
+            #expect(try ask("POST", "/v1/proposals/\(other)/approve", by: Self.bob).status == 200)
+        }
+        #expect(try ask("GET", "/v1/proposals/\(id)").json == proposal)
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 200)
+        #expect(try ask("GET", "/v1/experiments/checkout")["traffic"] == 50)
     }
 
     @Test func `A rejected proposal is never made`() throws {

@@ -193,6 +193,11 @@ import Testing
         #expect(refused["errors"].array?.map { $0["pointer"] } == ["/conditions/1/name", "/conditions/2/value"])
         #expect(try server.request("DELETE", "/v1/segments/adults").status == 204)
         #expect(try server.request("DELETE", "/v1/segments/adults").status == 404)
+        let asking = #"{"audience":{"type":"custom_attribute","name":"age","match":"ge","value":18}}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", asking).status == 200)
+        let used = try server.request("DELETE", "/v1/attributes/age")
+        #expect(used.status == 409 && used["detail"].string?.hasSuffix("change them first: 'checkout'") == true)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         #expect(try server.request("DELETE", "/v1/attributes/age").status == 204)
     }
 }

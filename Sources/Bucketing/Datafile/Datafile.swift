@@ -164,12 +164,24 @@ extension Datafile {
 
     /// Returns the keys of the experiments, delivery rules and holdouts whose audience names a segment.
     public func keys(usingSegment name: Identifier) -> [Identifier] {
-        guard mentions.segments.contains(name) else { return [] }
+        keys(experiments, holdouts) { $0.segments.contains(name) }
+    }
+
+    /// Returns the keys of the running experiments, delivery rules and holdouts whose audience itself asks for an
+    /// attribute.
+    public func keys(askingFor attribute: Identifier) -> [Identifier] {
+        keys(experiments.filter(\.isRunning), holdouts.filter(\.isRunning)) { $0.attributes.contains(attribute) }
+    }
+
+    private func keys(
+        _ experiments: [Experiment], _ holdouts: [Holdout], mentioning isMentioned: (Mentions) -> Bool
+    ) -> [Identifier] {
+        guard isMentioned(mentions) else { return [] }
         let audiences = experiments.map { ($0.key, $0.audience) } + holdouts.map { ($0.key, $0.audience) }
         return audiences.compactMap { key, audience in
             var mentions = Mentions()
             audience?.collectMentions(into: &mentions)
-            return mentions.segments.contains(name) ? key : nil
+            return isMentioned(mentions) ? key : nil
         }
     }
 }

@@ -53,6 +53,17 @@ struct AttributeEndpoints {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
             throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
+        // They would take other users than before.
+        for project in catalog.snapshot().projects.values {
+            let keys = project.datafile.keys(askingFor: name)
+            guard keys.isEmpty else {
+                let list = keys.map { "'\($0)'" }.joined(separator: ", ")
+                throw CoreError(
+                    .conflict,
+                    "audiences in the project '\(project.sdkKey)' ask for the attribute '\(name)'; change them first: \(list)"
+                )
+            }
+        }
         let author = call.author(request)
         guard try await store.write(.removeAttribute(name, by: author)) else {
             throw CoreError.undefined(catalog.snapshot().schema.unknownAttribute(name))

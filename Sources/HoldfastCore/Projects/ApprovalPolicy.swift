@@ -6,12 +6,12 @@ public import Storage
 public enum ApprovalPolicy: Sendable {
     case notNeeded
     case needed
-    /// The change is that of a proposal, which takes effect only for the definitions that it was made for.
+    /// The change is that of a proposal, which takes effect only if it is still exactly what was proposed.
     case given(Approval)
 
     public var approval: Approval? { if case .given(let approval) = self { approval } else { nil } }
 
-    /// Checks that the approved proposal is still to be decided, and that nothing has changed since it was made.
+    /// Checks that the approved proposal is still to be decided, and that what it changes is as it was.
     ///
     /// - Throws: 409 otherwise.
     public func expectUnchanged(_ project: Project?, _ session: any StoreSession) async throws {
@@ -25,30 +25,35 @@ public enum ApprovalPolicy: Sendable {
     /// Checks a change that would be stored next.
     ///
     /// - Parameter notes: returns what the audit log would have of it.
-    /// - Throws: ``HeldChange`` if it needs an approval that it does not have.
+    /// - Throws: ``HeldChange`` if it needs an approval that it does not have; 409 if it is not what was approved.
     public func check(
         from project: Project?, to edited: Datafile, changing segments: [Segment] = [],
         _ notes: () -> [AuditNote]
-    ) throws(HeldChange) {
-        guard case .needed = self, let project else { return }
-        let experiments = project.runningExperiments(changedBy: edited, segments)
-        guard !experiments.isEmpty else { return }
-        throw HeldChange(
-            sdkKey: project.sdkKey, basis: project.basis, experiments: experiments.map(\.string),
-            changes: .array(
-                notes().map {
-                    [
-                        "action": .string($0.action.rawValue), "target": .string($0.target), "before": $0.before,
-                        "after": $0.after,
-                    ]
-                }))
+    ) throws {
+        if case .notNeeded = self { return }
+        guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return }
+        let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
+        guard approval != nil || !experiments.isEmpty else { return }
+        let changes = JSONValue.array(
+            notes().map {
+                [
+                    "action": .string($0.action.rawValue), "target": .string($0.target), "before": $0.before,
+                    "after": $0.after,
+                ]
+            })
+        let basis = project.basis(of: experiments, changes)
+        guard let approval else {
+            throw HeldChange(sdkKey: project.sdkKey, basis: basis, experiments: experiments, changes: changes)
+        }
+        // The request might change more than it did, if that has changed meanwhile.
+        guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
     }
 }
 
 /// A change of running experiments that needs the approval of a second person. Nothing was stored.
 public struct HeldChange: Error {
     public let sdkKey: String
-    /// Identifies the definitions that it would change.
+    /// See ``Proposal/basis``.
     public let basis: String
     public let experiments: [String]
     /// See ``Proposal/changes``.
@@ -56,38 +61,85 @@ public struct HeldChange: Error {
 }
 
 extension Proposal {
-    /// The status for people: `outdated` if it can no longer be approved, because the definitions have changed.
+    /// The status for people: `outdated` if it can no longer be approved, because what it changes has changed.
     public func statusName(in project: Project?) -> String {
         switch status {
         case .approved: "approved"
         case .rejected: "rejected"
-        case .pending: basis == project?.basis ? "pending" : "outdated"
+        case .pending: isUpToDate(in: project) ? "pending" : "outdated"
         }
     }
 
-    /// - Throws: 409 if the proposal has been decided, or the definitions have changed since.
+    /// - Throws: 409 if the proposal has been decided, or what it changes has changed since.
     public func expectPending(in project: Project?) throws(CoreError) {
-        guard let decision else {
-            guard basis == project?.basis else {
-                throw CoreError(
-                    .conflict,
-                    "the definitions of the project must be those that the proposal '\(id)' was made for; they have changed"
-                        + " since: propose the change again")
-            }
-            return
+        if let decision {
+            throw CoreError(
+                .conflict,
+                "the proposal '\(id)' must be pending; '\(decision.author)' has \(statusName(in: project)) it")
         }
-        throw CoreError(
-            .conflict, "the proposal '\(id)' must be pending; '\(decision.author)' has \(statusName(in: project)) it")
+        guard isUpToDate(in: project) else { throw outdated }
+    }
+
+    private func isUpToDate(in project: Project?) -> Bool { basis == project?.basis(of: experiments, changes) }
+
+    fileprivate var outdated: CoreError {
+        CoreError(
+            .conflict,
+            "what the proposal '\(id)' changes must be as it was when the proposal was made; it has changed since: propose "
+                + "the change again")
     }
 }
 
 extension Project {
-    /// Identifies what decides about the experiments: the datafile, and the segments that it uses.
-    var basis: String {
-        let segments = datafile.mentions.segments.sorted().compactMap { schema.segments[$0] }
-        guard !segments.isEmpty else { return String(version) }
-        let text = segments.map { "\($0.name.string)\n\($0.storedConditions)\n" }.joined()
-        return "\(version)-\(String(Self.hash(Array(text.utf8)), radix: 16))"
+    /// Identifies what a change is about, and what its preview rests on, as it is now: the definitions that it changes, and
+    /// of the running experiments among them also their flags, their groups, what they measure, and the segments and
+    /// holdouts that decide whom they take.
+    ///
+    /// - Parameter changes: see ``Proposal/changes``.
+    func basis(of experiments: [String], _ changes: JSONValue) -> String {
+        let definitions = definitions
+        var keys = Set(experiments.map { Identifier($0) })
+        var segments: Set<Identifier> = []
+        var parts: [JSONValue] = experiments.sorted().map { .string($0) }
+        for change in (changes.array ?? []).compactMap(\.object) {
+            let (action, target) = (change["action"]?.string ?? "", change.identifier("target") ?? "")
+            parts += [.string(action), JSONValue(target)]
+            switch action.prefix(while: { $0 != "." }) {
+            case "experiment": keys.insert(target)
+            case "flag":
+                parts.append(description(of: datafile.flag(key: target)))
+                if let flag = definitions.flags[target] { keys.formUnion(definitions.experiments(of: flag).map(\.key)) }
+            case "metric": parts.append(definitions.metrics[target].map { .object($0.json) } ?? .null)
+            case "segment": segments.insert(target)
+            // A whole datafile. Holdouts follow.
+            case "datafile": parts.append(.integer(version))
+            default: break
+            }
+        }
+        for key in keys.sorted() {
+            guard let experiment = datafile.experiment(key: key) else { continue }
+            parts.append(description(of: experiment))
+            for range in datafile.groupRanges(of: experiment.id) {
+                parts += [.integer(Int64(range.lowerBound)), .integer(Int64(range.upperBound))]
+            }
+            parts += definitions.flags(ofExperiment: experiment.id).map { description(of: datafile.flag(key: $0.key)) }
+            for metric in definitions.experiments[key]?.details.metrics.all ?? [] {
+                parts.append(definitions.metrics[metric].map { .object($0.json) } ?? .null)
+            }
+        }
+        keys.formUnion(datafile.holdouts.map(\.key))
+        segments.formUnion(
+            datafile.mentions.segments.filter { !keys.isDisjoint(with: datafile.keys(usingSegment: $0)) })
+        parts += HoldoutDefinition.lists.map { datafile.source.object?[$0] ?? .null }
+        parts += segments.sorted().map { schema.segments[$0]?.conditions ?? .null }
+        return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
+    }
+
+    /// Returns what `GET` presents, without what any change of the project raises; null for none.
+    private func description(of element: (some DefinedElement)?) -> JSONValue {
+        guard var object = element?.description(in: self).object else { return .null }
+        (object["revision"], object["version"]) = (nil, nil)
+        return .object(object)
     }
 
     /// Returns the keys of the running experiments that a change of definitions changes: themselves, whom they take, or

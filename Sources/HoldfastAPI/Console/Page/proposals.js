@@ -16,7 +16,7 @@ export async function show(context) {
 	};
 	await refresh();
 	context.onChange(() => { if (!content.querySelector("details[open]")) refresh(); });
-	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the project meanwhile makes them outdated." }, content);
+	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the same meanwhile makes them outdated." }, content);
 }
 
 function entry(proposal, refresh) {
