@@ -202,11 +202,18 @@ import Testing
               - {key: dark-mode, type: boolean, enabled: false}
               - {key: full, type: boolean}
               - {key: tested, type: boolean, rules: [{experiment: {}}]}
+              - {key: everywhere, type: boolean, rules: [{variation: on}]}
+              - key: nearly
+                type: boolean
+                rules: [{audience: {name: a, value: 1}, variation: off}, {variation: on}]
+              - {key: same, type: boolean, rules: [{variation: off, traffic: 10}]}
+              - {key: partly, type: boolean, rules: [{variation: on, traffic: 10}]}
             """, to: "definitions.yaml")
         let code = directory.file("code")
         try FileManager.default.createDirectory(atPath: code + "/web/node_modules", withIntermediateDirectories: true)
         for (file, text) in [
             ("a.swift", "let a = f(\"running\")\nlet b = f(\"over\"), f(\"past\")\nprint(\"tested\")"),
+            ("b.swift", "f(\"everywhere\") + f(\"nearly\")\nf(\"same\") + f(\"partly\")"),
             ("web/b.ts", "flag('dark-mode'); over; `full`; 'over'"), ("web/node_modules/c.js", "'unused'"),
         ] {
             try text.write(toFile: "\(code)/\(file)", atomically: true, encoding: .utf8)
@@ -217,6 +224,8 @@ import Testing
         let expected = """
             dark-mode: off
                 CODE/web/b.ts:1
+            everywhere: everybody gets 'on'
+                CODE/b.swift:1
             full: without rules, everybody gets 'off'
                 CODE/web/b.ts:1
             over: concluded, everybody gets 'b'
@@ -224,6 +233,8 @@ import Testing
                 CODE/web/b.ts:1
             past: archived
                 CODE/a.swift:2
+            same: everybody gets 'off'
+                CODE/b.swift:2
             unused: no code names it
             """
         #expect(stale.output == expected.replacing("CODE", with: code))

@@ -65,8 +65,24 @@ struct StaleCommand: ParsableCommand {
         }
         guard object["type"] != nil else { return nil }
         if object["enabled"] == false { return ("off", false) }
-        return object["rules"] == nil
-            ? ("without rules, everybody gets '\(object["otherwise"]?.string ?? "")'", false) : nil
+        guard object["rules"] != nil else {
+            return ("without rules, everybody gets '\(object["otherwise"]?.string ?? "")'", false)
+        }
+        return onlyVariation(of: object).map { ("everybody gets '\($0)'", false) }
+    }
+
+    /// Returns the variation that all rules of a flag deliver which are reached; `nil` if there are several, or experiments.
+    private static func onlyVariation(of flag: JSONObject) -> String? {
+        var variations: Set<String> = []
+        for rule in (flag["rules"]?.array ?? []).map(\.object) {
+            guard let variation = rule?["variation"]?.string else { return nil }
+            variations.insert(variation)
+            if rule?["audience"] == nil, rule?["traffic"]?.double == 100 {
+                return variations.count == 1 ? variation : nil
+            }
+        }
+        if let otherwise = flag["otherwise"]?.string { variations.insert(otherwise) }
+        return variations.count == 1 ? variations.first : nil
     }
 }
 
