@@ -92,6 +92,7 @@ let package = Package(
                 .embedInCode("sqlite/0015_feed.sql"),
                 .embedInCode("sqlite/0016_last_uses.sql"),
                 .embedInCode("sqlite/0017_proposals.sql"),
+                .embedInCode("sqlite/0018_bandit_looks.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -103,6 +104,7 @@ let package = Package(
                 .embedInCode("postgresql/0009_feed.sql"),
                 .embedInCode("postgresql/0010_last_uses.sql"),
                 .embedInCode("postgresql/0011_proposals.sql"),
+                .embedInCode("postgresql/0012_bandit_looks.sql"),
             ],
             swiftSettings: strict
         ),

@@ -21,6 +21,7 @@ public enum Migrations {
         PackageResources._015_feed_sql,
         PackageResources._016_last_uses_sql,
         PackageResources._017_proposals_sql,
+        PackageResources._018_bandit_looks_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -36,5 +37,6 @@ public enum Migrations {
         PackageResources._009_feed_sql,
         PackageResources._010_last_uses_sql,
         PackageResources._011_proposals_sql,
+        PackageResources._012_bandit_looks_sql,
     ]
 }

@@ -85,12 +85,13 @@ package struct SharedRecords {
         case stickyDocument(StickyDocumentKey, isChanged: Bool)
         /// Without its body.
         case proposal(id: String)
+        case look(sdkKey: String, experimentID: Identifier)
     }
 
     package enum Write: Sendable {
         /// Stores a project. If it is the default, no other is any longer.
         case putProject(ProjectRecord)
-        /// Deletes a project, its datafiles, forced variations, last uses and proposals.
+        /// Deletes a project, its datafiles, forced variations, last uses, proposals and looks.
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes those of its project that are not kept any longer: older than the settings say,
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
@@ -118,13 +119,14 @@ package struct SharedRecords {
         case insertProposal(Proposal)
         /// Changes the decision of a proposal.
         case updateProposal(Proposal)
+        case putLook(StoredLook)
         case recordAudit(AuditNote, Author)
 
         /// Whether ``StoreQuery/projects(ifChangedSince:datafilesAfter:)`` reports it.
         package var changesProjects: Bool {
             switch self {
             case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries,
-                .putLastUses, .insertProposal, .updateProposal:
+                .putLastUses, .insertProposal, .updateProposal, .putLook:
                 false
             default: true
             }
@@ -151,6 +153,7 @@ package struct SharedRecords {
     /// The assignments as they are stored.
     package var stickyDocument: String?
     package var proposal: Proposal?
+    package var look: StoredLook?
     /// The writes of the rule that was applied, in order.
     package private(set) var writes: [Write] = []
 

@@ -43,5 +43,6 @@ public enum QuerySubject: Sendable {
     case lastUses(sdkKey: String)
     case proposals(sdkKey: String)
     case proposal(id: String)
+    case looks(sdkKey: String)
     case feed(from: Int64, limit: Int)
 }

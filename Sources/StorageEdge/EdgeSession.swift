@@ -74,7 +74,7 @@ final class EdgeSession: StoreSession {
         case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,
             .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
             .auditEntries,
-            .feed, .proposals, .proposal:
+            .feed, .proposals, .proposal, .looks:
             completion(.failure(Self.onlyUpstream))
         }
     }

@@ -79,7 +79,7 @@ final class SQLiteSession: StoreSession {
             }
             return
         case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses,
-            .proposals, .proposal:
+            .proposals, .proposal, .looks:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,
             .goals, .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:

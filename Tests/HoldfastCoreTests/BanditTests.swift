@@ -97,6 +97,40 @@ import Testing
         #expect(try shares() == [5, 95])
     }
 
+    @Test func `A look that leaves the weights is no revision, and all processes know it`() async throws {
+        try await create()
+        let version = try #require(process.catalog.snapshot().projects[RampProcess.sdkKey]?.version)
+        let others = try (0..<3).map { _ in try RampProcess(store) }
+        for hour in 1...3 {
+            clock.advance(by: .seconds(3_600))
+            try await process.expose(hour * 10..<hour * 10 + 10, to: "a")
+            await withTaskGroup { group in
+                for process in others + [process] { group.addTask { await process.scheduler.makeDueChanges() } }
+            }
+            for process in others + [process] { try await process.tick() }
+            #expect(try await entries().count == hour + 1)
+            #expect(
+                try state()["looked_at"] == .string(clock.now.rfc3339) && state()["users"] == .integer(Int64(hour * 10))
+            )
+            #expect(try state()["due_at"] == .string((clock.now + 3_600_000).rfc3339))
+        }
+        let entry = try #require(try await entries().last)
+        func users(_ content: [UInt8]?) throws -> JSONValue? {
+            let bandit = try JSONParser().parse(content ?? []).object?["experiment"]?.object?["bandit"]?.object
+            return bandit?["state"]?.object?["users"]
+        }
+        #expect(try users(entry.before) == 20 && users(entry.after) == 30)
+        // Another time between looks counts from the last one.
+        try await process.put(["bandit": ["every": "30m"]])
+        #expect(try state()["due_at"] == .string((clock.now + 1_800_000).rfc3339))
+        clock.advance(by: .seconds(1_800))
+        try await RampProcess(store).tick()
+        #expect(try await entries().count == 5)
+        try await process.tick()
+        #expect(try await entries().count == 5)
+        #expect(process.catalog.snapshot().projects[RampProcess.sdkKey]?.version == version + 1)
+    }
+
     @Test func `For a metric that should decrease the lower variation is the better one`() async throws {
         try await create(direction: "decrease")
         try await expose(0..<200, to: "a", buying: 20)

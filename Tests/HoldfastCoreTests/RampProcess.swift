@@ -44,8 +44,9 @@ struct RampProcess {
         guard let project = catalog.snapshot().projects[Self.sdkKey],
             let experiment = project.datafile.experiment(key: key)
         else { return JSONObject() }
-        return experiment.description(in: project.datafile, project.definitions, sdkKey: Self.sdkKey).object
-            ?? JSONObject()
+        let description = experiment.description(in: project.datafile, project.definitions, sdkKey: Self.sdkKey)
+        let looks = BanditLooks(project, try store.read(.looks(sdkKey: Self.sdkKey)))
+        return looks.describe(experiment, description).object ?? JSONObject()
     }
 
     func state(_ key: Identifier = "e") throws -> JSONObject {

@@ -113,8 +113,8 @@ import ProcessTestSupport
             let before = try answers(server)
             server.stop()
             let there = try copied(path, database.url)
-            // Nothing is empty but the values of deleted attributes and, without approvals, the proposals.
-            #expect(there.count { $0.contains(#/ 0  cbf29ce484222325/#) } == 2)
+            // Nothing is empty but the values of deleted attributes and, without approvals and bandits, proposals and looks.
+            #expect(there.count { $0.contains(#/ 0  cbf29ce484222325/#) } == 3)
             let moved = try ServerProcess(database: database.url)
             let after = try answers(moved)
             for (target, answer) in before { #expect(after[target] == answer) }

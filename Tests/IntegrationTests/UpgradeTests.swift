@@ -104,6 +104,9 @@ import Testing
         INSERT INTO proposals VALUES ('5ba1', 'tests', 9000, 0,
             '{"author":"ada","basis":"1","method":"PUT","target":"/v1/experiments/7","experiments":["7"],"changes":[]}', x'7B7D');
         """,
+        """
+        INSERT INTO bandit_looks VALUES ('tests', '7', 9000, '{"users":5,"reason":"fewer than 100 users in a","chances":{}}');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

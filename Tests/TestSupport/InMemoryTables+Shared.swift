@@ -32,6 +32,8 @@ extension InMemoryTables {
         case .stickyDocument(let key, _):
             records.stickyDocument = stickyDocuments[key].map { String(decoding: $0.content.encoded(), as: UTF8.self) }
         case .proposal(let id): records.proposal = proposals.first { $0.id == id }?.withoutBody
+        case .look(let sdkKey, let experimentID):
+            records.look = looks.first { $0.sdkKey == sdkKey && $0.experimentID == experimentID }
         }
     }
 
@@ -49,6 +51,7 @@ extension InMemoryTables {
             forcedVariations.removeAll { $0.sdkKey == sdkKey }
             lastUses = lastUses.filter { $0.key.sdkKey != sdkKey }
             proposals.removeAll { $0.sdkKey == sdkKey }
+            looks.removeAll { $0.sdkKey == sdkKey }
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
@@ -58,6 +61,9 @@ extension InMemoryTables {
             proposals.append(proposal)
             let kept = Set(proposals.filter { $0.sdkKey == proposal.sdkKey }.suffix(Proposal.limit).map(\.id))
             proposals.removeAll { $0.sdkKey == proposal.sdkKey && !kept.contains($0.id) }
+        case .putLook(let look):
+            looks.removeAll { $0.sdkKey == look.sdkKey && $0.experimentID == look.experimentID }
+            looks.append(look)
         case .updateProposal(let proposal):
             for index in proposals.indices where proposals[index].id == proposal.id {
                 proposals[index].status = proposal.status

@@ -28,6 +28,7 @@ struct InMemoryTables {
     var lastUses: [LastUse.Subject: Int64] = [:]
     /// In the order of their creation.
     var proposals: [Proposal] = []
+    var looks: [StoredLook] = []
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0
     private var lastNumber: Int64 = 0
@@ -414,6 +415,7 @@ struct InMemoryTables {
             return lastUses.filter { $0.key.sdkKey == sdkKey }.map { LastUse($0.key, day: $0.value) }
         case .proposals(let sdkKey): return proposals.reversed().filter { $0.sdkKey == sdkKey }.map(\.withoutBody)
         case .proposal(let id): return proposals.first { $0.id == id }
+        case .looks(let sdkKey): return looks.filter { $0.sdkKey == sdkKey }
         case .feed(let number, let limit):
             let rows = Array(feed.filter { $0.number >= number }.prefix(limit))
             let end = rows.count == limit ? rows.last?.number : nil

@@ -136,6 +136,32 @@ extension StoreContract {
             #expect(try store.read(.lastUses(sdkKey: "app")).isEmpty)
             #expect(try store.read(.lastUses(sdkKey: "shop")).count == 1)
         },
+        StoreContract("A look of a bandit is stored once, and deleted with its project") { context async throws in
+            let store = context.store
+            try await store.putProject("shop")
+            try await store.putProject("app")
+            func look(_ sdkKey: String, at time: Timestamp) -> StoredLook {
+                StoredLook(sdkKey: sdkKey, experimentID: "7", lookedAt: time, content: ["users": .integer(time)])
+            }
+            func put(_ look: StoredLook, after former: Timestamp?) async throws -> Bool {
+                let note = AuditNote(.experimentBandit, of: "e", after: look.content)
+                return try await store.write(.putLook(look, after: former, note, by: Author(name: "schedule")))
+            }
+            let changes = try store.projectChanges()
+            let (first, second) = (look("app", at: 5), look("app", at: 9))
+            #expect(try await put(first, after: nil))
+            #expect(try await put(second, after: nil) == false)
+            #expect(try await put(second, after: 4) == false)
+            #expect(try store.read(.looks(sdkKey: "app")) == [first])
+            #expect(try await put(second, after: 5))
+            #expect(try await put(look("shop", at: 1), after: nil))
+            #expect(try store.read(.looks(sdkKey: "app")) == [second])
+            #expect(try await store.audit { $0.action = .experimentBandit }.count == 3)
+            #expect(try store.projectChanges() == changes, "nobody has to read definitions again")
+            let version = try #require(try store.datafileHistory(sdkKey: "app", limit: 1).first?.version)
+            #expect(try await store.removeProject("app", expecting: version) == .removed)
+            #expect(try store.read(.looks(sdkKey: "app")).isEmpty && store.read(.looks(sdkKey: "shop")).count == 1)
+        },
         StoreContract("A proposal is decided once, with its change or without") { context async throws in
             let store = context.store
             try await store.putProject("shop")

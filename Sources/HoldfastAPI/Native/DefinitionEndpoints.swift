@@ -28,14 +28,22 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
         if let wanted = page.ids { elements.removeAll { !wanted.contains(($0 as? Experiment)?.id ?? $0.key) } }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
-        return JSONList(Element.list, listed) { Self.describe($0, project, uses) }
+        let looks = try await looks(in: project)
+        return JSONList(Element.list, listed) { Self.describe($0, project, uses, looks) }
             .response(entityTag: project.entityTag)
     }
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let key = try request.key()
-        return try Self.response(with: key, of: project, uses: try await uses(in: project))
+        return try Self.response(
+            with: key, of: project, uses: try await uses(in: project), looks: try await looks(in: project))
+    }
+
+    /// Reads the looks of bandits that are not in the definitions; `nil` for other elements, or if they cannot be read.
+    private func looks(in project: Project) async throws -> BanditLooks? {
+        guard Element.self == Experiment.self else { return nil }
+        return try? await BanditLooks(project, store)
     }
 
     /// Reads when flags were last used; `nil` for other elements.
@@ -65,7 +73,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
         let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
         return try Self.response(
-            outcome.status, with: input.key, of: project, warnings: warnings, uses: try await uses(in: project))
+            outcome.status, with: input.key, of: project, warnings: warnings, uses: try await uses(in: project),
+            looks: try await looks(in: project))
     }
 
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -176,12 +185,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
-        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = [], uses: FlagUses? = nil
+        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = [],
+        uses: FlagUses? = nil, looks: BanditLooks? = nil
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
             throw Element.unknown(key, in: project.datafile)
         }
-        var description = describe(element, project, uses)
+        var description = describe(element, project, uses, looks)
         if !warnings.isEmpty, var object = description.object {
             object["warnings"] = .array(warnings.map(\.warning))
             description = .object(object)
@@ -189,8 +199,11 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return .json(description, status, entityTag: project.entityTag)
     }
 
-    private static func describe(_ element: Element, _ project: Project, _ uses: FlagUses? = nil) -> JSONValue {
+    private static func describe(
+        _ element: Element, _ project: Project, _ uses: FlagUses? = nil, _ looks: BanditLooks? = nil
+    ) -> JSONValue {
         let description = element.description(in: project)
+        if let looks, let experiment = element as? Experiment { return looks.describe(experiment, description) }
         guard let uses, let flag = element.usedFlag else { return description }
         return uses.describe(flag, description)
     }

@@ -1,6 +1,6 @@
-import Bucketing
-import JSON
-import Storage
+public import Bucketing
+public import JSON
+public import Storage
 
 /// Moves the weights of an experiment towards the variations that do best by its first primary metric, at set intervals.
 /// Each variation gets the share of new users that is its chance to be the best one (Thompson sampling, in batches), and at
@@ -55,6 +55,16 @@ struct Bandit: Sendable, Equatable {
         return isChanged ? shares : nil
     }
 
+    /// Returns the bandit with a look that is stored beside the definitions, if it is later.
+    func with(_ stored: StoredLook?) -> Bandit {
+        guard let stored, stored.lookedAt > state.lookedAt ?? .min, let object = stored.content.object else {
+            return self
+        }
+        var bandit = self
+        bandit.note(Look(object), at: stored.lookedAt)
+        return bandit
+    }
+
     /// Returns the bandit in the place of a former one, which goes on looking when it would have.
     func replacing(_ former: Bandit?) -> Bandit {
         var bandit = self
@@ -101,6 +111,41 @@ extension ExperimentDefinition {
     }
 }
 
+/// The looks of a project's bandits that left the weights, which are stored beside the definitions.
+public struct BanditLooks: Sendable {
+    private let bandits: [Identifier: Bandit]
+    private var looks: [Identifier: StoredLook] = [:]
+
+    /// Reads them, if there is a bandit.
+    public init(_ project: Project, _ session: any StoreSession) async throws(StorageError) {
+        self.init(project)
+        if !bandits.isEmpty { add(try await session.read(.looks(sdkKey: project.sdkKey))) }
+    }
+
+    init(_ project: Project, _ stored: [StoredLook] = []) {
+        bandits = project.mayHaveTimedExperiments ? project.definitions.bandits : [:]
+        add(stored)
+    }
+
+    private mutating func add(_ stored: [StoredLook]) {
+        for look in stored { looks[look.experimentID] = look }
+    }
+
+    /// Adds the last look to an experiment's description.
+    public func describe(_ experiment: Experiment, _ description: JSONValue) -> JSONValue {
+        guard let bandit = bandits[experiment.id], let look = looks[experiment.id] else { return description }
+        return bandit.describe(look, of: experiment, description)
+    }
+}
+
+extension ProjectDefinitions {
+    fileprivate var bandits: [Identifier: Bandit] {
+        Dictionary(
+            experiments.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
+            uniquingKeysWith: { $1 })
+    }
+}
+
 // MARK: - JSON
 
 extension Bandit {
@@ -114,11 +159,7 @@ extension Bandit {
         guard let stored = object["state"]?.object else { return }
         state.lookedAt = stored.time("looked_at")
         state.dueAt = stored.time("due_at")
-        state.look.users = stored["users"]?.integer.map { Int(clamping: $0) } ?? 0
-        state.look.reason = stored["reason"]?.string
-        for member in stored["chances"]?.object ?? JSONObject() {
-            state.look.chances[Identifier(member.key)] = member.value.double
-        }
+        state.look = Look(stored)
     }
 
     /// Reads a bandit of a request, without its state.
@@ -153,13 +194,7 @@ extension Bandit {
     /// As it is stored.
     var json: JSONValue {
         var object = settings
-        var chances = JSONObject()
-        for (id, chance) in state.look.chances.sorted(by: { $0.key < $1.key }) {
-            chances[id.string] = .shortest(chance)
-        }
-        var stored = state.json
-        stored["chances"] = .object(chances)
-        object["state"] = .object(stored)
+        object["state"] = .object(state.stored)
         return .object(object)
     }
 
@@ -174,15 +209,27 @@ extension Bandit {
     func description(of experiment: ExperimentDefinition) -> JSONValue {
         var object = settings
         object["predict"] = .bool(experiment.gate != nil)
+        object["state"] = .object(shownState(experiment.variations.map { ($0.id, $0.key) }))
+        return .object(object)
+    }
+
+    /// Returns the experiment's description with a look that is stored beside the definitions.
+    func describe(_ look: StoredLook, of experiment: Experiment, _ description: JSONValue) -> JSONValue {
+        guard var object = description.object, var shown = object["bandit"]?.object else { return description }
+        shown["state"] = .object(with(look).shownState(experiment.variations.map { ($0.id, $0.key) }))
+        object["bandit"] = .object(shown)
+        return .object(object)
+    }
+
+    private func shownState(_ variations: [(id: Identifier, key: Identifier)]) -> JSONObject {
         var shown = state.json
         shown["variations"] = .array(
-            experiment.variations.compactMap { variation in
+            variations.compactMap { variation in
                 state.look.chances[variation.id].map {
                     ["key": JSONValue(variation.key), "chance_to_be_best": .shortest($0)]
                 }
             })
-        object["state"] = .object(shown)
-        return .object(object)
+        return shown
     }
 
     private var settings: JSONObject {
@@ -194,7 +241,26 @@ extension Bandit {
     }
 }
 
+extension Bandit.Look {
+    fileprivate init(_ stored: JSONObject) {
+        users = stored["users"]?.integer.map { Int(clamping: $0) } ?? 0
+        reason = stored["reason"]?.string
+        for member in stored["chances"]?.object ?? JSONObject() {
+            chances[Identifier(member.key)] = member.value.double
+        }
+    }
+}
+
 extension Bandit.State {
+    /// As it is stored.
+    var stored: JSONObject {
+        var chances = JSONObject()
+        for (id, chance) in look.chances.sorted(by: { $0.key < $1.key }) { chances[id.string] = .shortest(chance) }
+        var stored = json
+        stored["chances"] = .object(chances)
+        return stored
+    }
+
     fileprivate var json: JSONObject {
         var object = JSONObject()
         object["looked_at"] = lookedAt.map { .string($0.rfc3339) } ?? .null

@@ -29,6 +29,8 @@ public final class ExperimentScheduler: Sendable {
         var quiet = 0
         /// When what has failed is tried again.
         var retries: [Place: Timestamp] = [:]
+        /// The looks of bandits that left the weights, as far as this process knows them.
+        var looks: [Place: StoredLook] = [:]
     }
 
     private struct Place: Hashable {
@@ -122,14 +124,57 @@ public final class ExperimentScheduler: Sendable {
         let definitions = project.definitions
         let due = definitions.timedChange(of: place.key, at: now, nil)
         guard due != nil || looksAtUsers && definitions.isRamping(place.key) else { return }
+        if case .weigh = due {
+            guard try await isLookDue(of: place, definitions, at: now) else { return }
+        }
         let watch = try await watch(place.key, project, at: now)
         guard let change = definitions.timedChange(of: place.key, at: now, watch) else { return }
+        if case .weigh(let look?) = change, let experiment = definitions.experiments[place.key],
+            experiment.shares(look) == nil
+        {
+            return try await keep(look, of: experiment, place, at: now)
+        }
         do {
             try await make(change, place, at: now, watch)
         } catch let error as CoreError where change.isStep && error.kind != .unavailable {
             // Who takes part stays where they are, and a person decides.
             try await make(.hold(error.detail), place, at: now, watch, insteadOf: change)
         }
+    }
+
+    // MARK: Looks that leave the weights
+
+    /// Whether a bandit is to look, given the looks that left the weights. They are not in the definitions, because each
+    /// change of these is another revision for everybody.
+    private func isLookDue(of place: Place, _ definitions: ProjectDefinitions, at now: Timestamp) async throws -> Bool {
+        guard let experiment = definitions.experiments[place.key], let bandit = experiment.details.bandit else {
+            return false
+        }
+        guard bandit.with(state.withLock { $0.looks[place] }).isDue(at: now) else { return false }
+        // Another process may have looked.
+        let looks = try await catalog.inBackground { try await $0.read(.looks(sdkKey: place.sdkKey)) }
+        let look = looks.first { $0.experimentID == experiment.id }
+        state.withLock { $0.looks[place] = look }
+        return bandit.with(look).isDue(at: now)
+    }
+
+    /// Stores a look, unless another process has looked since this one knew of the last.
+    private func keep(
+        _ look: Bandit.Look, of experiment: ExperimentDefinition, _ place: Place, at now: Timestamp
+    ) async throws {
+        let former = state.withLock { $0.looks[place] }
+        var (before, after) = (experiment, experiment)
+        before.details.bandit = experiment.details.bandit?.with(former)
+        after.details.bandit?.note(look, at: now)
+        guard let content = after.details.bandit?.state.stored else { return }
+        let stored = StoredLook(
+            sdkKey: place.sdkKey, experimentID: experiment.id, lookedAt: now, content: .object(content))
+        let note = AuditNote(
+            .experimentBandit, of: place.key.string, before: before.timesForAudit, after: after.timesForAudit)
+        let isStored = try await catalog.inBackground {
+            try await $0.write(.putLook(stored, after: former?.lookedAt, note, by: Self.author))
+        }
+        if isStored { state.withLock { $0.looks[place] = stored } }
     }
 
     /// Looks at the users of an experiment.

@@ -114,12 +114,7 @@ extension ProjectDefinitions {
         bandit.note(look, at: now)
         experiment.details.bandit = bandit
         experiments.set(experiment)
-        let weights = experiment.split.weights
-        let sum = weights.values.reduce(0, +)
-        let variations = experiment.variations.map { variation in
-            (id: variation.id, share: sum > 0 ? (weights[variation.id] ?? 0) / sum * 100 : 0)
-        }
-        guard let shares = bandit.shares(look, variations) else { return }
+        guard let shares = experiment.shares(look) else { return }
         let change = zip(experiment.variations, shares).map { (key: $0.key, weight: ($1 * 100).rounded() / 100) }
         try ExperimentChange(key: key.string, weights: change).apply(to: &self)
     }
@@ -155,6 +150,18 @@ extension ProjectDefinitions {
         }
         experiment.details.ramp = ramp
         experiments.set(experiment)
+    }
+}
+
+extension ExperimentDefinition {
+    /// Returns the percentage of users that each variation gets after a look of the bandit; `nil` if the weights stay.
+    func shares(_ look: Bandit.Look) -> [Double]? {
+        let weights = split.weights
+        let sum = weights.values.reduce(0, +)
+        let variations = variations.map { variation in
+            (id: variation.id, share: sum > 0 ? (weights[variation.id] ?? 0) / sum * 100 : 0)
+        }
+        return details.bandit?.shares(look, variations)
     }
 }
 

@@ -21,6 +21,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case frozenResults = "frozen_results"
     case lastUses = "last_uses"
     case proposals
+    case banditLooks = "bandit_looks"
     case audit
 
     public enum ColumnType: Sendable {
@@ -95,6 +96,9 @@ public enum StoredTable: String, Sendable, CaseIterable {
             Self.columns(
                 ("id", .text), ("sdk_key", .text), ("created_at", .integer), ("status", .integer), ("content", .text),
                 ("body", .bytes))
+        case .banditLooks:
+            Self.columns(
+                ("sdk_key", .text), ("experiment_id", .text), ("looked_at", .integer), ("content", .text))
         case .audit:
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
@@ -107,7 +111,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
             .proposals, .audit:
             1
-        case .allocationPeriods, .stickyDocuments, .exposures: 2
+        case .allocationPeriods, .stickyDocuments, .exposures, .banditLooks: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals, .lastUses: 4
         }
@@ -146,7 +150,7 @@ extension StoredTable {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
-            .variationUsers, .variationGoals, .lastUses, .proposals:
+            .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks:
             .replacesRow
         }
     }

@@ -62,6 +62,9 @@ extension SharedRecords {
             return (true, isChanged ? [(StickyDocumentRows.create(key), { _, _ in }), lock] : [lock])
         case .proposal(let id):
             return (false, [(Query(find(proposal: id)), { $1.proposal = Proposal($0) })])
+        case .look(let sdkKey, let experimentID):
+            let query = Query(findLook(sdkKey: sdkKey, experimentID: experimentID))
+            return (false, [(query, { $1.look = StoredLook($0) })])
         }
     }
 
@@ -84,7 +87,7 @@ extension SharedRecords {
         case .putProject(let record):
             (record.isDefault ? [unsetDefault()] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
-            [StoredTable.datafiles, .forcedVariations, .lastUses, .proposals, .projects].map {
+            [StoredTable.datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects].map {
                 delete(from: $0, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -121,6 +124,7 @@ extension SharedRecords {
         case .insertProposal(let proposal):
             [.insert([proposal.values], into: .proposals), Query(pruneProposals(sdkKey: proposal.sdkKey))]
         case .updateProposal(let proposal): [Query(update(proposal))]
+        case .putLook(let look): [.insert([look.values], into: .banditLooks)]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]
         }

@@ -65,6 +65,10 @@ extension WriteTransaction {
             try connection.run(SharedRecords.find(key)) { records.stickyDocument = $0.text(0) }
         case .proposal(let id):
             try connection.run(SharedRecords.find(proposal: id)) { records.proposal = Proposal($0) }
+        case .look(let sdkKey, let experimentID):
+            try connection.run(SharedRecords.findLook(sdkKey: sdkKey, experimentID: experimentID)) {
+                records.look = StoredLook($0)
+            }
         }
     }
 
@@ -77,7 +81,7 @@ extension WriteTransaction {
             }
             try insert(record.values, into: .projects)
         case .deleteProject(let sdkKey):
-            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .proposals, .projects] {
+            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects] {
                 try delete(from: table, where: "sdk_key = $1", .text(sdkKey))
             }
         case .insertDatafile(let datafile):
@@ -125,6 +129,7 @@ extension WriteTransaction {
             try insert(proposal.values, into: .proposals)
             try run(SharedRecords.pruneProposals(sdkKey: proposal.sdkKey))
         case .updateProposal(let proposal): try run(SharedRecords.update(proposal))
+        case .putLook(let look): try insert(look.values, into: .banditLooks)
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }
