@@ -127,7 +127,7 @@ struct ServeCommand: ParsableCommand {
     @Flag(help: "Share the address with another Holdfast server of the same user.")
     var reusePort = false
 
-    @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
+    @Option(help: .init("Memory for cached profiles (default: 64MiB, of an edge 48MiB).", valueName: "size"))
     var cacheSize: String?
 
     @Option(
@@ -251,6 +251,8 @@ struct ServeCommand: ParsableCommand {
         result.upstream = try edge(settings)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
+        // An edge shares its host with the app.
+        if result.upstream != nil { result.cacheSize = ByteCount(bytes: 48 << 20) }
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
         try settings.apply(
             checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
