@@ -11,7 +11,7 @@ struct DemoTraffic: Sendable {
 
     /// The percentage of users who reach each goal, by experiment and variation.
     private static let rates: [String: [String: (purchase: Int, signup: Int)]] = [
-        "checkout": ["control": (12, 25), "one-page": (22, 25)],
+        "checkout": ["control": (12, 25), "one-page": (26, 25)],
         "search-ranking": ["bm25": (8, 5), "vector": (8, 5), "hybrid": (9, 7)],
         "newsletter": ["control": (5, 9), "popup": (4, 14)],
     ]
@@ -22,7 +22,7 @@ struct DemoTraffic: Sendable {
 
     // MARK: The example
 
-    /// Defines attributes, a segment, metrics and experiments, and simulates a week of users.
+    /// Defines attributes, a segment, metrics, experiments and a flag, and simulates a week of users.
     ///
     /// - Throws: ``Failure`` when the server refuses something.
     func prepare() throws(Failure) {
@@ -69,6 +69,14 @@ struct DemoTraffic: Sendable {
             "experiments/banner",
             ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"], "tags": ["web"]])
         try put("experiments/onboarding", ["variations": ["short", "long"], "status": "paused", "owner": "bob"])
+        let isTeam: JSONValue = ["type": "custom_attribute", "name": "plan", "match": "exact", "value": "team"]
+        try put(
+            "flags/dark-mode",
+            [
+                "type": "boolean", "tags": ["web"], "otherwise": "off",
+                "variations": [["key": "on", "value": true], ["key": "off", "value": false]],
+                "rules": [["audience": isTeam, "variation": "on", "traffic": 50]],
+            ])
         let now = systemWallClock()
         for first in stride(from: 0, to: Self.pastUsers, by: 100) {
             try visit(first..<first + 100) { _ in

@@ -2,7 +2,7 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, dialog, failure, field, forgetTyped, link, message, page, submitButton, to } from "./parts.js";
+import { banner, button, dialog, failure, field, link, message, page, submitButton, to, typedIn } from "./parts.js";
 
 /// Path, name, pictogram, module, and the scope without which the screen is not offered.
 const screens = [
@@ -33,11 +33,7 @@ function parse(hash) {
 const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
 /// What is typed in the form of an address, kept by the tab until it is saved or given up: a reload or a crash loses nothing.
-const draftOf = (address, key = `holdfast.draft ${address.split("&")[0]}`) => ({
-	get() { try { return JSON.parse(sessionStorage.getItem(key)); } catch { return null; } },
-	set(value) { try { sessionStorage.setItem(key, JSON.stringify(value)); } catch { /* There is no room. */ } },
-	forget: () => sessionStorage.removeItem(key),
-});
+const draftOf = address => typedIn(address.split("&")[0]);
 
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
@@ -116,7 +112,7 @@ async function showAccount() {
 				navigate();
 			} },
 				keys.map(key => h("option", { value: key, selected: key === chosen }, key)))),
-		api.token.get() && [h("p.signed-in", icon("user"), h("span", h("strong", api.me.name), " ", h("span.badge", api.me.scope))),
+		api.token.get() && [h("p.signed-in", icon("user"), h("span", h("strong", api.me.name), " ", h("span.badge", api.me.scope), api.me.projects && h("span.small.faint", ` only ${api.me.projects.join(", ")}`))),
 			h("button", { class: "button quiet", onclick: signOut, title: "In all tabs" }, icon("out"), "Sign out")]);
 }
 
@@ -132,7 +128,6 @@ function leave() {
 	api.token.forget();
 	api.stopFollowing();
 	api.projects.clear();
-	forgetTyped();
 	for (const key of Object.keys(sessionStorage)) if (key.startsWith("holdfast.draft ")) sessionStorage.removeItem(key);
 	showSignIn();
 }

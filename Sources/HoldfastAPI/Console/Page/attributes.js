@@ -2,7 +2,7 @@
 
 import { h, icon, replace } from "./dom.js";
 import * as api from "./api.js";
-import { banner, card, confirm, confirmDelete, doing, empty, field, invitation, link, message, newLink, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
+import { banner, card, confirm, confirmDelete, doing, empty, field, invitation, link, message, newLink, page, pending, restored, section, select, showProblem, submitButton, table, to } from "./parts.js";
 import { none } from "./format.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
@@ -67,11 +67,11 @@ async function segments(context) {
 
 async function segment(context, name) {
 	const [segment, words] = await Promise.all([api.get(api.path("segments", name)), vocabulary()]);
-	const form = conditionsForm(segment.conditions, { ...words, segments: [], segment: name, pointer: "/conditions", required: true });
+	const draft = context.draft.get(), form = conditionsForm(draft ? draft.conditions : segment.conditions, { ...words, segments: [], segment: name, pointer: "/conditions", required: true });
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
 		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that an audience uses cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
-	}, api.may("admin") && section("Conditions", {}, editor(context, name, form, [], () => context.reload())),
+	}, draft && restored(context), api.may("admin") && section("Conditions", {}, editor(context, name, form, [], () => context.reload())),
 	api.may("attributes") && section("Users", { note: "The first 100." }, pending(async () => {
 		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
 		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("No users yet", "Users are in the segment once their attributes meet the conditions.");
@@ -81,10 +81,12 @@ async function segment(context, name) {
 /// `taken` are the names of other segments.
 function editor(context, name, form, taken, saved) {
 	const problems = h("div");
-	const input = field("Name", h("input", { required: true, "data-focus": name === null }), { pointer: "/name" });
-	const untouched = JSON.stringify(form.read());
+	const draft = context.draft.get();
+	const input = field("Name", h("input", { required: true, "data-focus": name === null, value: draft?.name ?? "" }), { pointer: "/name" });
+	const untouched = draft?.untouched ?? JSON.stringify(form.read());
+	const typed = () => { if (context.isChanged()) context.draft.set({ name: input.input.value, conditions: form.read(), untouched }); };
 	context.isChanged = () => JSON.stringify(form.read()) !== untouched || input.input.value !== "";
-	return h("form.card.form", { onsubmit: async event => {
+	return h("form.card.form", { oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); }, onsubmit: async event => {
 		event.preventDefault();
 		problems.replaceChildren();
 		const fault = form.check();
@@ -94,6 +96,7 @@ function editor(context, name, form, taken, saved) {
 			const done = await api.call("PUT", api.path("segments", name ?? input.input.value.trim()), { body: { conditions: form.read() ?? [] } });
 			message("good", `Saved the segment ${done.data.name}.`, done.request);
 			context.isChanged = () => false;
+			context.draft.forget();
 			saved(done.data.name);
 		} catch (error) { showProblem(error, [input], problems); }
 	} }, name === null && input, form, problems, h("div.buttons", submitButton("Save")));
@@ -101,7 +104,7 @@ function editor(context, name, form, taken, saved) {
 
 async function segmentForm(context) {
 	const words = await vocabulary();
-	const form = conditionsForm(null, { ...words, segments: [], pointer: "/conditions", required: true });
-	return page("New segment", { above: link(to("segments"), "Segments") },
+	const draft = context.draft.get(), form = conditionsForm(draft?.conditions ?? null, { ...words, segments: [], pointer: "/conditions", required: true });
+	return page("New segment", { above: link(to("segments"), "Segments") }, draft && restored(context),
 		editor(context, null, form, words.segments.map(s => s.name), name => { location.hash = to("segments", name); }));
 }

@@ -175,9 +175,12 @@ function curlButton() {
 		], "wide") }, icon("copy"), "Copy as curl");
 }
 
-/// What was typed in dialogs that were closed without being sent, by their titles.
-const typed = new Map();
-export const forgetTyped = () => typed.clear();
+/// What is typed in a form or dialog and not sent, by its address or title; kept by the tab until somebody signs out.
+export const typedIn = (name, key = `holdfast.draft ${name}`) => ({
+	get() { try { return JSON.parse(sessionStorage.getItem(key)); } catch { return null; } },
+	set(value) { try { sessionStorage.setItem(key, JSON.stringify(value)); } catch { /* There is no room. */ } },
+	forget: () => sessionStorage.removeItem(key),
+});
 
 /// Opens a dialog. `content` receives the function that closes it, whose argument is the result.
 export function dialog(title, content, kind = "") {
@@ -201,7 +204,11 @@ export function dialog(title, content, kind = "") {
 export async function confirm(title, text, { label, danger = false, action, done, fields = [], word, kind }) {
 	const inputs = fields.filter(f => f?.isField && f.input?.matches?.("input, textarea, select"));
 	// What was typed comes back, unless what the dialog shows has changed meanwhile.
-	const initial = JSON.stringify(inputs.map(f => f.input.value)), kept = typed.get(title);
+	const initial = JSON.stringify(inputs.map(f => f.input.value)), typed = typedIn(title), kept = typed.get();
+	const keep = () => {
+		const values = inputs.map(f => f.input.value);
+		if (JSON.stringify(values) === initial) typed.forget(); else typed.set({ initial, values });
+	};
 	if (kept?.initial === initial) inputs.forEach((f, index) => { f.input.value = kept.values[index]; });
 	const response = await dialog(title, close => {
 		const problems = h("div");
@@ -209,7 +216,7 @@ export async function confirm(title, text, { label, danger = false, action, done
 		const submit = h("button", { type: "submit", class: `button ${danger ? "danger" : "primary"}` }, label);
 		const update = () => { if (word) submit.disabled = check.input.value !== word; };
 		update();
-		return h("form", { method: "dialog", onsubmit: async event => {
+		return h("form", { method: "dialog", oninput: keep, onchange: keep, onsubmit: async event => {
 			event.preventDefault();
 			submit.disabled = true;
 			try { close(await action()); } catch (error) {
@@ -219,8 +226,7 @@ export async function confirm(title, text, { label, danger = false, action, done
 			text && h("div.prose", text), fields, check, problems,
 			h("div.buttons", button("Cancel", () => close()), submit));
 	}, kind);
-	const values = inputs.map(f => f.input.value);
-	if (response || JSON.stringify(values) === initial) typed.delete(title); else typed.set(title, { initial, values });
+	if (response) typed.forget();
 	const told = response && done?.(response);
 	if (told) message("good", told, response.request);
 	return response;

@@ -2,7 +2,7 @@
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, page, pending, section, status, submitButton, table, to } from "./parts.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, older, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { drawn, lineChart, scale, swatch } from "./charts.js";
 import { breakdownSection, disagreements, formatOf, needs, planOf, planSection, ruleOf } from "./plan.js";
@@ -331,10 +331,10 @@ function health({ days, variations }, isDaily) {
 /// Every change of the experiment, the newest first, for who may read the audit log.
 function timeline(key) {
 	if (!api.mayAll("admin")) return null;
-	return section("Timeline", { note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, pending(async () => {
-		const entries = (await api.get("/v1/audit", { target: key, limit: 50 })).entries.filter(e => e.action.startsWith("experiment."));
-		return entries.length ? entryList(entries) : empty("No change is recorded", "Changes over the API appear here.");
-	}));
+	return section("Timeline", { note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, older(async after => {
+		const { entries, next } = await api.get("/v1/audit", { target: key, limit: 50, after });
+		return { rows: entries.filter(e => e.action.startsWith("experiment.")), next };
+	}, entries => entries.length ? entryList(entries) : empty("No change is recorded", "Changes over the API appear here.")));
 }
 
 /// What the server says to do, with the numbers that carry it, its reasons, and the next step.
