@@ -1316,6 +1316,8 @@ def small_things_are_right(browser, servers):
     expect(console.page.get_by_role("alert")).to_contain_text("A condition needs a value.")
     expect(console.page.get_by_label("Value")).to_be_focused()
     console.page.reload()
+    console.button("Begin again").click()
+    expect(console.page.get_by_label("Name")).to_have_value("")
     # A dialog belongs to its screen.
     console.open("users/user-0004", "user-0004")
     console.open("users/user-0005", "user-0005")

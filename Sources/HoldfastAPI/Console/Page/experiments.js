@@ -20,7 +20,7 @@ export function ahead({ parts: [key, part], query }) {
 	api.ahead(api.path("experiments", key));
 	api.ahead(api.path("experiments", key, "goals"));
 	api.ahead(api.path("experiments", key, "results"), { baseline: query.get("baseline"), live: query.get("live") });
-	import("./results.js");
+	for (const module of ["results", "plan", "audit"]) import(`./${module}.js`);
 }
 
 /// The experiments with some ids, by id.

@@ -97,7 +97,10 @@ export async function show(context, key) {
 			button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
 
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
-	context.onChange(async () => { if (definition((await load(key)).data) !== definition(experiment)) context.reload(); });
+	const reread = async () => { if (definition((await load(key)).data) !== definition(experiment)) context.reload(); };
+	context.onChange(reread);
+	// A look of a bandit that leaves the weights changes no definition.
+	if (experiment.bandit) context.every(60_000, reread);
 	context.every(20_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	await changeGoals();
 	return page(experiment.key, {
