@@ -119,7 +119,7 @@ extension UpstreamForwarder {
         let response = try await send(
             UpstreamRequest(
                 method: operation.method.name.description, target: operation.path, fields: fields,
-                body: body.encoded(), hasOwnToken: false, takesLong: true))
+                body: body.encoded(), hasOwnToken: false, takesLong: false))
         guard let json = try? JSONParser().parse(response.body) else {
             throw Problem(.badGateway, "the upstream must respond with JSON; it responds \(response.status) without")
         }

@@ -23,11 +23,13 @@ struct EdgeHistory: Sendable {
     struct State: Sendable {
         let seenAt: UInt64
         let variation: String?
-        /// An erasure takes back states that the watch may not have seen: also those before a merge into the erased user.
+        /// When the watch last began to read before. An erasure takes back states since then, which the watch has not seen:
+        /// also those before a merge into the erased user.
+        var unseenSince: UInt64 = 0
         var isErasure = false
     }
 
-    /// How late the watch may see a state, in nanoseconds.
+    /// How late the watch may see a state, and an edge may show one that was taken back, in nanoseconds.
     static let delay: UInt64 = 20_000_000_000
 
     var events: [Event] = []
@@ -49,13 +51,19 @@ struct EdgeHistory: Sendable {
         for event in events {
             // What was shown before the request began.
             let first = shown.lazy.filter { $0.returnedAt < event.invokedAt }.map(\.state).max() ?? 0
+            let late = event.server.hasPrefix("upstream") ? 0 : delay
+            func matches(_ state: State) -> Bool {
+                state.variation == event.variation && state.seenAt <= event.returnedAt &+ delay
+            }
             let found = states.indices[first...].first { index in
                 let state = states[index]
-                if state.isErasure, event.invokedAt <= state.seenAt { return true }
-                return state.variation == event.variation && state.seenAt <= event.returnedAt &+ delay
+                return matches(state)
+                    || state.isErasure && state.unseenSince <= event.returnedAt
+                        && event.invokedAt <= state.seenAt &+ late
             }
             if let found {
-                shown.append((event.returnedAt, found))
+                // What was taken back was before the erasure.
+                shown.append((event.returnedAt, matches(states[found]) ? found : max(first, found - 1)))
             } else {
                 let all = states.map { $0.variation ?? "none" }.joined(separator: ", ")
                 violations.append(
@@ -73,6 +81,8 @@ final class FeedWatch: Sendable {
         /// The users who became part of another, and the numbers of the states in which they did.
         var parts: [String: [(user: String, state: Int)]] = [:]
         var cursor: String?
+        /// When the last read began.
+        var readAt: UInt64 = 0
         var isEnding = false
 
         /// Takes a line of the feed.
@@ -81,12 +91,13 @@ final class FeedWatch: Sendable {
             guard let user = line["user_id"]?.string else { return }
             switch line["kind"]?.string {
             case "erasure":
-                states[user, default: []].append(.init(seenAt: now, variation: nil, isErasure: true))
+                states[user, default: []].append(
+                    .init(seenAt: now, variation: nil, unseenSince: readAt, isErasure: true))
                 for part in parts.removeValue(forKey: user) ?? [] { states[part.user]?[part.state].isErasure = true }
             case "merge":
                 guard let other = line["from"]?.string else { return }
                 let state = states[other]?.count ?? 0
-                states[other, default: []].append(.init(seenAt: now, variation: nil))
+                states[other, default: []].append(.init(seenAt: now, variation: nil, unseenSince: readAt))
                 parts[user, default: []] += (parts.removeValue(forKey: other) ?? []) + [(other, state)]
             default:
                 guard line["experiment_id"]?.string == "7001" else { return }
@@ -112,11 +123,13 @@ final class FeedWatch: Sendable {
         let (cursor, isEnding) = found.withLock { ($0.cursor, $0.isEnding) }
         let target =
             "/v1/feed?kinds=assignment,merge,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
+        let began = DispatchTime.now().uptimeNanoseconds
         guard let response = try? upstream().request("GET", target), response.status == 200 else { return true }
         let now = DispatchTime.now().uptimeNanoseconds
         let lines = response.text.split(separator: "\n").compactMap { try? JSONParser().parse(String($0)).object }
         found.withLock { found in
             for line in lines { found.take(line, at: now) }
+            found.readAt = began
         }
         // The last line is the end.
         return !isEnding || lines.count > 1

@@ -26,16 +26,30 @@ import Testing
             fixture.proxy.fault = fault
             try load.wait(for: 80)
             fixture.proxy.fault = .none
+            if Bool.random(using: &random) { fixture.proxy.forgetConnections() }
             share = (share + 30) % 100
-            let weights = AssignSamples.weights(share, 100 - share)
-            let changed = try fixture.upstream.request("PUT", "/v1/experiments/checkout?moves=allow", weights)
-            #expect(changed.status == 200)
+            let isOpen = Int.random(in: 0..<4, using: &random) > 0
+            let definition =
+                AssignSamples.weights(share, 100 - share).dropLast()
+                + #","enrollment":"\#(isOpen ? "open" : "closed")"}"#
+            func define(_ server: ServerProcess) throws -> Bool {
+                try server.request("PUT", "/v1/experiments/checkout?moves=allow", String(definition)).status == 200
+            }
+            // An edge that has not noticed the upstream again refuses.
+            let isDefined = try define(edges[Int.random(in: 0..<2, using: &random)]) || define(fixture.upstream)
+            #expect(isDefined)
             try load.wait(for: 40)
             let victim = Int.random(in: 0..<3, using: &random)
             if victim < 2 {
                 let name = ["one", "two"][victim]
                 edges[victim].kill()
                 edges[victim] = try fixture.edge(name, Self.options, awaiting: false)
+                // Until it has caught up it asks the upstream for each user; if that went away now, its copy would show
+                // what was before.
+                let hasCaughtUp = try edges[victim].awaits {
+                    try $0.request("GET", "/metrics").text.contains("\nholdfast_edge_lag_seconds ")
+                }
+                #expect(hasCaughtUp)
                 load.replace(victim, "\(name), process \(round)", edges[victim])
             } else {
                 fixture.upstream.kill()
@@ -79,5 +93,22 @@ import Testing
         #expect(violations(event("one", 5...12, "b"), event("one", 13...30, "a")) == 1)
         // Requests at the same time may be answered in any order.
         #expect(violations(event("one", 5...12, "b"), event("one", 11...30, "a")) == 0)
+    }
+
+    @Test func `The check allows what an erasure has taken back, and nothing that was before or after`() {
+        let states = [
+            EdgeHistory.State(seenAt: 10, variation: "a"),
+            .init(seenAt: 50, variation: nil, unseenSince: 40, isErasure: true), .init(seenAt: 60, variation: "b"),
+        ]
+        func violations(_ server: String, _ times: ClosedRange<UInt64>...) -> Int {
+            let events = times.map { times in
+                EdgeHistory.Event(
+                    user: "ada", server: server, invokedAt: times.lowerBound, returnedAt: times.upperBound,
+                    variation: "lost")
+            }
+            return EdgeHistory(events: events, states: ["ada": states]).violations().count
+        }
+        #expect(violations("one", 5...20, 41...45, 70...80) == 1)
+        #expect(violations("upstream", 5...20, 41...45, 70...80) == 2)
     }
 }
