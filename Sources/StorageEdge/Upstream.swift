@@ -10,6 +10,10 @@ final class Upstream: Sendable {
     private let reason = Mutex<String?>(nil)
     /// When it last responded, in monotonic nanoseconds; 0 for never.
     private let lastContact = Atomic<UInt64>(0)
+    /// When it was last found to be away, in monotonic nanoseconds.
+    private let lastFailure = Atomic<UInt64>(0)
+    /// For how long a request that was under way then may still get something, in seconds.
+    private static let patience = 5.0
     private let pauses = DispatchSemaphore(value: 0)
 
     init(_ configuration: EdgeConfiguration) {
@@ -35,6 +39,19 @@ final class Upstream: Sendable {
 
     func makeConnection() -> UpstreamConnection { UpstreamConnection(configuration, cancellation) }
 
+    /// Makes a connection for requests that may take long. They end early if the upstream, or the way to it, was found to
+    /// fail meanwhile.
+    func makePatientConnection() -> UpstreamConnection {
+        UpstreamConnection(configuration, cancellation, isInVain: isInVain)
+    }
+
+    /// - Parameter receivedAt: when something arrived last, in monotonic nanoseconds.
+    private func isInVain(_ receivedAt: UInt64) -> Bool {
+        let failure = lastFailure.load(ordering: .relaxed)
+        guard failure > receivedAt else { return false }
+        return Double(DispatchTime.now().uptimeNanoseconds &- failure) / 1e9 > Self.patience
+    }
+
     /// Notes a response of the follower.
     func didRespond() {
         lastContact.store(DispatchTime.now().uptimeNanoseconds, ordering: .relaxed)
@@ -46,6 +63,7 @@ final class Upstream: Sendable {
         guard !cancellation.isCancelled, error.meansAway else { return }
         reason.withLock { $0 = "\(error)" }
         guard !isAway.exchange(true, ordering: .relaxed) else { return }
+        lastFailure.store(DispatchTime.now().uptimeNanoseconds, ordering: .relaxed)
         configuration.report(.upstreamIsAway(reason: "\(error)"))
     }
 

@@ -1,4 +1,5 @@
 import CHTTPClient
+import Dispatch
 import Glibc
 import JSON
 import Synchronization
@@ -65,9 +66,15 @@ final class UpstreamConnection {
     private let authorization: String?
     private let connectSeconds: Double
     private let cancellation: Cancellation
+    private let isInVain: @Sendable (_ receivedAt: UInt64) -> Bool
     private var client: OpaquePointer?
 
-    init(_ configuration: EdgeConfiguration, _ cancellation: Cancellation) {
+    /// - Parameter isInVain: asked now and then whether to give up, with the time when something arrived last.
+    init(
+        _ configuration: EdgeConfiguration, _ cancellation: Cancellation,
+        isInVain: @escaping @Sendable (_ receivedAt: UInt64) -> Bool = { _ in false }
+    ) {
+        self.isInVain = isInVain
         url = configuration.url
         authorization = configuration.token.map { "Authorization: Bearer \($0)" }
         connectSeconds = configuration.timeout
@@ -143,6 +150,10 @@ final class UpstreamConnection {
         var status = 0
         var fields: [(name: String, value: String)] = []
         let cancellation: Cancellation
+        /// In monotonic nanoseconds.
+        var receivedAt = DispatchTime.now().uptimeNanoseconds
+        let isInVain: (_ receivedAt: UInt64) -> Bool
+        var wasInVain = false
         let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     }
 
@@ -155,11 +166,12 @@ final class UpstreamConnection {
         var response = UpstreamResponse()
         var error = [CChar](repeating: 0, count: 256)
         withoutActuallyEscaping(receive) { receive in
-            var exchange = Exchange(cancellation: cancellation, receive: receive)
+            var exchange = Exchange(cancellation: cancellation, isInVain: isInVain, receive: receive)
             response.status = withUnsafeMutablePointer(to: &exchange) { exchange in
                 perform(request, client, UnsafeMutableRawPointer(exchange), &error)
             }
             response.fields = exchange.fields
+            if exchange.wasInVain { response.status = -1 }
         }
         guard response.status > 0 else {
             guard !cancellation.isCancelled else { throw .closing }
@@ -197,6 +209,7 @@ final class UpstreamConnection {
                             parameters.context = exchange
                             parameters.receive = { context, bytes, length in
                                 guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return 0 }
+                                exchange.pointee.receivedAt = DispatchTime.now().uptimeNanoseconds
                                 let piece = UnsafeRawBufferPointer(start: bytes, count: length)
                                 return exchange.pointee.receive(exchange.pointee.status, piece) ? 1 : 0
                             }
@@ -206,8 +219,8 @@ final class UpstreamConnection {
                                 exchange.pointee.take(String(decoding: line, as: UTF8.self))
                             }
                             parameters.is_cancelled = { context in
-                                let exchange = context?.assumingMemoryBound(to: Exchange.self)
-                                return exchange?.pointee.cancellation.isCancelled ?? true ? 1 : 0
+                                guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return 1 }
+                                return exchange.pointee.isToEnd() ? 1 : 0
                             }
                             return http_client_perform(client, &parameters, &error)
                         }
@@ -219,6 +232,11 @@ final class UpstreamConnection {
 }
 
 extension UpstreamConnection.Exchange {
+    fileprivate mutating func isToEnd() -> Bool {
+        wasInVain = isInVain(receivedAt)
+        return wasInVain || cancellation.isCancelled
+    }
+
     /// Takes a line of a header; a status line begins another response.
     fileprivate mutating func take(_ line: String) {
         if line.hasPrefix("HTTP/") {

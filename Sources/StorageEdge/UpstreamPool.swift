@@ -85,7 +85,7 @@ public final class UpstreamPool: Sendable {
         }
         switch step {
         case .start(let slot):
-            queue.async { [self] in run(job, slot ?? Slot(upstream.makeConnection())) }
+            queue.async { [self] in run(job, slot ?? Slot(upstream.makePatientConnection())) }
         case .wait: break
         case .refuse: job.report(.failure(.overloaded))
         }

@@ -92,6 +92,16 @@ import Testing
         edge.stop()
     }
 
+    @Test func `What may take long is given up once the upstream is found to be away`() throws {
+        let edge = try fixture.edge("edge", ["--upstream-timeout", "500ms", "--max-lag", "3s"])
+        fixture.proxy.fault = .swallows
+        let began = ContinuousClock.now
+        let changed = try edge.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)
+        #expect(changed.status == 504, "\(changed.text)")
+        #expect(.now - began < .seconds(25))
+        edge.stop()
+    }
+
     @Test func `With refuse a new user gets an error instead`() throws {
         let edge = try fixture.edge("edge", ["--offline-enrollment", "refuse"])
         _ = try edge.assign("ada")
