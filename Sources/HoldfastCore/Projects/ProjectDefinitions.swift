@@ -176,10 +176,9 @@ extension ProjectDefinitions {
         guard !unserved.isEmpty else { return nil }
         self.init(datafile.source)
         var former = self
-        for experiment in unserved {
-            former.experiments.remove(experiment.key)
-            former.flags.remove(experiment.key)
-        }
+        let keys = Set(unserved.map(\.key))
+        former.experiments.remove(keys)
+        former.flags.remove(keys)
         serveExperiments()
         generate(since: former)
     }
@@ -268,9 +267,12 @@ struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
     }
 
     /// Removes all elements with a key.
-    mutating func remove(_ key: Identifier) {
-        guard indices[key] != nil else { return }
-        elements.removeAll { $0.listKey == key }
+    mutating func remove(_ key: Identifier) { remove([key]) }
+
+    /// Removes all elements with one of some keys.
+    mutating func remove(_ keys: Set<Identifier>) {
+        guard keys.contains(where: { indices[$0] != nil }) else { return }
+        elements.removeAll { keys.contains($0.listKey) }
         (indices, indicesByName) = ([:], [:])
         for (index, element) in elements.enumerated() { note(element, at: index) }
     }
