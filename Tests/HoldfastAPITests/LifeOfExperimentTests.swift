@@ -147,7 +147,12 @@ import Testing
         let users = (0..<12).map { "user\($0)" }
         let before = try users.map { try variations($0) }
         let profiles = try users.map { try server.request("GET", "/v1/profiles/\($0)").text }
-        let exposures = try server.request("GET", "/v1/exposures").text
+        // Decisions do not wait for their exposures.
+        let enrolled = before.count { $0.first != .null }
+        var exposures = ""
+        while exposures.split(separator: "\n").count < enrolled {
+            exposures = try server.request("GET", "/v1/exposures").text
+        }
         let concluded = try post("conclude", #"{"winner":"new","reason":"more orders"}"#)
         #expect(concluded.status == 200 && concluded["status"] == "concluded", "\(concluded.text)")
         #expect(concluded["conclusion"]["winner"] == "new" && concluded["conclusion"]["reason"] == "more orders")
