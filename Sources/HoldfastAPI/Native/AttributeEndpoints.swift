@@ -53,15 +53,11 @@ struct AttributeEndpoints {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
             throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
-        // They would take other users than before.
-        for project in catalog.snapshot().projects.values {
-            let keys = project.datafile.keys(askingFor: name)
-            guard keys.isEmpty else {
-                let list = keys.map { "'\($0)'" }.joined(separator: ", ")
-                throw CoreError(
-                    .conflict,
-                    "audiences in the project '\(project.sdkKey)' ask for the attribute '\(name)'; change them first: \(list)"
-                )
+        let snapshot = catalog.snapshot()
+        try await catalog.inBackground { _ in
+            // They would take other users than before.
+            try snapshot.requireNone({ $0.keys(askingFor: name) }) { sdkKey, list in
+                "audiences in the project '\(sdkKey)' ask for the attribute '\(name)'; change them first: \(list)"
             }
         }
         let author = call.author(request)

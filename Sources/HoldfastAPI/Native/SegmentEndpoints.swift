@@ -83,25 +83,14 @@ struct SegmentEndpoints {
         let author = call.author(request)
         let catalog = catalog
         let existed = try await catalog.inBackground { session in
-            try Self.requireUnused(name, catalog.snapshot())
+            try catalog.snapshot().requireNone({ $0.keys(usingSegment: name) }) { sdkKey, list in
+                "the segment '\(name)' is an audience in the project '\(sdkKey)'; change it first in \(list)"
+            }
             return try await session.write(.removeSegment(name, by: author))
         }
         guard existed else { throw CoreError.undefined(catalog.snapshot().schema.unknownSegment(name)) }
         try await catalog.refresh()
         return Response(.noContent)
-    }
-
-    private static func requireUnused(_ name: Identifier, _ snapshot: ProjectCatalog.Snapshot) throws(CoreError) {
-        for project in snapshot.projects.values {
-            let users = project.datafile.keys(usingSegment: name)
-            guard users.isEmpty else {
-                let list = users.map { "'\($0)'" }.joined(separator: ", ")
-                throw CoreError(
-                    .conflict,
-                    "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)"
-                )
-            }
-        }
     }
 
     /// The users in the byte order of their ids, one per line. `?after=USER_ID` resumes after a user, `?limit=N` ends
@@ -159,5 +148,25 @@ final class SegmentUsers: StoredStream {
             lines.endLine()
         }
         return lines.finish()
+    }
+}
+
+extension ProjectCatalog.Snapshot {
+    /// Requires that nothing depends on what is to be deleted.
+    ///
+    /// - Parameters:
+    ///   - users: returns the keys of what depends on it in a project.
+    ///   - detail: says so, with the SDK key of the project and the keys.
+    /// - Throws: 409 for the first project that has some.
+    func requireNone(
+        _ users: (Datafile) -> [Identifier], _ detail: (_ sdkKey: String, _ list: String) -> String
+    ) throws(CoreError) {
+        for project in projects.values {
+            let keys = users(project.datafile)
+            guard keys.isEmpty else {
+                let list = keys.map { "'\($0)'" }.joined(separator: ", ")
+                throw CoreError(.conflict, detail(project.sdkKey, list))
+            }
+        }
     }
 }
