@@ -26,7 +26,10 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             let day = UseRecorder.day(at: services.store.clock.now()) - days
             elements.removeAll { $0.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
         }
-        if let wanted = page.ids { elements.removeAll { !wanted.contains(($0 as? Experiment)?.id ?? $0.key) } }
+        if let ids = page.query["id"] {
+            let wanted = Set(ids.split(separator: ",").map { Identifier(String($0)) })
+            elements.removeAll { !wanted.contains(($0 as? Experiment)?.id ?? $0.key) }
+        }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
         let looks = try await looks(in: project)
         return JSONList(Element.list, listed) { Self.describe($0, project, uses, looks) }

@@ -33,7 +33,7 @@ struct EvaluationEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try ListPage(request, besides: ["defined_by"])
-        let definer = try request.query(knowing: ["limit", "after", "q", "defined_by"])["defined_by"]
+        let definer = page.query["defined_by"]
         if let definer, !["flag", "experiment", "datafile"].contains(definer) {
             throw CoreError(.invalid, "`defined_by` must be flag, experiment or datafile; got '\(definer)'")
         }

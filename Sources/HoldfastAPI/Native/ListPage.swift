@@ -15,8 +15,8 @@ struct ListPage {
 
     /// Elements that were not used for this number of days; `nil` for all.
     let staleDays: Int64?
-    /// The ids of the elements, separated by commas; `nil` for all.
-    let ids: Set<Identifier>?
+    /// What the request has of the parameters that the caller reads, and of the others.
+    let query: [String: String]
     private let limit: Int
     private let after: Identifier?
     /// In lower case.
@@ -29,14 +29,13 @@ struct ListPage {
     init(
         _ request: borrowing Request, limit: Int = 100, readsStale: Bool = false, besides others: [String] = []
     ) throws(CoreError) {
-        let query = try request.query(knowing: ["limit", "after", "q"] + others + (readsStale ? ["stale"] : []))
+        query = try request.query(knowing: ["limit", "after", "q"] + others + (readsStale ? ["stale"] : []))
         staleDays = try query["stale"].map { text throws(CoreError) in
             guard text.hasSuffix("d"), let days = Int64(text.dropLast()), (1...36_500).contains(days) else {
                 throw CoreError(.invalid, "`stale` must be a number of days such as 30d; got '\(text)'")
             }
             return days
         }
-        ids = query["id"].map { Set($0.split(separator: ",").map { Identifier(String($0)) }) }
         self.limit = query["limit"] == nil ? limit : try Request.pageLimit(query)
         after = query["after"].map { Identifier($0) }
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
