@@ -65,16 +65,10 @@ struct FeedBatch {
     }
 
     init(lines body: inout [UInt8]) throws(UpstreamError) {
-        var failure: UpstreamError?
-        _ = body.takeLines { line in
-            do throws(UpstreamError) {
-                try take(line)
-            } catch {
-                failure = error
-            }
-            return failure == nil
+        _ = try body.takeLines { line throws(UpstreamError) in
+            try take(line)
+            return true
         }
-        if let failure { throw failure }
         guard end != nil else { throw .noResponse("the feed ended early") }
     }
 

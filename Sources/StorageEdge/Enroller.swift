@@ -96,20 +96,12 @@ final class Enroller: Sendable {
         ).body
         var results: [Result<ProfileChangeResult, StorageError>]?
         var reached: (place: FeedCursor?, hasMore: Bool) = (nil, false)
-        var failure: UpstreamError?
-        _ = body.takeLines { line in
-            do throws(UpstreamError) {
-                let object = (try? JSONParser().parse(line))?.object
-                results = try self.results(object, of: changes)
-                reached = (
-                    object?["position"]?.string.flatMap { FeedCursor($0) }, object?["more"]?.bool ?? false
-                )
-            } catch {
-                failure = error
-            }
+        _ = try body.takeLines { line throws(UpstreamError) in
+            let object = (try? JSONParser().parse(line))?.object
+            results = try self.results(object, of: changes)
+            reached = (object?["position"]?.string.flatMap { FeedCursor($0) }, object?["more"]?.bool ?? false)
             return false
         }
-        if let failure { throw failure }
         guard let results else { throw UpstreamError.noResponse("the response ended early") }
         guard position != nil else { return results }
         var batch = body.isEmpty ? FeedBatch() : try FeedBatch(lines: &body)

@@ -64,7 +64,7 @@ final class Follower: Sendable {
     private func advance(_ connection: UpstreamConnection) throws {
         let state = applier.present
         if state.cursor == nil {
-            let end = try readFeed("now", limit: 0, wait: 0, connection)
+            let end = try FeedBatch.read(after: "now", limit: 0, wait: 0, connection, upstream)
             guard let cursor = end.end else { return }
             upstream.didRespond()
             try applier.beginCopy(at: cursor)
@@ -75,16 +75,11 @@ final class Follower: Sendable {
         // An upstream that was away is not asked to wait: the sooner it is known to be back, the better.
         let wait = upstream.isUp && applier.lag != nil ? upstream.configuration.pollSeconds : 0
         let askedAt = DispatchTime.now().uptimeNanoseconds
-        let batch = try readFeed(position.text, limit: Self.lines, wait: wait, connection)
+        let batch = try FeedBatch.read(
+            after: position.text, limit: Self.lines, wait: wait, connection, upstream)
         try applier.apply(batch, askedAt: askedAt)
         upstream.didRespond()
         if batch.isComplete { didCatchUp() }
-    }
-
-    private func readFeed(
-        _ after: String, limit: Int, wait: Int, _ connection: UpstreamConnection
-    ) throws(UpstreamError) -> FeedBatch {
-        try FeedBatch.read(after: after, limit: limit, wait: wait, connection, upstream)
     }
 
     // MARK: All users

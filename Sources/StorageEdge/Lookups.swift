@@ -62,21 +62,14 @@ final class Lookups: Sendable {
                 body: writer.finish(), seconds: upstream.configuration.timeout)
         ).body
         var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
-        var failure: UpstreamError?
-        _ = body.takeLines { line in
-            do throws(UpstreamError) {
-                switch try UserLine(line) {
-                case .user(let user): found[user.userID] = .success(user)
-                case .damaged(let userID, let reason): found[userID] = .failure(.damaged(reason: reason))
-                case .end: break
-                }
-                return true
-            } catch {
-                failure = error
-                return false
+        _ = try body.takeLines { line throws(UpstreamError) in
+            switch try UserLine(line) {
+            case .user(let user): found[user.userID] = .success(user)
+            case .damaged(let userID, let reason): found[userID] = .failure(.damaged(reason: reason))
+            case .end: break
             }
+            return true
         }
-        if let failure { throw failure }
         return found
     }
 }

@@ -256,18 +256,27 @@ extension [UInt8] {
     ///
     /// - Parameter line: receives each without its line feed, and says whether to go on.
     /// - Returns: `false` if it was told not to.
-    mutating func takeLines(_ line: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+    /// - Throws: what `line` throws, which ends it, too.
+    mutating func takeLines<Failure: Error>(
+        _ line: (UnsafeRawBufferPointer) throws(Failure) -> Bool
+    ) throws(Failure) -> Bool {
         var (taken, goesOn) = (0, true)
+        var failure: Failure?
         withUnsafeBytes { bytes in
             while goesOn, taken < bytes.count, let base = bytes.baseAddress,
                 let end = memchr(base + taken, 0x0A, bytes.count - taken)
             {
                 let next = UnsafeRawPointer(end) - base
-                goesOn = line(UnsafeRawBufferPointer(rebasing: bytes[taken..<next]))
+                do throws(Failure) {
+                    goesOn = try line(UnsafeRawBufferPointer(rebasing: bytes[taken..<next]))
+                } catch {
+                    (failure, goesOn) = (error, false)
+                }
                 taken = next + 1
             }
         }
         removeFirst(taken)
+        if let failure { throw failure }
         return goesOn
     }
 }
