@@ -317,16 +317,19 @@ struct ServeCommand: ParsableCommand {
         // Not an option, which all users of the host could see.
         settings.apply(nil, "upstream-token", to: &token)
         settings.apply(upstreamTokenFile, "upstream-token-file", to: &tokenFile)
-        var (lag, timeout) = (10.0, 2.0)
-        try settings.apply(maxLag, "max-lag", to: &lag)
-        try settings.apply(upstreamTimeout, "upstream-timeout", to: &timeout)
-        var offline = EdgeConfiguration.OfflineEnrollment.hash
-        try settings.apply(offlineEnrollment, "offline-enrollment", to: &offline)
-        var size = ByteCount(bytes: ByteCount.GiB)
+        var result = EdgeConfiguration(url: "")
+        try settings.apply(maxLag, "max-lag", to: &result.maxLag)
+        try settings.apply(upstreamTimeout, "upstream-timeout", to: &result.timeout)
+        try settings.apply(offlineEnrollment, "offline-enrollment", to: &result.offlineEnrollment)
+        var size = ByteCount(bytes: result.outboxBytes)
         try settings.apply(outboxMaxBytes, "outbox-max-bytes", in: 1 << 20...ByteCount.TiB, to: &size)
+        result.outboxBytes = size.bytes
         guard let url else { return nil }
         try Self.expectUpstream(url)
-        guard lag >= 1 else { throw Failure("--max-lag must be at least 1s; got \(Period(seconds: lag))") }
+        result.url = url.hasSuffix("/") ? String(url.dropLast()) : url
+        guard result.maxLag >= 1 else {
+            throw Failure("--max-lag must be at least 1s; got \(Period(seconds: result.maxLag))")
+        }
         if let tokenFile {
             guard token == nil else {
                 throw Failure("one of --upstream-token-file and HOLDFAST_UPSTREAM_TOKEN must be given, not both")
@@ -336,9 +339,7 @@ struct ServeCommand: ParsableCommand {
         guard token?.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) ?? true else {
             throw Failure("the token for the upstream must have no spaces and control characters")
         }
-        var result = EdgeConfiguration(url: url.hasSuffix("/") ? String(url.dropLast()) : url, token: token)
-        (result.maxLag, result.timeout, result.offlineEnrollment) = (lag, timeout, offline)
-        result.outboxBytes = size.bytes
+        result.token = token
         return result
     }
 
