@@ -24,6 +24,11 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case banditLooks = "bandit_looks"
     case audit
 
+    /// What is deleted with a project: the rows that have its SDK key.
+    package static let ofProject: [StoredTable] = [
+        .datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects,
+    ]
+
     public enum ColumnType: Sendable {
         case text, integer, double, bytes
         /// An integer of 32 bits, where a store tells them apart.

@@ -87,9 +87,7 @@ extension SharedRecords {
         case .putProject(let record):
             (record.isDefault ? [unsetDefault()] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
-            [StoredTable.datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects].map {
-                delete(from: $0, where: "sdk_key = $1", .text(sdkKey))
-            }
+            StoredTable.ofProject.map { delete(from: $0, where: "sdk_key = $1", .text(sdkKey)) }
         case .insertDatafile(let datafile):
             [
                 .insert([datafile.values], into: .datafiles),

@@ -81,9 +81,7 @@ extension WriteTransaction {
             }
             try insert(record.values, into: .projects)
         case .deleteProject(let sdkKey):
-            for table: StoredTable in [.datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects] {
-                try delete(from: table, where: "sdk_key = $1", .text(sdkKey))
-            }
+            for table in StoredTable.ofProject { try delete(from: table, where: "sdk_key = $1", .text(sdkKey)) }
         case .insertDatafile(let datafile):
             try insert(datafile.values, into: .datafiles)
             try prune(datafile.sdkKey, keeping: count)
