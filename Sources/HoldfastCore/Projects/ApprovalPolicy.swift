@@ -196,9 +196,8 @@ private struct DefinitionSources {
             }
         }
         holdouts = HoldoutDefinition.lists.map { root[$0] }
-        let members = root[Annotations.member]?.object
-        details = members?["experiments"]?.object
-        metrics = members?["metrics"]?.object
+        details = ProjectDefinitions.experimentMembers(of: root)
+        metrics = ProjectDefinitions.metricMembers(of: root)
     }
 }
 

@@ -124,10 +124,12 @@ public final class ExperimentScheduler: Sendable {
         let definitions = project.definitions
         let due = definitions.timedChange(of: place.key, at: now, nil)
         guard due != nil || looksAtUsers && definitions.isRamping(place.key) else { return }
+        var bandit: Bandit?
         if case .weigh = due {
             guard try await isLookDue(of: place, definitions, at: now) else { return }
+            bandit = definitions.experiments[place.key]?.details.bandit
         }
-        let watch = try await watch(place.key, project, at: now)
+        let watch = try await watch(place.key, project, bandit, at: now)
         guard let change = definitions.timedChange(of: place.key, at: now, watch) else { return }
         if case .weigh(let look?) = change, let experiment = definitions.experiments[place.key],
             experiment.shares(look) == nil
@@ -178,10 +180,16 @@ public final class ExperimentScheduler: Sendable {
     }
 
     /// Looks at the users of an experiment.
-    private func watch(_ key: Identifier, _ project: Project, at now: Timestamp) async throws -> UserWatch? {
+    ///
+    /// - Parameter bandit: looks, too; `nil` if it is not due.
+    private func watch(
+        _ key: Identifier, _ project: Project, _ bandit: Bandit?, at now: Timestamp
+    ) async throws -> UserWatch? {
         guard let experiment = project.datafile.experiment(key: key) else { return nil }
         return try await catalog.inBackground { session in
-            try await UserWatch.read(experiment, of: project, at: now, session)
+            var watch = try await UserWatch.read(experiment, of: project, at: now, session)
+            if let bandit { watch.bandit = try await .read(bandit, experiment, of: project, at: now, session) }
+            return watch
         }
     }
 
@@ -213,8 +221,8 @@ extension Project {
     /// Whether an experiment may have a schedule, a ramp or a bandit. Most projects have none, and their definitions need not be
     /// read.
     var mayHaveTimedExperiments: Bool {
-        let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
-        return details.contains { details in
+        let details = ProjectDefinitions.experimentMembers(of: datafile.source.object)
+        return (details ?? JSONObject()).contains { details in
             ["schedule", "ramp", "bandit"].contains { details.value.object?[$0] != nil }
         }
     }

@@ -33,7 +33,7 @@ extension Datafile {
     /// What is computed of users' events for the metrics and breakdowns of each experiment, and of each holdout, by its id.
     public var series: [Identifier: [SeriesDefinition]] {
         guard let root = source.object else { return [:] }
-        let details = root[Annotations.member]?.object?["experiments"]?.object ?? JSONObject()
+        let details = ProjectDefinitions.experimentMembers(of: root) ?? JSONObject()
         var measured = details.map { member -> (id: Identifier, named: JSONValue?) in
             (Identifier(member.key), member.value.object?["metrics"])
         }

@@ -48,7 +48,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
         }
         for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
         let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
-        let details = root[Annotations.member]?.object?["experiments"]?.object
+        let details = Self.experimentMembers(of: root)
         for member in Self.metricMembers(of: root) ?? JSONObject() {
             let metric = member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
             if let metric { metrics.append(metric) }
@@ -70,6 +70,11 @@ public struct ProjectDefinitions: Sendable, Equatable {
             groups.append(group)
             read(object, groupID: group.id)
         }
+    }
+
+    /// What a datafile says of experiments that SDKs do not get, by their ids.
+    static func experimentMembers(of root: JSONObject?) -> JSONObject? {
+        root?[Annotations.member]?.object?["experiments"]?.object
     }
 
     /// The metrics that a datafile defines, by key.

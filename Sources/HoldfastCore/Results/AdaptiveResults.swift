@@ -143,8 +143,8 @@ extension Beta {
 extension Project {
     /// Whether an experiment has a bandit. Most have none, and their definitions need not be read.
     public func hasBandit(_ experiment: Experiment) -> Bool {
-        let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object
-        return details?[experiment.id.string]?.object?["bandit"] != nil
+        ProjectDefinitions.experimentMembers(of: datafile.source.object)?[experiment.id.string]?.object?["bandit"]
+            != nil
     }
 }
 

@@ -7,7 +7,7 @@ struct UserWatch: Sendable, Equatable {
     var evidence: Ramp.Evidence
     /// In sentences, by the kind of the alarm.
     var alarms: [ExperimentWarning: String] = [:]
-    /// What the experiment's bandit has found, if it is due.
+    /// What the experiment's bandit has found; only the scheduler asks it, when it is due.
     var bandit: Bandit.Look?
 
     /// `nil` if nothing is wrong.
@@ -36,11 +36,6 @@ extension UserWatch {
     ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)
         guard project.mayHaveMetrics(experiment) else { return watch }
-        if project.hasBandit(experiment), let bandit = project.definitions.experiments[experiment.key]?.details.bandit,
-            bandit.isDue(at: now)
-        {
-            watch.bandit = try await .read(bandit, experiment, of: project, at: now, session)
-        }
         let guardrails = project.metrics(of: experiment).guardrails
         var query = try ResultsQuery([:])
         query.confidence = 1 - guardrailAlpha
@@ -109,7 +104,7 @@ extension ExperimentMetrics.Guardrail {
 extension Project {
     /// Whether an experiment measures anything. Most do not, and their definitions need not be read.
     func mayHaveMetrics(_ experiment: Experiment) -> Bool {
-        let details = datafile.source.object?[Annotations.member]?.object?["experiments"]?.object
-        return details?[experiment.id.string]?.object?["metrics"] != nil
+        ProjectDefinitions.experimentMembers(of: datafile.source.object)?[experiment.id.string]?.object?["metrics"]
+            != nil
     }
 }
