@@ -13,9 +13,9 @@ extension HoldfastClient {
         try await initialize(user: HoldfastUser(id: anonymousUserID, attributes: attributes), timeout: timeout)
     }
 
-    /// Sets a user who has logged in as current user. If the current user is the anonymous one, the server merges the
-    /// two: the account gets the assignments, exposures, goals and attributes of the anonymous user, except where it has
-    /// its own.
+    /// Sets a user who has logged in as current user. If the anonymous user was used since the last login, as current user
+    /// or by a ``SplitTestService`` before there was a user, the server merges the two: the account gets the assignments,
+    /// exposures, goals and attributes of the anonymous user, except where it has its own.
     ///
     /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
     /// or the app ends; on a full disk it is dropped and reported like any event. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
@@ -30,15 +30,7 @@ extension HoldfastClient {
         let user = HoldfastUser(id: userID, attributes: attributes)
         try HoldfastUser.check(id: userID)
         guard !core.isDestroyed else { throw .destroyed }
-        guard let anonymousID = currentUser?.id, anonymousID == anonymousUserID, anonymousID != userID else {
-            return try await initialize(user: user, timeout: timeout)
-        }
-        core.enqueue(LoginEvent(userID: userID, anonymousID: anonymousID))
-        try begin(user, after: anonymousID)
-        Task { [weak self, core] in
-            // Attributes of the anonymous user may change the account's flags.
-            if (try? await core.flush()) != nil { self?.fetchInBackground() }
-        }
+        try begin(user, isLogin: true)
         return await freshness(timeout)
     }
 

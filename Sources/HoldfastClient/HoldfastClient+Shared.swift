@@ -29,7 +29,7 @@ extension HoldfastClient {
         clock: any HoldfastClock = SystemClock()
     ) throws(HoldfastError) -> HoldfastClient {
         let client = try makeShared(configuration, user, transport, clock)
-        client.fetchInBackground()
+        client.fetchInBackground(replacing: true)
         return client
     }
 

@@ -21,6 +21,8 @@ public final class HoldfastClient: Sendable {
     let flags: FlagSource
     let attributeDefinitions: AttributeDefinitions
     private let fetches: SingleFlight<HoldfastError?>
+    /// After this time a fetch that has no response holds up others no longer.
+    private static let fetchPatience = Duration.seconds(3)
     private let attributes = Locked<SentAttributes?>(nil)
     private let profiles = Locked(WeakProfiles())
     /// Observers of the app's life cycle.
@@ -40,7 +42,9 @@ public final class HoldfastClient: Sendable {
         core = try ClientCore(configuration, transport: transport ?? URLSessionTransport(), clock: clock)
         flags = FlagSource(core: core)
         attributeDefinitions = AttributeDefinitions(core: core)
-        fetches = SingleFlight { [flags] in await flags.fetch() }
+        fetches = SingleFlight(patience: .init(longest: Self.fetchPatience, clock: clock)) { [flags] in
+            await flags.fetch()
+        }
         // Before the first delivery, which may settle what is remembered as sent.
         if !core.waiting(.attributes).isEmpty { _ = sentAttributes }
         core.startDelivering()
@@ -102,10 +106,13 @@ public final class HoldfastClient: Sendable {
     /// Sets the current user without waiting. When this returns, the cached flags of the user, or none, have replaced
     /// those of a former user, and listeners are notified of the difference. The flags are fetched in the background.
     ///
+    /// The first user of a client takes over what the anonymous user was shown before, as with
+    /// ``login(userID:attributes:timeout:)``.
+    ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``.
     public func start(user: HoldfastUser) throws(HoldfastError) {
         try begin(user)
-        fetchInBackground()
+        fetchInBackground(replacing: true)
     }
 
     /// Sets the current user and waits until the flags are fetched or the time is over; see ``start(user:)``.
@@ -128,16 +135,28 @@ public final class HoldfastClient: Sendable {
         return flags.evaluations?.isFetched == true ? .cache(error) : .nothing(error)
     }
 
-    /// - Parameter anonymousID: the current user, who has logged in as this one.
-    func begin(_ user: HoldfastUser, after anonymousID: String? = nil) throws(HoldfastError) {
+    /// If there was no user yet, but the anonymous one was used, as by a ``SplitTestService``, the user has logged in.
+    func begin(_ user: HoldfastUser, isLogin: Bool = false) throws(HoldfastError) {
         try HoldfastUser.check(id: user.id)
         guard !core.isDestroyed else { throw .destroyed }
-        guard flags.begin(user, after: anonymousID) else { return }
+        let anonymousID = isLogin || currentUser == nil ? core.usedAnonymousID : nil
+        var joins = false
+        if let anonymousID, !anonymousID.hasSameBytes(as: user.id) {
+            core.enqueue(LoginEvent(userID: user.id, anonymousID: anonymousID))
+            joins = true
+            Task { [weak self, core] in
+                // Attributes of the anonymous user may change the account's flags.
+                if (try? await core.flush()) != nil { self?.fetchInBackground(replacing: false) }
+            }
+        }
+        if user.id.hasSameBytes(as: core.anonymousID(renewing: false)) { core.noteAnonymousUse(of: user.id) }
+        guard flags.begin(user, after: joins ? anonymousID : nil) else { return }
         core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
     }
 
-    func fetchInBackground() {
-        Task { [fetches] in await fetches.run() }
+    /// - Parameter replacing: whether the user has changed, so that what is fetched is of no use.
+    func fetchInBackground(replacing: Bool) {
+        Task { [fetches] in await fetches.run(replacing: replacing) }
         listen()
     }
 
@@ -146,9 +165,11 @@ public final class HoldfastClient: Sendable {
         flags.startListening { [fetches] in await fetches.run() }
     }
 
+    /// Fetches the flags of a new user; what is fetched for the former one is cancelled.
+    ///
     /// - Returns: the error of the fetch, or ``HoldfastError/timedOut``.
     func firstFetch(_ timeout: Duration) async -> HoldfastError? {
-        let outcome = await value(within: timeout, core.clock) { [fetches] in await fetches.run() }
+        let outcome = await value(within: timeout, core.clock) { [fetches] in await fetches.run(replacing: true) }
         listen()
         guard let outcome else { return Task.isCancelled ? .cancelled : .timedOut }
         return outcome
@@ -166,7 +187,7 @@ public final class HoldfastClient: Sendable {
         guard flags.setAttributes(attributes) else {
             return core.log(.warning, "attributes not updated: there is no current user")
         }
-        Task { [fetches] in await fetches.run() }
+        Task { [fetches] in await fetches.run(replacing: true) }
     }
 
     // Literals are attribute values.

@@ -53,9 +53,10 @@ public struct HoldfastConfiguration: Sendable {
     /// Events per request, 1 to 1,000. A full batch is sent at once.
     public var batchSize = 50
     /// Maximum number of queued events, 1 to 1,000,000. A full queue drops the oldest postponed event, or the new event
-    /// if none is postponed, and notifies observers.
+    /// if none is postponed, and notifies observers. One that is full of goals still has room for a tenth of this number of each
+    /// other kind, such as updates of attributes.
     public var queueSize = 10_000
-    /// Maximum size of the queued events in bytes; at least 64 KiB.
+    /// Maximum size of the queued events in bytes; at least 64 KiB. Beyond it each kind has room for a tenth.
     public var queueBytes = 16 * 1024 * 1024
     /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)

@@ -8,7 +8,7 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case invalidArgument(String)
     /// Another client, in this or another process, uses the directory.
     case directoryInUse(String)
-    /// The directory cannot be read or written.
+    /// The directory cannot be read or written, or the queue in it is full.
     case storage(String)
     /// ``HoldfastClient/shared`` exists already.
     case alreadyStarted

@@ -87,7 +87,8 @@ struct DefinedAttribute: Decodable, Sendable {
         case ("timestamp", .string(let text)):
             Self.matches(String(text.prefix(10)), "0000-00-00") && text.contains("T")
                 ? nil : "a timestamp must be as in RFC 3339; got '\(text)'"
-        case ("selection", .string(let text)): problem(ofChoices: [text])
+        case ("selection", .string(let text)):
+            problem(ofChoices: multiple == true ? Self.separated(text) : [text])
         case ("selection", .list(let texts)):
             multiple == true ? problem(ofChoices: texts) : "a user has one of the values; got a list"
         case ("boolean", _), ("number", _), ("string", _), ("country", _), ("date", _), ("time", _), ("timestamp", _),
@@ -102,6 +103,12 @@ struct DefinedAttribute: Decodable, Sendable {
             return nil
         }
         return "the value must be one of \((values ?? []).joined(separator: ", ")); got '\(wrong)'"
+    }
+
+    /// Splits `One; Two` as the server does.
+    private static func separated(_ text: String) -> [String] {
+        text.split(separator: ";").map { $0.trimmingCharacters(in: CharacterSet(charactersIn: " \t")) }
+            .filter { !$0.isEmpty }
     }
 
     /// Whether a text has the pattern's length, with a digit for each `0` and all else equal.

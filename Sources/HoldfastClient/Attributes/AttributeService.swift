@@ -26,31 +26,30 @@ public final class AttributeService: Sendable {
     ///
     /// - Parameter userID: by default the client's current user.
     /// - Throws: ``HoldfastError/notInitialized`` without a user, ``HoldfastError/invalidArgument(_:)`` for an invalid user
-    ///   id, ``HoldfastError/destroyed``.
+    ///   id, ``HoldfastError/storage(_:)`` if the queue is full or cannot be written, ``HoldfastError/destroyed``.
     public func update(attributes: [String: UserAttributeValue], userID: String? = nil) throws(HoldfastError) {
-        send(AttributeEvent(userID: try user(userID), attributes: attributes, removed: []))
+        try send(AttributeEvent(userID: try user(userID), attributes: attributes, removed: []))
     }
 
-    /// Sets attributes of any type that an attribute can have; see ``UserAttributeValue/init(_:)``.
+    /// Sets attributes of any type that an attribute can have, all or none; see ``UserAttributeValue/init(_:)``.
     ///
-    /// - Returns: the names of attributes that were not sent because their values have no such type.
-    /// - Throws: as the method for ``UserAttributeValue``.
+    /// - Throws: as the method for ``UserAttributeValue``; ``HoldfastError/invalidArgument(_:)`` also if values have no such
+    ///   type, whose names it has.
     @_disfavoredOverload
-    @discardableResult
-    public func update(attributes: [String: Any], userID: String? = nil) throws(HoldfastError) -> [String] {
+    public func update(attributes: [String: Any], userID: String? = nil) throws(HoldfastError) {
         let values = attributes.compactMapValues { UserAttributeValue($0) }
         let refused = attributes.keys.filter { values[$0] == nil }.sorted()
-        if !refused.isEmpty {
-            client.core.log(
-                .error, "attributes have values of no supported type", ["names": refused.joined(separator: ", ")])
+        guard refused.isEmpty else {
+            throw .invalidArgument(
+                "attributes must be strings, finite numbers, booleans, dates or lists of strings; those of other types: "
+                    + refused.joined(separator: ", "))
         }
         try update(attributes: values, userID: userID)
-        return refused
     }
 
     /// Deletes attributes. Parameters and errors are those of `update`.
     public func delete(attributes names: [String], userID: String? = nil) throws(HoldfastError) {
-        send(AttributeEvent(userID: try user(userID), attributes: [:], removed: names))
+        try send(AttributeEvent(userID: try user(userID), attributes: [:], removed: names))
     }
 
     /// Returns the attributes that this device has last set for a user. Attributes of other devices and of the server's
@@ -108,8 +107,8 @@ public final class AttributeService: Sendable {
         try await client.attributeDefinitions.problems(of: attributes)
     }
 
-    private func send(_ update: AttributeEvent) {
+    private func send(_ update: AttributeEvent) throws(HoldfastError) {
         client.attributeDefinitions.logProblems(of: update.attributes)
-        client.sentAttributes.send(update)
+        try client.sentAttributes.send(update)
     }
 }

@@ -62,11 +62,13 @@ final class SentAttributes: Sendable {
     }
 
     /// Queues what differs from what was sent.
-    func send(_ update: AttributeEvent) {
+    ///
+    /// - Throws: ``HoldfastError`` if it cannot be queued.
+    func send(_ update: AttributeEvent) throws(HoldfastError) {
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
         // Inside the lock, so that the queue has the order of the calls.
-        let queued = state.withLock { state -> AttributeEvent? in
+        let queued = try state.withLock { state throws(HoldfastError) -> AttributeEvent? in
             let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
             func isKnown(_ name: String, _ value: UserAttributeValue?) -> Bool {
                 guard let sent = sent[name], abs(now - sent.at) < age else { return false }
@@ -75,9 +77,8 @@ final class SentAttributes: Sendable {
             var update = update
             update.attributes = update.attributes.filter { !isKnown($0.key, $0.value) }
             update.removed = update.removed.filter { !isKnown($0, nil) }
-            guard !(update.attributes.isEmpty && update.removed.isEmpty), core.enqueue(.attributes(update)) else {
-                return nil
-            }
+            guard !(update.attributes.isEmpty && update.removed.isEmpty) else { return nil }
+            try core.add(.attributes(update))
             Self.remember(update, now, &state)
             return update
         }

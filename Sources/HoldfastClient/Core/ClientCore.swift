@@ -15,7 +15,7 @@ final class ClientCore: Sendable {
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Locked<FileDescriptor?>
-    private let anonymous = Locked<String?>(nil)
+    private let anonymous = Locked(AnonymousUser())
     private let login = Locked<LoginEvent?>(nil)
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
@@ -134,20 +134,28 @@ final class ClientCore: Sendable {
     @discardableResult
     func enqueue(_ event: HoldfastEvent) -> Bool {
         do throws(HoldfastError) {
-            let payload = try event.encoded()
-            do throws(DurableQueue.Refusal) {
-                notifyDropped(try queue.append(event.kind, payload))
-            } catch {
-                notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: DropReason(error))))
-                return false
-            }
+            try add(event)
+            return true
         } catch {
-            notices.notify(
-                DeliveryNotice(event: event, outcome: .dropped(reason: .invalid(error.localizedDescription))))
             return false
         }
+    }
+
+    /// Appends an event to the durable queue.
+    ///
+    /// - Throws: why it cannot be stored: ``HoldfastError/invalidArgument(_:)``, ``HoldfastError/storage(_:)``,
+    ///   ``HoldfastError/destroyed``. Observers also get a `dropped` notice.
+    func add(_ event: HoldfastEvent) throws(HoldfastError) {
+        do throws(DurableQueue.Refusal) {
+            let payload: [UInt8]
+            do throws(HoldfastError) { payload = try event.encoded() } catch { throw .failed(error) }
+            notifyDropped(try queue.append(event.kind, payload))
+        } catch {
+            notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: DropReason(error))))
+            throw HoldfastError(error)
+        }
+        if let userID = event.userID { noteAnonymousUse(of: userID) }
         deliveries[event.kind]?.added()
-        return true
     }
 
     /// Notifies in another task, because the caller may hold a lock that an observer takes.
@@ -195,6 +203,9 @@ final class ClientCore: Sendable {
         return failure ?? loginFailure
     }
 
+    /// Longest time that an evaluation waits for exposures, so that it is in time after a stuck request, too.
+    private static let exposurePatience = Duration.seconds(4)
+
     /// Sends queued exposures that name a variation by its key, as those of groups that were drawn on the device do. The
     /// server keeps such a group for a user who has none, so it must know the group before it evaluates the user.
     func sendNamedVariations() async {
@@ -203,7 +214,9 @@ final class ClientCore: Sendable {
             return exposure.variationKey != nil
         }
         guard isWanted else { return }
-        for kind in Self.kindsWithExposures { _ = await deliveries[kind]?.send() }
+        _ = await value(within: Self.exposurePatience, clock) { [deliveries] in
+            for kind in Self.kindsWithExposures { _ = await deliveries[kind]?.send() }
+        }
     }
 
     /// Returns the anonymous user whose login as this user is still queued; `nil` if there is none.
@@ -222,6 +235,10 @@ final class ClientCore: Sendable {
         enqueue(.login(login))
         cache.write(Self.loginName, login)
         self.login.withLock { $0 = login }
+        anonymous.withLock { user in
+            user.isUsed = false
+            cache.write(Self.anonymousUseName, String?.none)
+        }
     }
 
     /// Returns the anonymous user who was the last to log in on this device, if that was as this user.
@@ -233,20 +250,50 @@ final class ClientCore: Sendable {
         return last.flatMap { $0.userID.hasSameBytes(as: userID) ? $0.anonymousID : nil }
     }
 
+    /// The anonymous user, as far as it was read from the cache.
+    private struct AnonymousUser {
+        var id: String?
+        /// Whether anything was shown to or reported of this user since the last login.
+        var isUsed: Bool?
+    }
+
     private static let anonymousName = "anonymous.cache"
+    private static let anonymousUseName = "anonymous-use.cache"
+    /// The server merges only ids of this form for a token of scope `client`: nobody can guess one.
+    private static let anonymousPrefix = "anonymous-"
 
     /// Returns the id of the anonymous user, or with `renewing` a new one.
     func anonymousID(renewing: Bool) -> String {
-        anonymous.withLock { id in
-            if !renewing, let known = id ?? cache.read(Self.anonymousName, as: String.self) {
-                id = known
+        anonymous.withLock { user in
+            if !renewing, let known = user.id ?? cache.read(Self.anonymousName, as: String.self) {
+                user.id = known
                 return known
             }
-            // The server merges only ids of this form for a token of scope `client`: nobody can guess one.
-            let new = "anonymous-" + UUID().uuidString.lowercased()
+            let new = Self.anonymousPrefix + UUID().uuidString.lowercased()
             cache.write(Self.anonymousName, new)
-            id = new
+            user = AnonymousUser(id: new, isUsed: false)
             return new
+        }
+    }
+
+    /// The id of the anonymous user if anything was shown to or reported of it, in any run since the last login.
+    var usedAnonymousID: String? {
+        let id = anonymousID(renewing: false)
+        return anonymous.withLock { user in
+            let isUsed = user.isUsed ?? (cache.read(Self.anonymousUseName, as: String?.self) == id)
+            user.isUsed = isUsed
+            return isUsed ? id : nil
+        }
+    }
+
+    /// Notes that something is shown to or reported of a user, if that is the anonymous one: its login joins the two.
+    func noteAnonymousUse(of userID: String) {
+        guard userID.utf8.starts(with: Self.anonymousPrefix.utf8),
+            userID.hasSameBytes(as: anonymousID(renewing: false)), usedAnonymousID == nil
+        else { return }
+        anonymous.withLock { user in
+            cache.write(Self.anonymousUseName, userID)
+            user.isUsed = true
         }
     }
 
@@ -269,8 +316,19 @@ extension DropReason {
     fileprivate init(_ refusal: DurableQueue.Refusal) {
         switch refusal {
         case .full: self = .queueFull
-        case .tooLong(let maximum): self = .invalid("an event must have at most \(maximum) bytes as JSON")
+        case .tooLong, .failed(.invalidArgument): self = .invalid(HoldfastError(refusal).localizedDescription)
         case .failed(let error): self = .storage(error.localizedDescription)
         }
+    }
+}
+
+extension HoldfastError {
+    fileprivate init(_ refusal: DurableQueue.Refusal) {
+        self =
+            switch refusal {
+            case .full: .storage("the queue is full of events that were not sent yet")
+            case .tooLong(let maximum): .invalidArgument("an event must have at most \(maximum) bytes as JSON")
+            case .failed(let error): error
+            }
     }
 }

@@ -60,45 +60,90 @@ final class Signal: Sendable {
     }
 }
 
-/// Runs at most one operation at a time. Callers that arrive while it runs share the next run, which sees everything
+/// Runs an operation, usually once at a time. Callers that arrive while it runs share the next run, which sees everything
 /// that happened before they called.
 actor SingleFlight<Value: Sendable> {
-    private let work: @Sendable () async -> Value
-    private var running: Task<Value, Never>?
-    private var next: Task<Value, Never>?
-
-    init(_ work: @escaping @Sendable () async -> Value) {
-        self.work = work
+    private struct Run {
+        var number: Int
+        var task: Task<Value, Never>
     }
 
-    func run() async -> Value {
+    private let work: @Sendable () async -> Value
+    private let patience: Patience?
+    /// Oldest first; more than one only if the older ones are stuck or were replaced.
+    private var running: [Run] = []
+    private var next: Task<Value, Never>?
+    private var started = 0
+    /// The latest run that has ended.
+    private var last: (number: Int, value: Value)?
+
+    /// How long a run may hold up the next one, which then starts beside it.
+    struct Patience: Sendable {
+        var longest: Duration
+        var clock: any HoldfastClock
+    }
+
+    /// - Parameter patience: `nil` if the next run always waits.
+    init(patience: Patience? = nil, _ work: @escaping @Sendable () async -> Value) {
+        self.work = work
+        self.patience = patience
+    }
+
+    /// - Parameter replacing: cancels what runs, for a caller who has changed what the operation depends on. Those who wait
+    ///   for it get the value of the new run.
+    func run(replacing: Bool = false) async -> Value {
+        if replacing {
+            for run in running { run.task.cancel() }
+            return await start().value
+        }
         if let next { return await next.value }
-        guard let current = running else { return await start().value }
+        guard let current = running.last else { return await start().value }
         let task = Task {
-            _ = await current.value
-            return await self.startNext().value
+            await untilEnded(orStuck: current.task)
+            return await startNext(after: current.number)
         }
         next = task
         return await task.value
     }
 
+    private func untilEnded(orStuck current: Task<Value, Never>) async {
+        if let patience {
+            _ = await value(within: patience.longest, patience.clock) { await current.value }
+        } else {
+            _ = await current.value
+        }
+    }
+
+    private func startNext(after number: Int) async -> Value {
+        next = nil
+        if let later = await later(than: number) { return later }
+        return await start().value
+    }
+
+    /// Returns the value of a run that has started later; `nil` if there is none.
+    private func later(than number: Int) async -> Value? {
+        if let later = running.last, later.number > number { return await later.task.value }
+        return last.flatMap { $0.number > number ? $0.value : nil }
+    }
+
     private func start() -> Task<Value, Never> {
+        started += 1
+        let number = started
         let task = Task {
             let value = await work()
-            ended()
-            return value
+            return await ended(number, value)
         }
-        running = task
+        running.append(Run(number: number, task: task))
         return task
     }
 
-    private func startNext() -> Task<Value, Never> {
-        next = nil
-        return start()
-    }
-
-    private func ended() {
-        running = nil
+    /// - Returns: the value of the run, or of a later one if it was cancelled for that.
+    private func ended(_ number: Int, _ value: Value) async -> Value {
+        running.removeAll { $0.number == number }
+        for older in running where older.number < number { older.task.cancel() }
+        if Task.isCancelled, let later = await later(than: number) { return later }
+        if last.map({ $0.number < number }) ?? true { last = (number, value) }
+        return value
     }
 }
 

@@ -41,6 +41,8 @@ final class DurableQueue: Sendable {
     private static let sentKind: UInt8 = 0
     /// Number of logins that find room in a full queue.
     private static let extraLogins = 100
+    /// The part of the queue's limits that each other kind may take beyond them in a queue that is full of other kinds.
+    private static let extraShare = 10
     private static let synchronizationDelay = DispatchTimeInterval.milliseconds(500)
 
     /// - Throws: ``HoldfastError/storage(_:)`` if the file cannot be read or created.
@@ -96,8 +98,9 @@ final class DurableQueue: Sendable {
         lane(kind).events.contains { $0.postponement == nil && fits($0.payload) }
     }
 
-    /// Adds an event. A full queue drops its oldest postponed events. Logins find room beyond the limits, and are not
-    /// dropped: without them the server does not know whose all other events are.
+    /// Adds an event. A full queue drops its oldest postponed events. Some events of each kind find room beyond the limits,
+    /// so that one kind does not crowd out the others. Logins are not dropped: without them the server does not know whose
+    /// all other events are.
     ///
     /// - Returns: the dropped events.
     @discardableResult
@@ -124,7 +127,14 @@ final class DurableQueue: Sendable {
 
     /// Whether an event fits once all postponed events are dropped.
     private func hasRoom(for kind: EventKind, _ length: Int, _ state: borrowing State) -> Bool {
-        if kind == .login, state.lanes[.login]?.events.count ?? 0 < Self.extraLogins { return true }
+        let lane = state.lanes[kind] ?? EventLane()
+        if kind == .login {
+            if lane.events.count < Self.extraLogins { return true }
+        } else if lane.events.count < maximumCount / Self.extraShare,
+            lane.bytes + length <= maximumBytes / Self.extraShare
+        {
+            return true
+        }
         let kept = state.lanes.values.reduce((count: 0, bytes: 0)) { sum, lane in
             (sum.count + lane.events.count - lane.postponedCount, sum.bytes + lane.bytes - lane.postponedBytes)
         }

@@ -112,6 +112,18 @@ public struct EvaluationCountsEvent: Sendable, Codable {
 }
 
 extension HoldfastEvent {
+    /// The user whose event it is; the account of a login.
+    var userID: String? {
+        switch self {
+        case .attributes(let event): event.userID
+        case .save(let profile, _): profile.userID
+        case .exposure(let event): event.userID
+        case .goal(let event): event.userID
+        case .login(let event): event.userID
+        case .evaluationCounts: nil
+        }
+    }
+
     var kind: EventKind {
         switch self {
         case .attributes: .attributes

@@ -13,6 +13,9 @@ final class FlagSource: Sendable {
         var lastAttempt = Date.distantPast
         var delay = Duration.zero
         var listening: Task<Void, Never>?
+        /// Number of fetches that have started, and the latest that has ended: an earlier one that ends after it is too late.
+        var fetches = 0
+        var lastEnded = 0
     }
 
     let core: ClientCore
@@ -206,24 +209,29 @@ final class FlagSource: Sendable {
         }
     }
 
-    /// Fetches the current user's evaluations. Must not be called concurrently.
+    /// Fetches the current user's evaluations. Of several that run, the latest counts; one that is cancelled leaves no
+    /// trace.
     ///
     /// - Returns: the error, if it failed.
     func fetch() async -> HoldfastError? {
+        let number = state.withLock { state in
+            state.fetches += 1
+            return state.fetches
+        }
         await core.sendNamedVariations()
         let (user, anonymousID, known) = state.withLock { ($0.user, $0.anonymousID, evaluations) }
         guard let user else { return .notInitialized }
         let start = core.clock.now
         do throws(HoldfastError) {
-            let changed = try await fetch(user, anonymousID, known)
-            attempted(nil, for: user, since: start)
+            let changed = try await fetch(user, anonymousID, known, number)
+            guard !Task.isCancelled, attempted(nil, for: user, since: start, number) else { return .cancelled }
             if anonymousID != nil { endJoining(user.id) }
             reportCounts()
             notify(changed)
             fetchListeners.notify(nil)
             return nil
         } catch {
-            attempted(error, for: user, since: start)
+            guard !Task.isCancelled, attempted(error, for: user, since: start, number) else { return .cancelled }
             fetchListeners.notify(error)
             return error
         }
@@ -250,7 +258,7 @@ final class FlagSource: Sendable {
     }
 
     private func fetch(
-        _ user: HoldfastUser, _ anonymousID: String?, _ known: Evaluations?
+        _ user: HoldfastUser, _ anonymousID: String?, _ known: Evaluations?, _ number: Int
     ) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
             Request(
@@ -262,7 +270,7 @@ final class FlagSource: Sendable {
         fields["If-None-Match"] = known?.content.entityTag
         let response = try await core.server.send("POST", "v1/evaluations", body: body, fields: fields)
         // Not any 404: the endpoint may be wrong.
-        if response.status == 404, let problem = Problem(response) {
+        if response.status == 404, let problem = Problem(response), !problem.isOfUnknownPath {
             throw .unknownProject(detail: problem.text ?? "no details")
         }
         try HoldfastServer.check(response)
@@ -270,11 +278,14 @@ final class FlagSource: Sendable {
         var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
         content.entityTag = response.fields["etag"]
         content.format = Evaluations.Content.currentFormat
-        // The user may have changed meanwhile; the fetch for the new user is already on its way.
+        // The user or the attributes may have changed meanwhile; the fetch for those is already on its way.
+        let isReplaced = Task.isCancelled
         let changed = changing.withLock { _ -> Set<String>? in
             let fetched = snapshot(content, of: user.id, after: known)
             let changed = state.withLock { state -> Set<String>? in
-                guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
+                guard !isReplaced, state.lastEnded < number, state.user?.id.hasSameBytes(as: user.id) == true else {
+                    return nil
+                }
                 return Evaluations.changes(from: show(fetched), to: fetched)
             }
             if changed != nil, !core.isDestroyed { cache.keep(content) }
@@ -290,7 +301,20 @@ final class FlagSource: Sendable {
         return user.attributes.merging(["app_version": .string(version)]) { own, _ in own }
     }
 
-    private func attempted(_ failure: HoldfastError?, for user: HoldfastUser, since start: Date) {
+    /// - Returns: whether no later fetch has ended before.
+    private func attempted(
+        _ failure: HoldfastError?, for user: HoldfastUser, since start: Date, _ number: Int
+    ) -> Bool {
+        let isLatest = state.withLock { state in
+            guard state.lastEnded < number else { return false }
+            state.lastEnded = number
+            if state.user?.id.hasSameBytes(as: user.id) == true { state.failure = failure }
+            state.lastAttempt = core.clock.now
+            state.delay = state.schedule.next(
+                succeeded: failure == nil, interval: interval(state), attemptedAt: start, now: core.clock.now)
+            return true
+        }
+        guard isLatest else { return false }
         if let failure {
             // A client that was destroyed ends its requests.
             let level = failure == .destroyed ? HoldfastLogLevel.debug : .warning
@@ -298,13 +322,8 @@ final class FlagSource: Sendable {
         } else {
             core.log(.debug, "flags fetched")
         }
-        state.withLock { state in
-            if state.user?.id.hasSameBytes(as: user.id) == true { state.failure = failure }
-            state.lastAttempt = core.clock.now
-            state.delay = state.schedule.next(
-                succeeded: failure == nil, interval: interval(state), attemptedAt: start, now: core.clock.now)
-        }
         scheduleChanged.ring()
+        return true
     }
 
     // MARK: Polling

@@ -158,6 +158,7 @@ extension HoldfastClient {
         guard !core.isDestroyed else { throw .destroyed }
         guard let user = user ?? flags.user else { throw .notInitialized }
         try HoldfastUser.check(id: user.id)
+        core.noteAnonymousUse(of: user.id)
         let body = try HoldfastServer.encode(
             AssignRequest(
                 userID: user.id, anonymousID: core.anonymousID(joining: user.id), experiment: experiment,
@@ -182,7 +183,7 @@ extension HoldfastClient {
     private func decodeAssignment(_ response: HoldfastServer.Response) throws(HoldfastError) -> ExperimentAssignment {
         do throws(HoldfastError) {
             try HoldfastServer.check(response)
-        } catch .refused(404, let detail, nil) where Problem(response) != nil {
+        } catch .refused(404, let detail, nil) where Problem(response)?.isOfUnknownPath == false {
             // An unknown experiment has a pointer.
             throw .unknownProject(detail: detail)
         }

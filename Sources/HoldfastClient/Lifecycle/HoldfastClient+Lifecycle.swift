@@ -35,7 +35,31 @@ struct Lifecycle: Sendable {
             nil
         #endif
     }
+
+    /// Whether the app is in the background now, as one is that the system has launched there.
+    @MainActor static var isInBackground: Bool {
+        #if os(watchOS)
+            WKApplication.shared().applicationState == .background
+        #elseif canImport(UIKit)
+            UIApplication.current?.applicationState == .background
+        #elseif canImport(AppKit)
+            NSApplication.shared.isHidden
+        #else
+            false
+        #endif
+    }
 }
+
+#if canImport(UIKit) && !os(watchOS)
+    extension UIApplication {
+        /// The app; `nil` in an app extension, where `UIApplication.shared` must not be named.
+        fileprivate static var current: UIApplication? {
+            let selector = NSSelectorFromString("sharedApplication")
+            guard responds(to: selector) else { return nil }
+            return perform(selector)?.takeUnretainedValue() as? UIApplication
+        }
+    }
+#endif
 
 extension ListenerToken {
     // Safe: only given back to the center, which is thread-safe.
@@ -55,9 +79,12 @@ extension ListenerToken {
 /// Where the app is: in the foreground or in the background.
 extension HoldfastClient {
     /// Follows the life cycle for as long as the client exists.
-    func follow(_ lifecycle: Lifecycle, of center: NotificationCenter = .default) {
+    ///
+    /// - Parameter isInBackground: whether the app is there already.
+    func follow(_ lifecycle: Lifecycle, of center: NotificationCenter = .default, isInBackground: Bool = false) {
         observers.add(.observing(lifecycle.background, of: center) { [weak self] in self?.enterBackground() })
         observers.add(.observing(lifecycle.foreground, of: center) { [weak self] in self?.enterForeground() })
+        if isInBackground { enterBackground() }
         guard let end = lifecycle.end else { return }
         observers.add(
             .observing(end, of: center) { [core, flags] in
@@ -71,7 +98,8 @@ extension HoldfastClient {
         #if os(watchOS) || canImport(UIKit) || canImport(AppKit)
             // Where WatchKit's names are.
             Task { @MainActor [weak self] in
-                if let lifecycle = Lifecycle.ofSystem { self?.follow(lifecycle) }
+                guard let lifecycle = Lifecycle.ofSystem else { return }
+                self?.follow(lifecycle, isInBackground: Lifecycle.isInBackground)
             }
         #endif
     }

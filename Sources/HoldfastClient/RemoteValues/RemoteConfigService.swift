@@ -42,6 +42,7 @@ open class RemoteConfigService: @unchecked Sendable {
     ///
     /// - Parameter type: the type of the value, which is ``RemoteKey/valueType`` of the key.
     open func remoteValue<Value: RemoteValue>(for key: some RemoteKey, as type: Value.Type = Value.self) -> Value {
+        check(type, key)
         let (value, source, _) = resolve(key, type)
         if source == .remote { keeper.didRead(key.name) }
         return value
@@ -52,6 +53,7 @@ open class RemoteConfigService: @unchecked Sendable {
     public func remoteValues<Value: RemoteValue>(
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
+        check(type, key)
         let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
         let last = Locked<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
         // One at a time, so that values arrive in order; not inside a lock, because the app's methods may change values.
@@ -90,7 +92,25 @@ open class RemoteConfigService: @unchecked Sendable {
         changes.notify(())
     }
 
+    /// Returns the present value of a key that has its type, at once.
+    public func remoteValue<Value>(for key: TypedRemoteKey<Value>) -> Value { remoteValue(for: key, as: Value.self) }
+
+    /// ``remoteValues(for:as:)`` of a key that has its type.
+    public func remoteValues<Value>(for key: TypedRemoteKey<Value>) -> AsyncStream<Value> {
+        remoteValues(for: key, as: Value.self)
+    }
+
+    private func check(_ type: any RemoteValue.Type, _ key: any RemoteKey) {
+        if type != key.valueType { wrongType(type, for: key) }
+    }
+
     // MARK: Methods to override
+
+    /// The app has asked for a value of another type than ``RemoteKey/valueType`` of the key, which gives the default
+    /// unless the remote value happens to fit. By default ends the app in debug builds, and does nothing in others.
+    open func wrongType(_ type: any RemoteValue.Type, for key: any RemoteKey) {
+        assertionFailure("the key \(key.name) has values of type \(key.valueType); asked for \(type)")
+    }
 
     /// The app's own logic for a key, before all others. By default `nil`. A value of another type than the key's is
     /// ignored.

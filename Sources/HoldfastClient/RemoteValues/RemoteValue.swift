@@ -25,6 +25,24 @@ extension RemoteKey where Self: RawRepresentable, RawValue == String {
     public var name: String { rawValue }
 }
 
+/// A key that has the type of its value, so that the compiler refuses another one:
+///
+/// ```swift
+/// extension TypedRemoteKey where Value == PaywallType {
+///     static var paywall: Self { Self("paywall_type") }
+/// }
+/// let paywall = service.remoteValue(for: .paywall)
+/// ```
+public struct TypedRemoteKey<Value: RemoteValue>: RemoteKey, Hashable {
+    public let name: String
+
+    public init(_ name: String) {
+        self.name = name
+    }
+
+    public var valueType: any RemoteValue.Type { Value.self }
+}
+
 /// A type of remote values. Conform to one of the refining protocols, by hand or with a macro:
 ///
 /// | protocol | macro | for |

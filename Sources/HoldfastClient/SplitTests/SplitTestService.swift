@@ -202,6 +202,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
         guard let name = assignment.group, let group = Test.Group(rawValue: name) else {
             return SplitTestHandle(group: Test.fallbackGroup, source: .none, error: assignment.error)
         }
+        // Whoever logs in now takes over the group.
+        if case .anonymous(let id) = user { client?.core.noteAnonymousUse(of: id) }
         return SplitTestHandle(group: group, source: assignment.source, error: assignment.error) { [self] in
             hit(definition, user, name)
         }

@@ -101,6 +101,8 @@ struct HoldfastServer: Sendable {
             throw .unauthorized(detail: Problem(response)?.text ?? "no details")
         case 403 where Problem(response) != nil:
             throw .unauthorized(detail: Problem(response)?.text ?? "no details")
+        case 404 where Problem(response)?.isOfUnknownPath == true:
+            throw .refused(status: 404, detail: "the server has no such path; check that of the endpoint")
         default:
             let problem = try? JSONDecoder().decode(Problem.self, from: response.body)
             throw .refused(
@@ -154,6 +156,9 @@ struct Problem: Decodable {
         let all = [detail].compactMap(\.self) + entries
         return all.isEmpty ? nil : all.joined(separator: "; ")
     }
+
+    /// Whether the server has no route of the path, rather than no such project or experiment.
+    var isOfUnknownPath: Bool { status == 404 && detail == "no resource has this path" }
 
     /// JSON pointer (RFC 6901) to the wrong member of the body.
     var place: String? { pointer ?? errors?.first?.pointer }

@@ -139,19 +139,69 @@ import Testing
         let service = AttributeService(client: test.client)
         struct Unknown {}
         let date = Date(timeIntervalSince1970: 0)
-        let refused = try service.update(
-            attributes: [
-                "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": date, "score": 0.5, "small": Int8(3),
-                "list": ["a", "b"], "value": UserAttributeValue.integer(1), "number": NSNumber(value: 2.5),
-                "flag": NSNumber(value: true), "huge": UInt64.max, "hugeNumber": NSNumber(value: UInt64.max),
-                "nan": Double.nan, "other": Unknown(),
-            ] as [String: Any], userID: "ada")
-        #expect(refused == ["huge", "hugeNumber", "nan", "other"])
+        let values: [String: Any] = [
+            "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": date, "score": 0.5, "small": Int8(3),
+            "list": ["a", "b"], "value": UserAttributeValue.integer(1), "number": NSNumber(value: 2.5),
+            "flag": NSNumber(value: true),
+        ]
+        let wrong: [String: Any] = [
+            "huge": UInt64.max, "hugeNumber": NSNumber(value: UInt64.max), "nan": Double.nan, "other": Unknown(),
+        ]
+        let error = #expect(throws: HoldfastError.self) {
+            try service.update(attributes: values.merging(wrong) { $1 }, userID: "ada")
+        }
+        #expect(error?.localizedDescription.hasSuffix("of other types: huge, hugeNumber, nan, other") == true)
+        // All or nothing.
+        #expect(test.client.waitingEvents == 0 && service.attributes(userID: "ada").isEmpty)
+        try service.update(attributes: values, userID: "ada")
         #expect(
             service.attributes(userID: "ada") == [
                 "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z",
                 "score": 0.5,
                 "small": 3, "list": ["a", "b"], "value": 1, "number": 2.5, "flag": true,
+            ])
+    }
+
+    @Test func `A queue that is full of goals has room for attributes`() async throws {
+        let test = try Client { $0.queueSize = 200 }
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        for number in 0..<250 { test.client.track(goalID: "goal\(number)") }
+        #expect(test.client.waitingEvents == 200)
+        let service = AttributeService(client: test.client)
+        for age in 0..<20 { try service.update(attributes: ["age": .integer(Int64(age))]) }
+        #expect(test.client.waitingEvents == 220)
+        // An update that finds no room is an error, and is not taken for sent.
+        #expect(throws: HoldfastError.storage("the queue is full of events that were not sent yet")) {
+            try service.update(attributes: ["age": 100])
+        }
+        #expect(throws: HoldfastError.self) { try service.delete(attributes: ["age"]) }
+        #expect(service.attributes() == ["age": 19])
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        try service.update(attributes: ["age": 100])
+        try await test.client.flush()
+        #expect(try sent(test).last?["attributes"]?["age"] == 100)
+        test.client.destroy()
+    }
+
+    @Test func `Several values in one string are compared one by one, as the server does`() async throws {
+        let test = try Client()
+        test.server.respond { call throws(HoldfastError) in
+            guard call.path == "/v1/attributes" else { return Client.usual(call) }
+            return .json(
+                #"""
+                {"attributes":[{"name":"colors","type":"selection","values":["One","Two","Three"],"multiple":true},
+                 {"name":"size","type":"selection","values":["S","M"]}]}
+                """#)
+        }
+        let service = AttributeService(client: test.client)
+        #expect(try await service.problems(of: ["colors": "Three; One"]) == [:])
+        #expect(try await service.problems(of: ["colors": " Two ;\tOne;"]) == [:])
+        #expect(
+            try await service.problems(of: ["colors": "Three; Four", "size": "S; M"]) == [
+                "colors": "the value must be one of One, Two, Three; got 'Four'",
+                "size": "the value must be one of S, M; got 'S; M'",
             ])
     }
 
@@ -220,7 +270,7 @@ import Testing
         service.addObserver { [unowned service] outcome in
             if case .failure = outcome.result { continuation.yield(service.attributes(userID: outcome.userID)) }
         }
-        try service.update(attributes: ["age": 40], userID: "ada")
+        #expect(throws: HoldfastError.self) { try service.update(attributes: ["age": 40], userID: "ada") }
         for await known in outcomes {
             #expect(known.isEmpty)
             break

@@ -77,6 +77,18 @@ import Testing
         test.client.destroy()
     }
 
+    @Test func `An app that was launched in the background is there until the system says otherwise`() async throws {
+        let test = try Client { $0.listensToChanges = true }
+        test.client.follow(lifecycle, of: center, isInBackground: true)
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        await test.clock.untilSleeping(for: .seconds(3_600))
+        #expect(test.server.calls("/v1/changes").isEmpty)
+        center.post(name: lifecycle.foreground, object: nil)
+        await test.clock.untilSleeping(for: .seconds(600))
+        await test.server.untilCalled("/v1/changes")
+        test.client.destroy()
+    }
+
     @Test func `Caches and counts are written when the app ends`() async throws {
         let test = try Client { $0.reportsEvaluationCounts = true }
         test.client.follow(lifecycle, of: center)

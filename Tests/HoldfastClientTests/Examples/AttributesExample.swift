@@ -18,8 +18,7 @@ struct AttributesExample {
         ])
         try attributes.delete(attributes: ["hobby", "getsCatalogue"])
 
-        let unsupported = try attributes.update(attributes: dictionary)
-        #expect(unsupported == [])
+        try attributes.update(attributes: dictionary)
 
         try attributes.update(attributes: [
             "country": .country("DE"), "birthday": .date(birthday), "wakes_at": .time(hour: 7, minute: 30),

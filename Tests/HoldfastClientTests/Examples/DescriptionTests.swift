@@ -240,7 +240,7 @@ struct AcousticExample {
         let attributes: [String: Any] = [
             "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": Date(timeIntervalSince1970: 0),
         ]
-        #expect(try queue.update(attributes: attributes) == [])
+        try queue.update(attributes: attributes)
         try queue.delete(attributes: ["hobby", "getsCatalogue"])
         try await test.client.flush()
         let lines = try test.server.calls("/v1/profiles/attributes")[0].lines.map {

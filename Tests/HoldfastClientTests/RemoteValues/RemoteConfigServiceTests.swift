@@ -54,6 +54,24 @@ import Testing
         #expect(service.calls == [])
     }
 
+    @Test func `A value of another type than the key's is told, and a key that has its type takes no other`() async {
+        let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b"])
+        let service = RecordingService(keeper: keeper)
+        #expect(service.remoteValue(for: TestKey.paywallType, as: Macro.AFeatureEnabled.self) == .disabled)
+        for await enabled in service.remoteValues(for: TestKey.paywallType, as: Macro.AFeatureEnabled.self) {
+            #expect(enabled == .disabled)
+            break
+        }
+        #expect(service.calls == Array(repeating: "wrong type paywall_type AFeatureEnabled", count: 2))
+        #expect(service.remoteValue(for: .paywall) == .b)
+        for await type in service.remoteValues(for: .paywall) {
+            #expect(type == .b)
+            break
+        }
+        service.getValues(for: [TypedRemoteKey<PaywallType>.paywall])
+        #expect(service.calls.count == 2)
+    }
+
     @Test func `A failed fetch leaves the values`() async throws {
         struct Offline: Error {}
         let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b"])
@@ -80,10 +98,7 @@ import Testing
     }
 
     @Test func `A stream does not repeat a value, also of a type that cannot be compared`() async {
-        struct Size: RawRepresentable, IntInitializableRemoteValue {
-            static let `default` = Size(rawValue: 20)
-            var rawValue: Int
-        }
+        typealias Size = ByHand.PageSize
         let keeper = InMemoryRemoteConfigKeeper()
         let service = RemoteConfigService(keeper: keeper)
         let seen = Mutex<[Int]>([])
@@ -176,4 +191,8 @@ import Testing
         service.setDebug(states[0].possibleValues[2], for: .paywallType)
         #expect(service.remoteValue(for: TestKey.paywallType, as: PaywallType.self) == .c)
     }
+}
+
+extension TypedRemoteKey where Value == Macro.PaywallType {
+    fileprivate static var paywall: Self { Self("paywall_type") }
 }

@@ -186,6 +186,9 @@ final class RecordingService: RemoteConfigService, @unchecked Sendable {
     override func trackIncorrectValues(_ values: [(key: any RemoteKey, value: HoldfastValue)]) {
         record("all incorrect \(values.map(\.key.name))")
     }
+    override func wrongType(_ type: any RemoteValue.Type, for key: any RemoteKey) {
+        record("wrong type \(key.name) \(type)")
+    }
     override func trackExperimentalGroup(_ group: String, for key: any RemoteKey) {
         record("group \(key.name) \(group)")
     }

@@ -14,6 +14,24 @@ import Testing
         server = try await RealServer()
     }
 
+    @Test func `A wrong path of the endpoint is told from an unknown project`() async throws {
+        for (path, sdkKey) in [("wrong", "shop"), ("", "missing")] {
+            var configuration = HoldfastConfiguration(
+                endpoint: try server.endpoint.appendingPathComponent(path), sdkKey: sdkKey,
+                directory: try TemporaryDirectory().url)
+            configuration.listensToChanges = false
+            let client = try HoldfastClient(configuration: configuration)
+            let expected: HoldfastError =
+                path.isEmpty
+                ? .unknownProject(detail: "no project has the SDK key 'missing'")
+                : .refused(status: 404, detail: "the server has no such path; check that of the endpoint")
+            #expect(
+                try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60)) == .nothing(expected))
+            await #expect(throws: expected) { try await client.assignment(experiment: "checkout_test") }
+            client.destroy()
+        }
+    }
+
     @Test func `A user gets flags, keeps the variation, and receives a change at once`() async throws {
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)

@@ -23,10 +23,10 @@ private enum UnknownTest: SplitTest {
         client = try server.client(in: directory)
     }
 
-    private func service(_ userID: String, storage: any SplitTestStorage = InMemorySplitTestStorage())
-        -> SplitTestService
-    {
-        SplitTestService(client: client, userID: userID, storage: storage, timeLimit: .seconds(60)) { _ in 2 }
+    private func service(
+        _ userID: String, _ own: HoldfastClient? = nil, storage: any SplitTestStorage = InMemorySplitTestStorage()
+    ) -> SplitTestService {
+        SplitTestService(client: own ?? client, userID: userID, storage: storage, timeLimit: .seconds(60)) { _ in 2 }
     }
 
     @Test func `The server's groups are all given, and are the same on every device`() async throws {
@@ -50,6 +50,34 @@ private enum UnknownTest: SplitTest {
         try await client.flush()
         #expect(try await server.exposures().count == 1)
         client.destroy()
+    }
+
+    @Test(arguments: [true, false])
+    func `The first user of a client keeps the group that was shown before`(logsIn: Bool) async throws {
+        client.destroy()
+        for number in 0..<10 {
+            let (directory, userID) = (try TemporaryDirectory(), "user\(number)")
+            let client = try server.client(in: directory)
+            let tests = SplitTestService(
+                client: client, storage: InMemorySplitTestStorage(), timeLimit: .seconds(60))
+            let shown = await tests.fetchSplitTest(PaywallTest.self)
+            #expect(shown.source == .server && tests.userID == client.anonymousUserID)
+            if logsIn {
+                try await client.login(userID: userID, timeout: .seconds(60))
+            } else {
+                try await client.initialize(user: HoldfastUser(id: userID), timeout: .seconds(60))
+            }
+            #expect(await tests.fetchSplitTest(PaywallTest.self).group == shown.group)
+            #expect(await service(userID, client).fetchSplitTest(PaywallTest.self).group == shown.group)
+            try await client.flush()
+            #expect(try await client.assignment(experiment: "paywall").variationKey == shown.group.rawValue)
+            // The next run has no anonymous user to take over.
+            client.destroy()
+            let later = try server.client(in: directory)
+            try await later.login(userID: "other\(number)", timeout: .seconds(60))
+            #expect(later.core.waiting(.login).isEmpty)
+            later.destroy()
+        }
     }
 
     @Test func `An override is seen by a refresh, and a kept group needs no server`() async throws {

@@ -11,6 +11,12 @@ public import Foundation
         public init(rawValue: String) { self.rawValue = rawValue }
     }
 
+    public enum State: Int, Sendable {
+        case active, inactive, background
+    }
+
+    public var applicationState: State { .background }
+
     nonisolated public static let didEnterBackgroundNotification = NSNotification.Name("background")
     nonisolated public static let willEnterForegroundNotification = NSNotification.Name("foreground")
     nonisolated public static let willTerminateNotification = NSNotification.Name("end")
@@ -33,6 +39,16 @@ public enum UIBackgroundFetchResult: UInt, Sendable {
 
 extension UIApplicationDelegate {
     public static func main() {}
+}
+
+/// Of the Objective-C runtime and its root class.
+public struct Selector: Sendable {}
+
+public func NSSelectorFromString(_ name: String) -> Selector { Selector() }
+
+extension NSObject {
+    public class func responds(to selector: Selector!) -> Bool { false }
+    public class func perform(_ selector: Selector!) -> Unmanaged<AnyObject>! { nil }
 }
 
 extension ProcessInfo {
