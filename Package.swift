@@ -244,7 +244,8 @@ let package = Package(
         ),
         .testTarget(
             name: "StatisticsTests", dependencies: ["Statistics", "JSON"],
-            exclude: ["vectors.py"], resources: [.copy("vectors.jsonl")], swiftSettings: strict),
+            exclude: ["contrast_vectors.py", "vectors.py"],
+            resources: [.copy("contrast-vectors.jsonl"), .copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
             name: "StorageSQLiteTests",
             dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],

@@ -1,0 +1,157 @@
+import Glibc
+
+/// What a contrast is tested against.
+public enum NullHypothesis: Sendable, Equatable {
+    /// The variation's mean is the baseline's mean, changed by this share of its magnitude: m1 = m0 + lift · |m0|.
+    case lift(Double)
+    /// The variation's mean is the baseline's mean plus this.
+    case difference(Double)
+
+    /// No effect.
+    public static let noEffect = NullHypothesis.lift(0)
+}
+
+/// A variation and its baseline, compared by m1 - k·m0: the difference between the variation's mean and a multiple of the
+/// baseline's.
+///
+/// One number decides: the squared z of a hypothesis, which is the likelihood ratio of two binomials for rates
+/// (``RateContrast``) and the squared contrast in units of its variance for means and ratios (``MeanContrast``). P-values and
+/// intervals, for one look (``OneLook``) and for any number of looks (``AlwaysValid``), all invert this number. So an
+/// interval excludes a hypothesis if and only if the p-value of the hypothesis is below the level.
+///
+///     let contrast = RateContrast([.init(100, of: 5_000, baseline: 50, of: 5_000)])!
+///     contrast.squaredZ(.noEffect)                                  // 17.24
+///     AlwaysValid().pValue(contrast, .noEffect)                     // 0.0012, however often you look
+///     AlwaysValid().lifts(of: contrast, alpha: 0.05)                // 0.196...2.452
+public protocol Contrast: Sendable {
+    /// The variation's estimated mean minus the baseline's.
+    var difference: Double { get }
+    /// The difference as a share of the magnitude of the baseline's mean; `nil` if that mean is 0.
+    var lift: Double? { get }
+    /// The users of two sides of equal size that tell as much: 4·n1·n0 / (n1 + n0), added up over periods.
+    var effectiveUsers: Double { get }
+
+    /// Returns the evidence against a hypothesis; chi-squared with one degree of freedom if the hypothesis holds.
+    func squaredZ(_ hypothesis: NullHypothesis) -> Double
+
+    /// Whether the estimate is above that of a hypothesis.
+    func isAbove(_ hypothesis: NullHypothesis) -> Bool
+
+    /// Returns the differences whose squared z is at most a number.
+    ///
+    /// - Returns: `nil` if they are not bounded.
+    func differences(upTo squaredZ: Double) -> ClosedRange<Double>?
+
+    /// Returns the lifts whose squared z is at most a number. The upper bound is infinite if the baseline's rate may be 0.
+    ///
+    /// - Returns: `nil` if they are not bounded, or if the baseline's mean is 0.
+    func lifts(upTo squaredZ: Double) -> ClosedRange<Double>?
+}
+
+/// Turns a squared z into a p-value, and a level into the greatest squared z that it does not reject.
+public protocol LookingRule: Sendable {
+    func pValue(squaredZ: Double, effectiveUsers: Double) -> Double
+    func squaredZ(alpha: Double, effectiveUsers: Double) -> Double
+}
+
+extension LookingRule {
+    public func pValue(_ contrast: any Contrast, _ hypothesis: NullHypothesis) -> Double {
+        pValue(squaredZ: contrast.squaredZ(hypothesis), effectiveUsers: contrast.effectiveUsers)
+    }
+
+    /// Returns the differences that are not rejected at a level; `nil` if they are not bounded.
+    public func differences(of contrast: any Contrast, alpha: Double) -> ClosedRange<Double>? {
+        contrast.differences(upTo: squaredZ(alpha: alpha, effectiveUsers: contrast.effectiveUsers))
+    }
+
+    /// Returns the lifts that are not rejected at a level; `nil` if they are not bounded.
+    public func lifts(of contrast: any Contrast, alpha: Double) -> ClosedRange<Double>? {
+        contrast.lifts(upTo: squaredZ(alpha: alpha, effectiveUsers: contrast.effectiveUsers))
+    }
+}
+
+/// One look, planned before: the two-sided normal test.
+public struct OneLook: LookingRule {
+    public init() {}
+
+    public func pValue(squaredZ: Double, effectiveUsers: Double) -> Double {
+        min(1, 2 * Normal.probability(upTo: -squaredZ.squareRoot()))
+    }
+
+    public func squaredZ(alpha: Double, effectiveUsers: Double) -> Double {
+        let z = Normal.quantile(alpha / 2)
+        return z * z
+    }
+}
+
+/// Any number of looks, whenever one likes: the mixture of normal likelihood ratios over effects, an e-process (Robbins,
+/// Statistical methods related to the law of the iterated logarithm, 1970; Howard, Ramdas, McAuliffe and Sekhon,
+/// Time-uniform, nonparametric, nonasymptotic confidence sequences, 2021). The probability that the p-value of a true
+/// hypothesis ever falls to a level is at most that level, asymptotically.
+///
+/// With r = ρ²·n, of n effective users, the evidence against a hypothesis is E = exp(z²/2 · r/(1+r)) / √(1+r), and the p-value
+/// 1/E. It is never below the p-value of one look.
+public struct AlwaysValid: LookingRule {
+    private let rhoSquared: Double
+
+    /// - Parameter tuning: the number of users of both sides at which intervals of the level 0.05 are narrowest; any value is
+    ///   valid, at every level.
+    public init(tuning: Double = Self.tuning) {
+        let logarithm = -2 * log(0.05)
+        // The approximation of the optimal ρ for one sample size: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas,
+        // Time-uniform central limit theory and asymptotic confidence sequences, 2021, appendix B.
+        rhoSquared = (logarithm + log(logarithm + 1)) / tuning
+    }
+
+    public static let tuning = 5_000.0
+
+    public func pValue(squaredZ: Double, effectiveUsers: Double) -> Double {
+        let information = rhoSquared * effectiveUsers
+        return min(1, exp(log1p(information) / 2 - squaredZ / 2 * information / (1 + information)))
+    }
+
+    public func squaredZ(alpha: Double, effectiveUsers: Double) -> Double {
+        let information = rhoSquared * effectiveUsers
+        return 2 * (1 + 1 / information) * (log(1 / alpha) + log1p(information) / 2)
+    }
+}
+
+/// Finds zeros of functions.
+enum Root {
+    /// Returns a zero between two points at which a continuous function has different signs, by inverse quadratic
+    /// interpolation with bisection (Chandrupatla, A new hybrid quadratic/bisection algorithm for finding the zero of a
+    /// nonlinear function without using derivatives, 1997).
+    static func between(_ start: Double, _ end: Double, _ function: (Double) -> Double) -> Double {
+        var (a, b) = (end, start)
+        var (atA, atB) = (function(a), function(b))
+        var (c, atC) = (a, atA)
+        var step = 0.5
+        for _ in 0..<200 {
+            let point = a + step * (b - a)
+            let value = function(point)
+            if (value > 0) == (atA > 0) {
+                (c, atC) = (a, atA)
+            } else {
+                (c, atC) = (b, atB)
+                (b, atB) = (a, atA)
+            }
+            (a, atA) = (point, value)
+            let best = abs(atA) < abs(atB) ? a : b
+            let width = abs(b - a)
+            let tolerance = 4e-16 * abs(best) + 1e-300
+            if width <= 2 * tolerance || atA == 0 || atB == 0 { return atA == 0 ? a : best }
+            let ratio = (a - b) / (c - b)
+            let fall = (atA - atB) / (atC - atB)
+            if fall * fall < ratio, (1 - fall) * (1 - fall) < 1 - ratio {
+                step =
+                    atA / (atB - atA) * atC / (atB - atC)
+                    + (c - a) / (b - a) * atA / (atC - atA) * atB / (atC - atB)
+            } else {
+                step = 0.5
+            }
+            let least = tolerance / width
+            step = min(max(step, least), 1 - least)
+        }
+        return a
+    }
+}

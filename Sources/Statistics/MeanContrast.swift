@@ -1,0 +1,191 @@
+import Glibc
+
+/// The means of two sides, or two ratios of sums, compared by the squared contrast in units of its variance.
+///
+/// Of two variances the greater counts: the unpooled one, and the one in which each side has the other's number of users, as
+/// if both sides had the same distribution. So neither heavy tails nor a single outlier on the smaller side make a difference
+/// certain.
+public struct MeanContrast: Contrast {
+    /// A variance that depends on the multiple k of the baseline's mean: constant + linear · k + square · k².
+    private struct Variance: Sendable {
+        var constant = 0.0
+        var linear = 0.0
+        var square = 0.0
+
+        func at(_ multiple: Double) -> Double { constant + multiple * (linear + multiple * square) }
+
+        static func += (left: inout Self, right: Self) {
+            left.constant += right.constant
+            left.linear += right.linear
+            left.square += right.square
+        }
+
+        static func * (variance: Self, factor: Double) -> Self {
+            Self(
+                constant: variance.constant * factor, linear: variance.linear * factor, square: variance.square * factor
+            )
+        }
+    }
+
+    private let mean: Double
+    private let baseMean: Double
+    private let unpooled: Variance
+    private let pooled: Variance
+    /// The number by which the square of the contrast is divided in the pooled variance; infinite if nothing is pooled.
+    private let users: Double
+    public let effectiveUsers: Double
+
+    /// Compares means, or ratios with the variance of the delta method (``PairedSample/ratio``).
+    ///
+    /// - Parameter periods: the users of each period of allocation. Those with fewer than two users of a side say nothing, and
+    ///   are left out.
+    /// - Returns: `nil` if no period is left.
+    public init?(_ periods: [(variation: Sample, baseline: Sample)]) {
+        self.init(
+            periods.map { variation, baseline in
+                Part(
+                    count: variation.count, baseCount: baseline.count, mean: variation.mean, baseMean: baseline.mean,
+                    own: Variance(constant: variation.variance), other: Variance(square: baseline.variance))
+            })
+    }
+
+    /// Compares means that are adjusted by earlier values of the same users: CUPED (Deng, Xu, Kohavi and Walker, Improving the
+    /// sensitivity of online controlled experiments by utilizing pre-experiment data, 2013). The coefficient is that of
+    /// the least variance when there is no effect, and stays the same for all hypotheses.
+    public init?(adjusting periods: [(variation: PairedSample, baseline: PairedSample)]) {
+        let usable = periods.filter { $0.variation.count > 1 && $0.baseline.count > 1 }
+        var (product, square) = (0.0, 0.0)
+        for (variation, baseline) in usable {
+            let weight = Self.effectiveUsers(variation.count, baseline.count)
+            for side in [variation, baseline] {
+                product += weight * weight * side.products / (side.count - 1) / side.count
+                square += weight * weight * side.squaresBefore / (side.count - 1) / side.count
+            }
+        }
+        let slope = square > 0 ? product / square : 0
+        self.init(
+            usable.map { variation, baseline in
+                let (own, other) = (variation.count - 1, baseline.count - 1)
+                return Part(
+                    count: variation.count, baseCount: baseline.count,
+                    mean: variation.mean - slope * (variation.meanBefore - baseline.meanBefore),
+                    baseMean: baseline.mean,
+                    own: Variance(
+                        constant: (variation.squares - slope
+                            * (2 * variation.products - slope * variation.squaresBefore))
+                            / own),
+                    other: Variance(
+                        constant: slope * slope * baseline.squaresBefore / other,
+                        linear: -2 * slope * baseline.products / other, square: baseline.squares / other))
+            })
+    }
+
+    /// Compares estimates that are not plain means, such as those of a bandit (``AdaptiveMeans``).
+    public init?(weighted variation: Sample, against baseline: Sample) {
+        guard variation.count > 1, baseline.count > 1 else { return nil }
+        let variance = Variance(
+            constant: variation.variance / variation.count, square: baseline.variance / baseline.count)
+        guard variance.at(1) > 0, variance.at(1).isFinite else { return nil }
+        (mean, baseMean) = (variation.mean, baseline.mean)
+        (unpooled, pooled) = (variance, variance)
+        users = .infinity
+        effectiveUsers = Self.effectiveUsers(variation.count, baseline.count)
+    }
+
+    /// One period.
+    private struct Part {
+        var (count, baseCount): (Double, Double)
+        var (mean, baseMean): (Double, Double)
+        /// What the variation's users contribute to the variance, for one user.
+        var own: Variance
+        var other: Variance
+    }
+
+    private init?(_ parts: [Part]) {
+        let parts = parts.filter { $0.count > 1 && $0.baseCount > 1 }
+        guard !parts.isEmpty else { return nil }
+        let weights = parts.map { Self.effectiveUsers($0.count, $0.baseCount) }
+        let sum = weights.reduce(0, +)
+        var (mean, baseMean, inverse) = (0.0, 0.0, 0.0)
+        var (unpooled, pooled) = (Variance(), Variance())
+        for (part, weight) in zip(parts, weights) {
+            let share = weight / sum
+            mean += share * part.mean
+            baseMean += share * part.baseMean
+            unpooled += part.own * (share * share / part.count)
+            unpooled += part.other * (share * share / part.baseCount)
+            pooled += part.own * (share * share / part.baseCount)
+            pooled += part.other * (share * share / part.count)
+            inverse += share * share / (part.count + part.baseCount)
+        }
+        guard mean.isFinite, baseMean.isFinite, unpooled.at(1).isFinite, pooled.at(1).isFinite else { return nil }
+        (self.mean, self.baseMean, self.unpooled, self.pooled) = (mean, baseMean, unpooled, pooled)
+        users = 1 / inverse
+        effectiveUsers = sum
+    }
+
+    private static func effectiveUsers(_ count: Double, _ baseCount: Double) -> Double {
+        4 * count * baseCount / (count + baseCount)
+    }
+
+    public var difference: Double { mean - baseMean }
+    public var lift: Double? {
+        let lift = difference / abs(baseMean)
+        return lift.isFinite ? lift : nil
+    }
+
+    /// The variance of the difference if there is no effect, the greater of both.
+    public var variance: Double { max(unpooled.at(1), pooled.at(1)) }
+
+    public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
+        let (contrast, multiple) = contrast(hypothesis)
+        let square = contrast * contrast
+        let variance = max(unpooled.at(multiple), pooled.at(multiple) + square / users)
+        return square > 0 && variance > 0 ? square / variance : 0
+    }
+
+    public func isAbove(_ hypothesis: NullHypothesis) -> Bool { contrast(hypothesis).value > 0 }
+
+    private func contrast(_ hypothesis: NullHypothesis) -> (value: Double, multiple: Double) {
+        switch hypothesis {
+        case .lift(let lift):
+            let multiple = 1 + (baseMean < 0 ? -lift : lift)
+            return (mean - multiple * baseMean, multiple)
+        case .difference(let difference): return (mean - baseMean - difference, 1)
+        }
+    }
+
+    // MARK: Intervals
+
+    /// The squared z with which the square of the contrast exceeds its own part of the pooled variance.
+    private func pooledBound(_ squaredZ: Double) -> Double? {
+        squaredZ < users ? squaredZ / (1 - squaredZ / users) : nil
+    }
+
+    public func differences(upTo squaredZ: Double) -> ClosedRange<Double>? {
+        guard let pooledBound = pooledBound(squaredZ) else { return nil }
+        let half = max(0, squaredZ * unpooled.at(1), pooledBound * pooled.at(1)).squareRoot()
+        guard (difference - half).isFinite, (difference + half).isFinite else { return nil }
+        return difference - half...difference + half
+    }
+
+    /// The hull of two sets of Fieller (Some problems in interval estimation, 1954).
+    public func lifts(upTo squaredZ: Double) -> ClosedRange<Double>? {
+        guard let pooledBound = pooledBound(squaredZ), let first = multiples(squaredZ, unpooled),
+            let second = multiples(pooledBound, pooled)
+        else { return nil }
+        let (low, high) = (min(first.lowerBound, second.lowerBound), max(first.upperBound, second.upperBound))
+        return baseMean > 0 ? low - 1...high - 1 : 1 - high...1 - low
+    }
+
+    /// The multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k); `nil` if they are not bounded.
+    private func multiples(_ q: Double, _ variance: Variance) -> ClosedRange<Double>? {
+        let square = baseMean * baseMean - q * variance.square
+        guard square > 0 else { return nil }
+        let half = mean * baseMean + q * variance.linear / 2
+        let root = max(0, half * half - square * (mean * mean - q * variance.constant)).squareRoot()
+        let (low, high) = ((half - root) / square, (half + root) / square)
+        guard low.isFinite, high.isFinite, low <= high else { return nil }
+        return low...high
+    }
+}

@@ -1,0 +1,209 @@
+import Glibc
+
+/// The rates of two sides, compared by the likelihood ratio of two binomials.
+///
+/// It needs no least number of users: nobody of 400 against 20 of 400 is told apart as soon as it is certain. With several
+/// periods of allocation, all have one ratio of the rates, and each its own rate of the baseline; the difference is then the
+/// mean of the differences that this ratio makes in each period.
+public struct RateContrast: Contrast {
+    /// Users who came while the variations had one ratio.
+    public struct Period: Sendable, Equatable {
+        var (successes, count): (Double, Double)
+        var (baseSuccesses, baseCount): (Double, Double)
+
+        public init(_ successes: Double, of count: Double, baseline: Double, of baseCount: Double) {
+            (self.successes, self.count) = (successes, count)
+            (baseSuccesses, self.baseCount) = (baseline, baseCount)
+        }
+
+        fileprivate var total: Double { count + baseCount }
+        fileprivate var effectiveUsers: Double { 4 * count * baseCount / total }
+        fileprivate var difference: Double { successes / count - baseSuccesses / baseCount }
+    }
+
+    private let periods: [Period]
+    private let successes: Double
+    private let baseSuccesses: Double
+    /// The ratio of the rates that fits all periods best, and how badly it fits.
+    private let bestRatio: Double
+    private let bestMisfit: Double
+    public let effectiveUsers: Double
+
+    /// - Parameter periods: those in which one side has no users say nothing, and are left out.
+    /// - Returns: `nil` if no period has users of both sides.
+    public init?(_ periods: [Period]) {
+        let periods = periods.filter { $0.count > 0 && $0.baseCount > 0 }
+        guard let first = periods.first else { return nil }
+        self.periods = periods
+        let successes = periods.reduce(0) { $0 + $1.successes }
+        let baseSuccesses = periods.reduce(0) { $0 + $1.baseSuccesses }
+        (self.successes, self.baseSuccesses) = (successes, baseSuccesses)
+        effectiveUsers = periods.reduce(0) { $0 + $1.effectiveUsers }
+        if periods.count == 1 {
+            bestRatio = first.successes / first.count / (first.baseSuccesses / first.baseCount)
+            bestMisfit = 0
+        } else if successes == 0 || baseSuccesses == 0 {
+            bestRatio = successes > 0 ? .infinity : baseSuccesses > 0 ? 0 : .nan
+            bestMisfit = 0
+        } else {
+            bestRatio = Self.bestRatio(periods)
+            bestMisfit = Self.misfit(periods, ratio: bestRatio)
+        }
+    }
+
+    public var difference: Double {
+        guard periods.count > 1 else { return periods[0].difference }
+        return bestRatio.isNaN ? 0 : difference(ratio: bestRatio)
+    }
+
+    public var lift: Double? { baseSuccesses > 0 ? bestRatio - 1 : nil }
+
+    public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
+        switch hypothesis {
+        case .lift(let lift):
+            return max(0, Self.misfit(periods, ratio: max(0, 1 + lift)) - bestMisfit)
+        case .difference(let difference):
+            guard periods.count > 1 else { return Self.misfit(periods[0], difference: difference) }
+            let ratio = exp(Root.between(-Self.widest, Self.widest) { self.difference(ratio: exp($0)) - difference })
+            return max(0, Self.misfit(periods, ratio: ratio) - bestMisfit)
+        }
+    }
+
+    public func isAbove(_ hypothesis: NullHypothesis) -> Bool {
+        switch hypothesis {
+        case .lift(let lift): bestRatio > 1 + lift
+        case .difference(let difference): self.difference > difference
+        }
+    }
+
+    // MARK: Intervals
+
+    public func differences(upTo squaredZ: Double) -> ClosedRange<Double>? {
+        guard periods.count > 1 else { return Self.differences(periods[0], upTo: squaredZ) }
+        let totals = Period(
+            successes, of: periods.reduce(0) { $0 + $1.count }, baseline: baseSuccesses,
+            of: periods.reduce(0) { $0 + $1.baseCount })
+        // Without any success on a side, the ratio says nothing of how far the other side's rate may be.
+        let all = Self.differences(totals, upTo: squaredZ)
+        let low = successes == 0 ? all.lowerBound : difference(ratio: ratio(-1, squaredZ))
+        let high = baseSuccesses == 0 ? all.upperBound : difference(ratio: ratio(1, squaredZ))
+        return min(low, difference)...max(high, difference)
+    }
+
+    private static func differences(_ period: Period, upTo squaredZ: Double) -> ClosedRange<Double> {
+        func excess(_ difference: Double) -> Double { misfit(period, difference: difference) - squaredZ }
+        func bound(_ end: Double) -> Double {
+            excess(end) <= 0 ? end.rounded() : Root.between(period.difference, end, excess)
+        }
+        return min(period.difference, bound(-1 + 1e-9))...max(period.difference, bound(1 - 1e-9))
+    }
+
+    public func lifts(upTo squaredZ: Double) -> ClosedRange<Double>? {
+        let low = successes == 0 ? 0 : ratio(-1, squaredZ)
+        let high = baseSuccesses == 0 ? Double.infinity : ratio(1, squaredZ)
+        return low <= high ? low - 1...high - 1 : nil
+    }
+
+    /// The logarithm of the greatest ratio that is looked for.
+    private static let widest = 60.0
+
+    /// Returns the ratio at which the squared z reaches a bound, below the best one (-1) or above it (1).
+    private func ratio(_ direction: Double, _ squaredZ: Double) -> Double {
+        func excess(_ logarithm: Double) -> Double {
+            Self.misfit(periods, ratio: exp(logarithm)) - bestMisfit - squaredZ
+        }
+        let isInside = bestRatio > 0 && bestRatio.isFinite
+        var near = isInside ? log(bestRatio) : direction * -Self.widest / 2
+        var step = direction * 0.25
+        var far = near + step
+        while excess(far) <= 0, abs(far) < Self.widest {
+            (near, step) = (far, 2 * step)
+            far += step
+        }
+        return exp(excess(far) <= 0 ? far : Root.between(near, far, excess))
+    }
+
+    /// The mean difference that a ratio of the rates makes.
+    private func difference(ratio: Double) -> Double {
+        let users = periods.reduce(0) { $0 + $1.total }
+        return periods.reduce(0) { sum, period in
+            let base = Self.baseRate(period, ratio: ratio)
+            let rate = ratio.isFinite ? min(1, ratio * base) : period.successes / period.count
+            return sum + period.total / users * (rate - base)
+        }
+    }
+
+    // MARK: Likelihood
+
+    /// Twice the logarithm of the likelihood of the observed rate over that of another one.
+    private static func deviance(_ successes: Double, of count: Double, _ rate: Double) -> Double {
+        /// 0 · ln 0 is 0.
+        func term(_ number: Double, _ expected: Double) -> Double { number > 0 ? number * log(number / expected) : 0 }
+        return 2 * (term(successes, count * rate) + term(count - successes, count * (1 - rate)))
+    }
+
+    private static func misfit(_ period: Period, _ rate: Double, _ baseRate: Double) -> Double {
+        deviance(period.successes, of: period.count, rate)
+            + deviance(period.baseSuccesses, of: period.baseCount, baseRate)
+    }
+
+    /// The deviance if the variation's rate is a multiple of the baseline's.
+    private static func misfit(_ periods: [Period], ratio: Double) -> Double {
+        periods.reduce(0) { sum, period in
+            let base = baseRate(period, ratio: ratio)
+            return sum + misfit(period, min(1, ratio * base), base)
+        }
+    }
+
+    /// The deviance if the variation's rate is the baseline's plus a difference.
+    private static func misfit(_ period: Period, difference: Double) -> Double {
+        let base = baseRate(period, difference: difference)
+        return misfit(period, min(max(base + difference, 0), 1), base)
+    }
+
+    /// The most likely rate of the baseline if the variation's is a multiple of it: Miettinen and Nurminen, Comparative
+    /// analysis of two rates, 1985.
+    private static func baseRate(_ period: Period, ratio: Double) -> Double {
+        let all = period.successes + period.baseSuccesses
+        guard ratio.isFinite else { return 0 }
+        let linear =
+            ratio * (period.count + period.baseSuccesses) + period.baseCount + period.successes
+        let root = max(0, linear * linear - 4 * ratio * period.total * all).squareRoot()
+        return all > 0 ? min(1, 2 * all / (linear + root)) : 0
+    }
+
+    /// The most likely rate of the baseline if the variation's is higher by a difference: the zero of the derivative of the
+    /// likelihood, which falls from one end of the possible rates to the other.
+    private static func baseRate(_ period: Period, difference: Double) -> Double {
+        let low = max(0, -difference)
+        let high = min(1, 1 - difference)
+        guard low < high else { return low }
+        let (successes, failures) = (period.successes, period.count - period.successes)
+        let (baseSuccesses, baseFailures) = (period.baseSuccesses, period.baseCount - period.baseSuccesses)
+        func slope(_ rate: Double) -> Double {
+            func share(_ number: Double, _ rate: Double) -> Double { number > 0 ? number / rate : 0 }
+            return share(successes, rate + difference) - share(failures, 1 - rate - difference)
+                + share(baseSuccesses, rate) - share(baseFailures, 1 - rate)
+        }
+        let (first, last) = (low + 1e-15, high - 1e-15)
+        if slope(first) <= 0 { return low }
+        if slope(last) >= 0 { return high }
+        return Root.between(first, last, slope)
+    }
+
+    // MARK: The best fit of several periods
+
+    private static func bestRatio(_ periods: [Period]) -> Double {
+        func slope(_ logarithm: Double) -> Double {
+            let ratio = exp(logarithm)
+            return periods.reduce(0) { sum, period in
+                let rate = min(1 - 1e-15, ratio * baseRate(period, ratio: ratio))
+                return sum + (period.successes - period.count * rate) / (1 - rate)
+            }
+        }
+        var (low, high) = (-0.5, 0.5)
+        while slope(low) < 0, low > -60 { low *= 2 }
+        while slope(high) > 0, high < 60 { high *= 2 }
+        return exp(Root.between(low, high, slope))
+    }
+}
