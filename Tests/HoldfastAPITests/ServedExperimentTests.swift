@@ -61,6 +61,27 @@ import Testing
         #expect(counts == [[1, 1], [1, 1], [3, 3]])
     }
 
+    @Test(arguments: [["one", "two"], ["two", "one"]])
+    func `A shared id has the values of all, whatever the order in which groups come about`(groups: [String]) throws {
+        let ids = #""variations":[{"key":"a","id":"1"},{"key":"b","id":"2"}]"#
+        for (experiment, group) in [("x", groups[0]), ("w", groups[1]), ("z", groups[0]), ("y", nil)] {
+            let member = group.map { #","group":"\#($0)","traffic":30"# } ?? ""
+            let put = try server.request("PUT", "/v1/experiments/\(experiment)", "{\(ids)\(member)}")
+            #expect(put.status == 201, "\(put.text)")
+            for evaluation in try evaluations("ada") + evaluations("bob") where evaluation["reason"] == "bucketed" {
+                #expect(["a", "b"].contains(evaluation["value"]), "\(evaluation)")
+            }
+            #expect(try evaluations("ada").first { $0["flag_key"] == "y" }.map { $0["value"].string } != "")
+        }
+        let before = try server.request("GET", "/v1/datafile", fields: Self.sdk)
+        // The experiment out of the group is read first, so the last grouped one has the values of all.
+        let all =
+            (before["experiments"].array ?? [])
+            + (before["groups"].array ?? []).flatMap { $0["experiments"].array ?? [] }
+        let last = try #require(all.last)
+        #expect(last["variations"].array?.map { $0["variables"].array?.count } == [4, 4], "\(before.text)")
+    }
+
     @Test func `Tags and a description are the flag's, the rest is the experiment's`() throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
         _ = try server.request("PUT", "/v1/experiments/search", #"{"variations":["old","new"]}"#)

@@ -16,6 +16,9 @@ extension ProjectDefinitions {
     ///
     /// - Parameter former: the definitions before the change.
     public mutating func generate(since former: ProjectDefinitions?) {
+        // Where the order counts, as for variations that share an id, it must be the one that SDKs read.
+        let ranks = Dictionary(groups.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
+        experiments.sort { $0.groupID.flatMap { ranks[$0] } ?? -1 }
         fixPlans(since: former)
         let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
         // Flags deliver what was concluded, and other experiments of theirs come after it.

@@ -8,7 +8,7 @@ import Storage
 /// What the API does not edit, such as events, holdouts that a datafile brought and unknown members, stays as the
 /// uploaded datafile has it.
 public struct ProjectDefinitions: Sendable, Equatable {
-    /// Those outside of groups, then those of groups.
+    /// Once the datafile is generated, in its order: those outside of groups, then group by group.
     var experiments = DefinitionList<ExperimentDefinition>()
     var groups = DefinitionList<ExperimentGroup>()
     var flags = DefinitionList<FlagDefinition>()
@@ -23,6 +23,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var unallocatedGroups: Set<Identifier>?
     /// The variations of served experiments that share an id, when the datafile was generated.
     var sharedVariations: [Identifier: SharedVariation] = [:]
+    /// The project's, which the datafile may lack.
+    var sdkKey: String
     /// The datafile as it was read or last generated.
     var root: JSONObject
 
@@ -36,6 +38,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// Reads what a datafile defines, which must be one that compiles.
     public init(_ datafile: JSONValue) {
         root = datafile.object ?? JSONObject()
+        sdkKey = root["sdkKey"]?.string ?? ""
         rollouts = root["rollouts"]?.array ?? []
         audiences = root["typedAudiences"]?.array ?? []
         let conditions = Dictionary(
@@ -278,8 +281,20 @@ struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
     mutating func remove(_ keys: Set<Identifier>) {
         guard keys.contains(where: { indices[$0] != nil }) else { return }
         elements.removeAll { keys.contains($0.listKey) }
+        noteAll()
+    }
+
+    private mutating func noteAll() {
         (indices, indicesByName) = ([:], [:])
         for (index, element) in elements.enumerated() { note(element, at: index) }
+    }
+
+    /// Puts the elements in the order of their ranks. Those of one rank keep their order.
+    mutating func sort(by rank: (Element) -> Int) {
+        let ranks = elements.map(rank)
+        guard zip(ranks, ranks.dropFirst()).contains(where: >) else { return }
+        elements = ranks.indices.sorted { (ranks[$0], $0) < (ranks[$1], $1) }.map { elements[$0] }
+        noteAll()
     }
 
     var count: Int { elements.count }
