@@ -216,29 +216,14 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             let outcome = result.mapError(\.asStorageError).flatMap { rows -> Result<Void, StorageError> in
                 let missing = rows[4].map { $0.text(0) }
                 guard !missing.isEmpty else { return .success(()) }
-                return .failure(
-                    .unavailable(reason: "the role of the database lacks \(missing.joined(separator: ", "))"))
+                return .failure(.unavailable(reason: Schema.lacking(missing)))
             }
             if case .failure(let error) = outcome { store.writesFail(error) } else { store.didProbe() }
             completion(outcome)
         }
     }
 
-    /// Selects the rights that serving needs and the role does not have.
-    private static let missingRights = Statement(
-        "missing_rights",
-        """
-        SELECT concat(privilege, ' on ', name)
-        FROM unnest(ARRAY['users', 'exposures', 'goal_events', 'user_goals', 'forced_variations', 'tallies',
-            'allocation_periods', 'sticky_documents', 'project_state', 'projects', 'datafiles', 'attributes',
-            'segments', 'attribute_removals', 'audit', 'erasures', 'leases', 'probes', 'latest_time', 'feed',
-            'feed_state', 'feed_removals']) AS name,
-            unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
-        WHERE NOT has_table_privilege(name, privilege)
-        UNION ALL
-        SELECT concat('USAGE on ', name) FROM unnest(ARRAY['event_numbers', 'feed_numbers']) AS name
-        WHERE NOT has_sequence_privilege(name, 'USAGE, UPDATE')
-        """)
+    private static let missingRights = Statement("missing_rights", Schema.missingRights)
 
     private static let probeStatement = Statement(
         "probe",

@@ -76,6 +76,7 @@ public final class PostgreSQLStore: Store {
                 try Schema.expectCurrent(handle)
             } else {
                 _ = try Schema.migrate(handle, distributes: false)
+                try Schema.expectRights(handle)
             }
             try CopyState.expectFinished(handle, ends: !configuration.settings.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
@@ -333,8 +334,9 @@ extension DatabaseError {
     init(_ url: String, _ error: PostgreSQLError) {
         self.init(
             url, reason: error.state.isEmpty ? error.message : error.description,
-            // Tables of another release, for example.
-            isPermanent: error.state == PostgreSQLError.unsupported || !ConnectionString(url).isWellFormed)
+            // Tables of another release, for example, or a role without rights.
+            isPermanent: [PostgreSQLError.unsupported, PostgreSQLError.insufficientPrivilege].contains(error.state)
+                || !ConnectionString(url).isWellFormed)
     }
 
     init(_ url: String, reason: String, isPermanent: Bool = false) {

@@ -53,6 +53,36 @@ enum Schema {
         }
     }
 
+    /// Selects the rights that serving needs and the role does not have.
+    static let missingRights = """
+        SELECT concat(privilege, ' on ', name)
+        FROM unnest(ARRAY['users', 'exposures', 'goal_events', 'user_goals', 'forced_variations', 'tallies',
+            'allocation_periods', 'sticky_documents', 'project_state', 'projects', 'datafiles', 'attributes',
+            'segments', 'attribute_removals', 'audit', 'erasures', 'leases', 'probes', 'latest_time', 'feed',
+            'feed_state', 'feed_removals', 'frozen_results', 'tracked_series', 'last_uses', 'proposals',
+            'bandit_looks']) AS name,
+            unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
+        WHERE NOT has_table_privilege(name, privilege)
+        UNION ALL
+        SELECT concat(privilege, ' on ', name)
+        FROM (VALUES ('event_numbers', 'USAGE'), ('feed_numbers', 'USAGE'), ('feed_numbers', 'SELECT'))
+            AS needed (name, privilege)
+        WHERE NOT has_sequence_privilege(name, privilege)
+        """
+
+    static func lacking(_ rights: [String]) -> String {
+        "the role of the database must have the rights that a server needs; it lacks "
+            + rights.joined(separator: ", ")
+    }
+
+    /// - Throws: an error with ``PostgreSQLError/insufficientPrivilege`` if the role lacks rights that serving needs.
+    static func expectRights(_ handle: Handle) throws(PostgreSQLError) {
+        let missing = try handle.execute(missingRights).compactMap { $0.first ?? nil }
+        guard missing.isEmpty else {
+            throw PostgreSQLError(state: PostgreSQLError.insufficientPrivilege, message: lacking(missing))
+        }
+    }
+
     private static func hasCitus(_ handle: Handle) throws(PostgreSQLError) -> Bool {
         !(try handle.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'").isEmpty)
     }

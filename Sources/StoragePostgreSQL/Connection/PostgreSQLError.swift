@@ -46,6 +46,9 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// SQLSTATE of what this release cannot use, such as tables of a newer one. Also raised by this module.
     static let unsupported = "0A000"
 
+    /// SQLSTATE of what the role may not do. Also raised by this module.
+    static let insufficientPrivilege = "42501"
+
     /// The server is no longer the primary of its cluster, although it does not know.
     static let leftBehind = PostgreSQLError(connection: "another server has become the primary")
 
