@@ -9,22 +9,34 @@ struct APIRoute {
         case none
         /// Any token will do: what apps and dashboards both need, and what reveals no more than a decision does.
         case anyToken
-        case token(Token.Scope)
+        /// Needs a scope, or else the one for robots, which allows nothing else.
+        case token(Token.Scope, or: Token.Scope? = nil)
         /// The same of a token that is not bound to projects: what concerns all of them, or the users of all.
-        case unbound(Token.Scope)
+        case unbound(Token.Scope, or: Token.Scope? = nil)
 
         /// Whether the token may call the route.
         func admits(_ token: Token) -> Bool {
             switch self {
             case .none, .anyToken: true
-            case .token(let needed): token.scope.allows(needed)
-            case .unbound(let needed): token.scope.allows(needed) && token.projects == .all
+            case .token: isAllowed(to: token)
+            case .unbound: isAllowed(to: token) && token.projects == .all
             }
         }
 
+        /// The scopes of which one is required, without those that include them.
+        var needed: [Token.Scope] {
+            switch self {
+            case .none, .anyToken: []
+            case .token(let scope, let other), .unbound(let scope, let other): [scope] + (other.map { [$0] } ?? [])
+            }
+        }
+
+        /// Whether the token's scope suffices, whatever its projects.
+        private func isAllowed(to token: Token) -> Bool { needed.contains { token.scope.allows($0) } }
+
         /// Returns why a token may not call the route.
         func refusal(of token: Token) -> String {
-            if case .unbound(let needed) = self, token.scope.allows(needed) {
+            if case .unbound = self, isAllowed(to: token) {
                 let list = token.projects.sdkKeys?.joined(separator: ", ") ?? ""
                 return
                     "a token for all projects is required; the token '\(token.name)' is bound to the projects \(list)"
@@ -33,13 +45,13 @@ struct APIRoute {
         }
 
         /// Whether a token that ships inside a page may call it.
-        var isForPages: Bool { self == .anyToken || self == .token(.client) }
+        var isForPages: Bool { self == .anyToken || needed.contains(.client) }
 
         var description: String {
             switch self {
             case .none: "none"
             case .anyToken: "any"
-            case .token(let scope), .unbound(let scope): "\(scope)"
+            case .token, .unbound: needed.map { "\($0)" }.joined(separator: " or ")
             }
         }
     }
@@ -143,8 +155,8 @@ struct APIRoute {
     var takesLong: Bool {
         if respondsLater || isStreamed { return true }
         return switch scope {
-        case .none, .anyToken, .token(.client), .token(.write): false
-        case .token(.read): method != .get
+        case .none, .anyToken, .token(.client, _), .token(.write, _): false
+        case .token(.read, _): method != .get
         case .token, .unbound: true
         }
     }

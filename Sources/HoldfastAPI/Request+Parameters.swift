@@ -71,6 +71,22 @@ extension Request {
         return policy
     }
 
+    /// Returns the `share` of a query: whether a change may use the ids of other projects' experiments, by default not.
+    ///
+    /// - Throws: 403 if the caller may not use all projects.
+    static func sharePolicy(_ query: [String: String], _ call: Call) throws(CoreError) -> SharePolicy {
+        switch query["share"] {
+        case nil, "refuse": return .refuse(call.access)
+        case "allow":
+            guard call.access == .all else {
+                throw CoreError(
+                    .forbidden, "`share=allow` needs a token for all projects; this one is bound to some")
+            }
+            return .allow
+        case let text?: throw CoreError(.invalid, "`share` must be 'allow' or 'refuse'; got '\(text)'")
+        }
+    }
+
     /// Returns the `limit` of a query, by default unlimited.
     static func limit(_ query: [String: String]) throws(CoreError) -> Int {
         guard let text = query["limit"] else { return .max }

@@ -157,7 +157,7 @@ import Testing
         let fields = ["X-Optimizely-SDK-Key: shop"]
         #expect(try server.request("PUT", "/v1/projects/shop", "{}").status == 201)
         let other = #"{"id":"7checkout","variations":["x","y"]}"#
-        #expect(try server.request("PUT", "/v1/experiments/other", other, fields: fields).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/other?share=allow", other, fields: fields).status == 201)
         let refused = try predict(#"[{"visitorId":"u"}]"#)
         #expect(refused.status == 409 && refused["detail"].string?.contains("default, shop") == true, "\(refused.text)")
         #expect(try predict(#"[{"visitorId":"u"}]"#, "/predict/7checkout?sdk_key=shop").status == 200)

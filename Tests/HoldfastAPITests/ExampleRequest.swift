@@ -12,6 +12,8 @@ struct ExampleRequest {
     let path: String
     /// The scope that the description asks for, `any` if every token will do; `nil` for what needs none.
     let scope: String?
+    /// All scopes of which one suffices.
+    let scopes: [String]
 
     /// One of each operation, in an order in which each finds what it needs: what looks before what changes, and what
     /// erases last.
@@ -40,7 +42,10 @@ struct ExampleRequest {
         target = Self.target(path, parameters)
         body = Self.body(operation)
         fields = Self.fields(parameters, operation)
-        scope = operation["security"].array?.first.map { $0["token"].array?.first?.string ?? "any" }
+        scopes = (operation["security"].array ?? []).compactMap { alternative in
+            alternative["token"].array.map { $0.first?.string ?? "any" }
+        }
+        scope = scopes.first
     }
 
     private static func target(_ path: String, _ parameters: [JSONValue]) -> String {

@@ -219,8 +219,9 @@ import Testing
             let datafile = AgentSamples.datafile.replacing(#""projectId":"2""#, with: #""projectId":"\#(key)""#)
             #expect(try server.request("PUT", "/v1/projects/\(key)").status == 201)
             #expect(
-                try server.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: \(key)"]).status
-                    == 200)
+                try server.request(
+                    "PUT", "/v1/datafile?share=allow", datafile, fields: ["X-Optimizely-SDK-Key: \(key)"]
+                ).status == 200)
         }
         let impression = Self.impression("ann", experiment: #""7""#, variation: #""71""#)
         #expect(try send(impression, "?sdk_key=b").status == 204)

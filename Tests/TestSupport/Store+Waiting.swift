@@ -247,7 +247,8 @@ extension Store {
     /// Activates a datafile whose content is its revision.
     public func activate(
         _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
-        freezing: [ResultsFreeze] = [], makesProject: Bool = true, by author: Author = Author(name: "test"),
+        among newest: Int64? = nil, freezing: [ResultsFreeze] = [], makesProject: Bool = true,
+        by author: Author = Author(name: "test"),
         series: [Identifier: [SeriesDefinition]] = [:], schema: SchemaChange = SchemaChange(),
         approval: Approval? = nil
     ) async throws -> StoredDatafile? {
@@ -255,7 +256,7 @@ extension Store {
             .putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
                 allocations: AllocationRules.allocations(inContent: Array(content.utf8)), series: series,
-                replacing: replacing, freezing: freezing, makesProject: makesProject, schema: schema,
+                replacing: replacing, among: newest, freezing: freezing, makesProject: makesProject, schema: schema,
                 approval: approval, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
     }
 

@@ -40,6 +40,15 @@ extension StoreContract {
             }
             #expect(try await assign("b", newest, replacing: "a") == "b")
         },
+        StoreContract("A datafile may require that no project has got another one since") { context async throws in
+            let store = context.store
+            let first = try #require(try await store.activate("1", among: 0)).version
+            #expect(try await store.activate("1", sdkKey: "other", among: 0) == nil)
+            #expect(try store.projectNames() == ["key*"])
+            let second = try #require(try await store.activate("1", sdkKey: "other", among: first)).version
+            #expect(try await store.activate("2", replacing: first, among: first) == nil)
+            #expect(try await store.activate("2", replacing: first, among: second) != nil)
+        },
         history(1), history(3),
         StoreContract("Only the first project is made by its datafile, unless that is wanted") {
             context async throws in

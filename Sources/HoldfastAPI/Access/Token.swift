@@ -12,30 +12,21 @@ public final class Token: Sendable {
     /// What a token allows. `client` is fit to ship inside an app or page: evaluate, report exposures and goals, set
     /// attributes, and nothing else. `write` includes `client` and `read`. `attributes` includes `read` but not
     /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets. `edge` is for
-    /// other servers that follow this one, and allows only what those need. `admin` includes all.
-    public enum Scope: Sendable, CaseIterable {
-        case client, read, write, attributes, edge, admin
+    /// other servers that follow this one, and allows only what those need. `definitions`, `export` and `metrics` are for
+    /// robots, and allow to read these, and no single user. `admin` includes all.
+    public enum Scope: String, Sendable, CaseIterable {
+        case client, read, write, attributes, definitions, export, metrics, edge, admin
 
         func allows(_ needed: Scope) -> Bool {
             switch self {
             case .admin: true
             case .write: needed == .write || needed == .client || needed == .read
             case .attributes: needed == .attributes || needed == .read
-            case .client, .read, .edge: needed == self
+            case .client, .read, .definitions, .export, .metrics, .edge: needed == self
             }
         }
 
-        init?(name: Substring) {
-            switch name {
-            case "client": self = .client
-            case "read": self = .read
-            case "write": self = .write
-            case "attributes": self = .attributes
-            case "edge": self = .edge
-            case "admin": self = .admin
-            default: return nil
-            }
-        }
+        init?(name: Substring) { self.init(rawValue: String(name)) }
     }
 
     public let scope: Scope
@@ -247,7 +238,8 @@ extension Token {
         return rules
     }
 
-    private static let scopeRule = "the scope must be client, read, write, attributes, edge or admin"
+    private static let scopeRule =
+        "the scope must be client, read, write, attributes, definitions, export, metrics, edge or admin"
 
     /// The words behind the secret, each of which may occur once.
     private struct Properties {

@@ -2,12 +2,12 @@ import HTTPServer
 import HoldfastCore
 
 /// For whom an edge forwards a request: the value `NAME; scope=SCOPE; projects=KEY,KEY` of a header field. The edge has
-/// checked the caller's token. The scope is never `admin`: only the upstream makes admins, so that whoever has an edge's
-/// token cannot administer.
+/// checked the caller's token. The scope is never `admin` or `export`: only the upstream admits those, so that whoever
+/// has an edge's token can neither administer nor read the audit log.
 struct OnBehalfOf: Equatable {
     static let fieldName: StaticString = "holdfast-on-behalf-of"
     static let rule =
-        "Holdfast-On-Behalf-Of must be 'NAME; scope=SCOPE', perhaps with '; projects=KEY,KEY', and the scope client, read, write or attributes"
+        "Holdfast-On-Behalf-Of must be 'NAME; scope=SCOPE', perhaps with '; projects=KEY,KEY', and the scope client, read, write, attributes, definitions or metrics"
 
     let name: String
     let scope: Token.Scope
@@ -28,7 +28,8 @@ struct OnBehalfOf: Equatable {
         guard (2...3).contains(parts.count), parts[1].hasPrefix("scope="),
             let name = Array(parts[0].utf8).withUnsafeBytes({ PercentDecoding.decode($0) }),
             (1...Self.longestName).contains(name.utf8.count), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
-            let scope = Token.Scope(name: parts[1].dropFirst("scope=".count)), scope != .admin, scope != .edge
+            let scope = Token.Scope(name: parts[1].dropFirst("scope=".count)),
+            ![.admin, .edge, .export].contains(scope)
         else { return nil }
         var projects = ProjectAccess.all
         if parts.count == 3 {

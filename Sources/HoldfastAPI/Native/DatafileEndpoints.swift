@@ -17,7 +17,8 @@ struct DatafileEndpoints {
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let content = request.withBody { Array($0) }
-        let moves = try request.movePolicy()
+        let query = try request.query(knowing: ["moves", "share"])
+        let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
         let preconditions = Preconditions(request)
         let datafile = try await catalog.inBackground { _ in try Project.accept(content) }
         let snapshot = catalog.snapshot()
@@ -35,13 +36,14 @@ struct DatafileEndpoints {
             return true
         }
         let stored = try await catalog.inBackground { session in
+            let newest = try snapshot.checkIDs(of: datafile, replacing: former?.datafile, in: sdkKey, sharing)
             let upload = try await UploadedDatafile(content, datafile, replacing: former, at: now, session)
             let isUnconditional = preconditions.isEmpty && upload.freezes.isEmpty && !isChecked
             return try await session.write(
                 .putDatafile(
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
-                    replacing: isUnconditional ? nil : former?.version ?? 0, freezing: upload.freezes,
+                    replacing: isUnconditional ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
                     makesProject: false, approval: policy.approval, notes: notes, by: author))
         }
         guard let stored else {

@@ -66,13 +66,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     /// draft with the members that the body does not have.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let query = try request.query(knowing: Element.copiedMembers.isEmpty ? ["moves"] : ["moves", "from"])
-        let moves = try Request.movePolicy(query)
+        let query = try request.query(knowing: ["moves", "share"] + (Element.copiedMembers.isEmpty ? [] : ["from"]))
+        let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
         let input = try PutRequest(request, call, projects, from: query["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
         let note = Self.note(Element.putAction, input.key, input.sdkKey)
-        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy)
+        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing)
             .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
         let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
         return try Self.response(

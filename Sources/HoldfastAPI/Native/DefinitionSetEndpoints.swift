@@ -19,7 +19,7 @@ struct DefinitionSetEndpoints {
     /// Applies a document as a whole, or nothing of it. `?prune=true` also removes what it lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let query = try request.query(knowing: ["moves", "prune"])
+        let query = try request.query(knowing: ["moves", "prune", "share"])
         let (sdkKey, change) = try await change(request, query, call)
         let edit = ProjectEditor.Edit(
             sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
@@ -28,7 +28,8 @@ struct DefinitionSetEndpoints {
                 let notes = draft.outcome.differences.compactMap(\.note)
                 return notes.isEmpty ? [AuditNote(.datafilePut, of: sdkKey)] : notes
             })
-        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy).edit(edit)
+        let sharing = try Request.sharePolicy(query, call)
+        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
         var object = outcome.json
         object["revision"] = .string(project.datafile.revision)
         return .json(.object(object))
@@ -37,8 +38,10 @@ struct DefinitionSetEndpoints {
     /// Tells what `PUT` would do, and who would move.
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let (sdkKey, change) = try await change(request, try request.query(knowing: ["prune"]), call)
-        let draft = try await ProjectEditor(catalog, call.approvalPolicy).preview(sdkKey, change)
+        let query = try request.query(knowing: ["prune", "share"])
+        let (sdkKey, change) = try await change(request, query, call)
+        let sharing = try Request.sharePolicy(query, call)
+        let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
         let counter = PreviewCounter(catalog)
         let moves = try await counter.countMoves(
             from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)

@@ -61,7 +61,8 @@ struct NativeProtocol: WireProtocol {
         let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
 
         routes = [
-            APIRoute(.get, "/v1/profiles", scope: .unbound(.admin), readsQuery: true, transfer.exportProfiles),
+            APIRoute(
+                .get, "/v1/profiles", scope: .unbound(.admin, or: .export), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
             APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post).atEdge,
             APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get)
@@ -109,8 +110,9 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.patch, "/v1/sticky-values/{key}", scope: .token(.write), stickyValues.patch),
             APIRoute(.delete, "/v1/sticky-values/{key}", scope: .unbound(.admin), stickyValues.delete),
 
-            APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list).atEdge,
-            APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get).atEdge,
+            APIRoute(.get, "/v1/attributes", scope: .token(.read, or: .definitions), readsQuery: true, attribute.list)
+                .atEdge,
+            APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read, or: .definitions), attribute.get).atEdge,
             APIRoute(.put, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.put),
             APIRoute(.delete, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.delete),
             APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get).atEdge,
@@ -119,9 +121,11 @@ struct NativeProtocol: WireProtocol {
                 .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.client), readsQuery: true,
                 userAttributes.delete),
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
-            APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list).atEdge,
+            APIRoute(.get, "/v1/segments", scope: .token(.read, or: .definitions), readsQuery: true, segment.list)
+                .atEdge,
             APIRoute(
-                .get, "/v1/segments/{name}", scope: .token(.read), respondsLater: true, readsQuery: true, segment.get),
+                .get, "/v1/segments/{name}", scope: .token(.read, or: .definitions), respondsLater: true,
+                readsQuery: true, segment.get),
             APIRoute(
                 .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)),
             APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),
@@ -130,25 +134,28 @@ struct NativeProtocol: WireProtocol {
 
             APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post).atEdge,
             APIRoute(.post, "/v1/assign", scope: .token(.client), callback: assign.post).atEdge,
-            APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get).atEdge,
+            APIRoute(.get, "/v1/assign", scope: .token(.client, or: .read), readsQuery: true, assign.get).atEdge,
             APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post).atEdge,
             APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post).atEdge,
             APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get).atEdge,
-            APIRoute(.get, "/v1/projects", scope: .token(.read), readsQuery: true, project.list).atEdge,
-            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read), project.get).atEdge,
+            APIRoute(.get, "/v1/projects", scope: .token(.read, or: .definitions), readsQuery: true, project.list)
+                .atEdge,
+            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read, or: .definitions), project.get).atEdge,
             APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), project.put),
             APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
             APIRoute(
                 .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(datafile.put)),
             APIRoute(
-                .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
+                .get, "/v1/datafile/history", scope: .token(.read, or: .definitions), respondsLater: true,
+                readsQuery: true,
                 datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
             APIRoute(.get, "/v1/overview", scope: .token(.read), respondsLater: true, readsQuery: true, overview.get),
-            APIRoute(.get, "/v1/experiments", scope: .token(.read), readsQuery: true, experiment.list).atEdge,
-            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get).atEdge,
+            APIRoute(.get, "/v1/experiments", scope: .token(.read, or: .definitions), readsQuery: true, experiment.list)
+                .atEdge,
+            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read, or: .definitions), experiment.get).atEdge,
             APIRoute(
                 .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(experiment.put)),
@@ -165,7 +172,8 @@ struct NativeProtocol: WireProtocol {
                 .post, "/v1/experiments/{key}/ramp", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(conclusion.controlRamp)),
             APIRoute(
-                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
+                .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
                 preview.postExperiment),
             APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
             APIRoute(
@@ -178,26 +186,30 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/experiments/{key}/goals", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.goals),
 
-            APIRoute(.get, "/v1/flags", scope: .token(.read), readsQuery: true, flag.list),
-            APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),
+            APIRoute(.get, "/v1/flags", scope: .token(.read, or: .definitions), readsQuery: true, flag.list),
+            APIRoute(.get, "/v1/flags/{key}", scope: .token(.read, or: .definitions), flag.get),
             APIRoute(
                 .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(flag.put)),
             APIRoute(
                 .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(flag.delete)),
-            APIRoute(.post, "/v1/flags/{key}/preview", scope: .token(.admin), isConditional: true, preview.postFlag),
+            APIRoute(
+                .post, "/v1/flags/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
+                preview.postFlag),
 
-            APIRoute(.get, "/v1/metrics", scope: .token(.read), readsQuery: true, metric.list).atEdge,
-            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read), metric.get).atEdge,
+            APIRoute(.get, "/v1/metrics", scope: .token(.read, or: .definitions), readsQuery: true, metric.list).atEdge,
+            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read, or: .definitions), metric.get).atEdge,
             APIRoute(
                 .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(metric.put)),
             APIRoute(
                 .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(metric.delete)),
-            APIRoute(.get, "/v1/holdouts", scope: .token(.read), readsQuery: true, holdout.list).atEdge,
-            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read), holdout.get).atEdge,
+            APIRoute(.get, "/v1/holdouts", scope: .token(.read, or: .definitions), readsQuery: true, holdout.list)
+                .atEdge,
+            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read, or: .definitions), holdout.get).atEdge,
             APIRoute(
                 .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(holdout.put)),
@@ -211,13 +223,16 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/holdouts/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 holdoutResults.getChart),
 
-            APIRoute(.get, "/v1/definitions", scope: .token(.read), respondsLater: true, definitions.get).atEdge,
+            APIRoute(
+                .get, "/v1/definitions", scope: .token(.read, or: .definitions), respondsLater: true, definitions.get
+            ).atEdge,
             APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
             APIRoute(
                 .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true,
                 proposal.holding(definitions.put)),
             APIRoute(
-                .post, "/v1/definitions/preview", scope: .token(.admin), isConditional: true, readsQuery: true,
+                .post, "/v1/definitions/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
                 definitions.preview),
 
             APIRoute(.get, "/v1/proposals", scope: .token(.admin), readsQuery: true, proposal.list),
@@ -226,17 +241,22 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/proposals/{id}/reject", scope: .token(.admin), proposal.reject),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures).atEdge,
-            APIRoute(.get, "/v1/exposures", scope: .unbound(.admin), readsQuery: true, event.exportExposures),
+            APIRoute(
+                .get, "/v1/exposures", scope: .unbound(.admin, or: .export), readsQuery: true, event.exportExposures),
             APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents).atEdge,
-            APIRoute(.get, "/v1/events", scope: .unbound(.admin), readsQuery: true, event.exportEvents),
-            APIRoute(.get, "/v1/feed", scope: .unbound(.admin), respondsLater: true, readsQuery: true, feed.get),
-            APIRoute(.get, "/v1/audit", scope: .unbound(.admin), respondsLater: true, readsQuery: true, audit.get),
+            APIRoute(.get, "/v1/events", scope: .unbound(.admin, or: .export), readsQuery: true, event.exportEvents),
+            APIRoute(
+                .get, "/v1/feed", scope: .unbound(.admin, or: .export), respondsLater: true, readsQuery: true, feed.get),
+            APIRoute(
+                .get, "/v1/audit", scope: .unbound(.admin, or: .export), respondsLater: true, readsQuery: true,
+                audit.get),
             APIRoute(.get, "/v1/tokens", scope: .unbound(.admin), tokens.get).atEdge,
             APIRoute(.get, "/v1/whoami", scope: .anyToken, tokens.whoami).atEdge,
             APIRoute(
-                .get, "/v1/users", scope: .unbound(.admin), respondsLater: true, readsQuery: true, knownUsers.list),
+                .get, "/v1/users", scope: .unbound(.admin, or: .export), respondsLater: true, readsQuery: true,
+                knownUsers.list),
             APIRoute(
-                .get, "/v1/users/recent", scope: .unbound(.admin), respondsLater: true, readsQuery: true,
+                .get, "/v1/users/recent", scope: .unbound(.admin, or: .export), respondsLater: true, readsQuery: true,
                 knownUsers.recent),
         ]
     }

@@ -47,9 +47,11 @@ struct PreviewEndpoint {
     ) {
         try call.requireUpToDate()
         let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
+        let sharing = try Request.sharePolicy(request.query(knowing: ["share"]), call)
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
-        let draft = try await ProjectEditor(catalog, call.approvalPolicy).preview(input.sdkKey, change)
+        let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(
+            input.sdkKey, change)
         return (input, draft, draft.outcome.change?.warnings(schema, draft.datafile) ?? [])
     }
 }

@@ -12,7 +12,9 @@ struct OpenFeatureManifestProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let manifest = OpenFeatureManifest(catalog: loop.services.projects, projects: loop.projects)
         routes = [
-            APIRoute(.get, "/openfeature/v0/manifest", scope: .token(.read), respondsLater: true, manifest.get)
+            APIRoute(
+                .get, "/openfeature/v0/manifest", scope: .token(.read, or: .definitions), respondsLater: true,
+                manifest.get)
         ].map(\.atEdge)
     }
 

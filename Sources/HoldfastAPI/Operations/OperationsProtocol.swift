@@ -19,7 +19,8 @@ struct OperationsProtocol: WireProtocol {
             APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
             APIRoute(.get, "/info", scope: .none, operations.info),
             APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
-            APIRoute(.get, "/metrics", scope: .unbound(.read), isVital: true, respondsLater: true, metrics.get),
+            APIRoute(
+                .get, "/metrics", scope: .unbound(.read, or: .metrics), isVital: true, respondsLater: true, metrics.get),
         ].map(\.atEdge)
     }
 }

@@ -28,10 +28,11 @@ struct HoldoutDefinition: KeyedDefinition {
     /// The id of its own audience in the datafile.
     var audienceID: String { "holdfast\(id)" }
 
-    /// - Parameter key: also determines the id, so that a holdout that is deleted and made again keeps out the same users.
-    init(key: Identifier) {
+    /// Creates a holdout. Project and key determine the id, so that a holdout that is deleted and made again keeps out the
+    /// same users, and one of another project others.
+    init(key: Identifier, sdkKey: String) {
         self.key = key
-        id = Identifier(DerivedID.of("holdout/\(key)"))
+        id = Identifier(DerivedID.of("holdout/\(sdkKey)/\(key)"))
     }
 
     /// - Returns: `nil` for a holdout that was not defined over the API.
@@ -210,7 +211,7 @@ public struct HoldoutChange: Sendable {
                 at: JSONPointer().appending("flags").appending(index))
         }
         try metrics?.check(definitions.metrics)
-        var holdout = former ?? HoldoutDefinition(key: key)
+        var holdout = former ?? HoldoutDefinition(key: key, sdkKey: definitions.sdkKey)
         holdout.share = share ?? holdout.share
         if let status { holdout.isPaused = status == .paused }
         if let flags { holdout.flags = flags }

@@ -44,10 +44,12 @@ extension ProjectCatalog {
     /// Activates a datafile, unless it is the one that the last start activated and another was activated since: a
     /// restart undoes no change made over HTTP. Makes the project if there is none of this SDK key. Blocks until it is stored and this catalog has it.
     ///
-    /// - Parameter name: the SDK key of the project if the datafile has none.
+    /// - Parameters:
+    ///   - name: the SDK key of the project if the datafile has none.
+    ///   - sharing: whether it may have the ids of other projects' experiments.
     /// - Returns: the SDK key.
     /// - Throws: ``DatafileLoadError``
-    public func load(_ content: [UInt8], named name: String) throws(DatafileLoadError) -> String {
+    public func load(_ content: [UInt8], named name: String, sharing: SharePolicy) throws(DatafileLoadError) -> String {
         let summary = try DatafileSummary(checking: content)
         let sdkKey: String
         do throws(CoreError) {
@@ -64,21 +66,40 @@ extension ProjectCatalog {
                 return sdkKey
             }
         }
-        do throws(StorageError) {
-            _ = try definitions.wait { session, done in
-                session.write(
-                    .putDatafile(
-                        content, sdkKey: sdkKey, revision: summary.revision,
-                        allocations: AllocationRules.allocations(in: summary.datafile),
-                        series: summary.datafile.series, replacing: nil,
-                        makesProject: true,
-                        notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
+        var isStored = false
+        while !isStored {
+            let newest = try newest(for: summary.datafile, sdkKey, sharing)
+            do throws(StorageError) {
+                // Another server may store a datafile meanwhile, with the same ids.
+                isStored =
+                    try definitions.wait { session, done in
+                        session.write(
+                            .putDatafile(
+                                content, sdkKey: sdkKey, revision: summary.revision,
+                                allocations: AllocationRules.allocations(in: summary.datafile),
+                                series: summary.datafile.series, replacing: nil, among: newest, makesProject: true,
+                                notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
+                    } != nil
+                try updateAndWait()
+            } catch {
+                throw DatafileLoadError("it could not be stored: \(error)", isOfStore: error != .readOnly)
             }
-            try updateAndWait()
-        } catch {
-            throw DatafileLoadError("it could not be stored: \(error)", isOfStore: error != .readOnly)
         }
         return sdkKey
+    }
+
+    /// See ``Snapshot/checkIDs(of:replacing:in:_:)``.
+    private func newest(
+        for datafile: Datafile, _ sdkKey: String, _ sharing: SharePolicy
+    ) throws(DatafileLoadError) -> Int64? {
+        let snapshot = snapshot()
+        do throws(CoreError) {
+            return try snapshot.checkIDs(
+                of: datafile, replacing: snapshot.projects[sdkKey]?.datafile, in: sdkKey, sharing)
+        } catch {
+            throw DatafileLoadError(
+                error.detail.replacing("repeat the request with ?share=allow", with: "start with --share-ids"))
+        }
     }
 
     private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {

@@ -46,12 +46,14 @@ public struct ProjectEditor: Sendable {
 
     private let catalog: ProjectCatalog
     private let policy: ApprovalPolicy
+    private let sharing: SharePolicy
     /// The number of times that an edit is applied again, because of other processes, before it fails with 409.
     private static let retries = 50
 
-    public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy) {
+    public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy, sharing: SharePolicy = .refuse(.all)) {
         self.catalog = catalog
         self.policy = policy
+        self.sharing = sharing
     }
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
@@ -149,7 +151,9 @@ public struct ProjectEditor: Sendable {
     ) async throws -> Draft<Outcome> {
         try await catalog.refresh()
         return try await catalog.inBackground { _ in
-            try Self.draft(sdkKey, change, of: try project(sdkKey))
+            let draft = try Self.draft(sdkKey, change, of: try project(sdkKey))
+            _ = try checkIDs(draft, in: sdkKey)
+            return draft
         }
     }
 
@@ -165,10 +169,18 @@ public struct ProjectEditor: Sendable {
             .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
     }
 
+    /// See ``ProjectCatalog/Snapshot/checkIDs(of:replacing:in:_:)``.
+    private func checkIDs(_ draft: Draft<some Sendable>, in sdkKey: String) throws(CoreError) -> Int64? {
+        guard draft.hasChanged else { return nil }
+        return try catalog.snapshot().checkIDs(
+            of: draft.datafile, replacing: draft.project?.datafile, in: sdkKey, sharing)
+    }
+
     private static func draft<Outcome>(
         _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
     ) throws(CoreError) -> Draft<Outcome> {
-        let former = project?.definitions
+        var former = project?.definitions
+        former?.sdkKey = sdkKey
         var edited = former ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
         let outcome = try change(&edited, project)
         edited.serveExperiments()
@@ -190,6 +202,7 @@ public struct ProjectEditor: Sendable {
         let present = try project(edit.sdkKey)
         try await policy.expectUnchanged(present, session)
         let draft = try Self.draft(edit.sdkKey, edit.change, of: present)
+        let newest = try checkIDs(draft, in: edit.sdkKey)
         let (project, edited) = (draft.project, draft.datafile)
         let schema = edit.schema(draft.outcome)
         // Only a change of a stored datafile can make no difference.
@@ -217,7 +230,8 @@ public struct ProjectEditor: Sendable {
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited), series: edited.series,
-                replacing: project?.version ?? 0, freezing: draft.definitions.freezes(since: project?.definitions),
+                replacing: project?.version ?? 0, among: newest,
+                freezing: draft.definitions.freezes(since: project?.definitions),
                 makesProject: false, schema: schema, approval: policy.approval, notes: edit.notes(draft),
                 by: edit.author))
         guard let stored else { return .outdated }

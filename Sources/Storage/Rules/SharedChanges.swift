@@ -12,6 +12,8 @@ extension SharedChange<StoredDatafile?> {
     ///   - notes: the versions and revisions before and after are added to each.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
+    ///   - newest: the datafile that must be the newest of all projects, because the ids of new experiments were compared
+    ///     with those of the others; `nil` accepts any.
     ///   - freezing: the experiments that the datafile concludes. Their totals are kept as they are in the transaction, so
     ///     that no experiment is concluded without.
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
@@ -19,8 +21,9 @@ extension SharedChange<StoredDatafile?> {
     ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
-        series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, freezing: [ResultsFreeze] = [],
-        makesProject: Bool, schema: SchemaChange = SchemaChange(), approval: Approval? = nil, notes: [AuditNote],
+        series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, among newest: Int64? = nil,
+        freezing: [ResultsFreeze] = [], makesProject: Bool, schema: SchemaChange = SchemaChange(),
+        approval: Approval? = nil, notes: [AuditNote],
         by author: Author
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
@@ -32,6 +35,7 @@ extension SharedChange<StoredDatafile?> {
         ) { records, context in
             let former = records.activeDatafile
             if let replacing, former?.version ?? 0 != replacing { return nil }
+            if let newest, records.newestDatafile != newest { return nil }
             let activation = ProjectRules.activate(
                 sdkKey, makesProject: makesProject, among: records.projects, at: context.now)
             if case .refused = activation { return nil }

@@ -37,12 +37,13 @@ struct DatafileSource {
     let path: String
 
     /// - Throws: ``ConfigurationError`` with what is wrong with a file, ``Failure`` if the store fails.
-    func load(into catalog: ProjectCatalog) throws -> [String] {
+    func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
         var loaded: [String] = []
         for file in try ConfigurationError.wrapping({ try files() }) {
             let content = try ConfigurationError.wrapping { try Self.read(file) }
             do throws(DatafileLoadError) {
-                let sdkKey = try catalog.load(content, named: file.deletingPathExtension().lastPathComponent)
+                let name = file.deletingPathExtension().lastPathComponent
+                let sdkKey = try catalog.load(content, named: name, sharing: sharing)
                 guard !loaded.contains(sdkKey) else {
                     throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
                 }

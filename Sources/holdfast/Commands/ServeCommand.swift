@@ -63,6 +63,9 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
 
+    @Flag(help: "Let datafiles at the start have the ids of other projects' experiments, and so share their users.")
+    var shareIds = false
+
     @Option(
         help: .init("File of access tokens, one 'scope name secret' per line; reloaded on SIGHUP.", valueName: "path"))
     var tokensFile: String?
@@ -248,6 +251,7 @@ struct ServeCommand: ParsableCommand {
         result.identity = try identity(settings)
         try settings.apply(approvals, "approvals", in: 1...2, to: &result.approvals)
         settings.apply(datafile, "datafile", to: &result.datafile)
+        try settings.apply(shareIds, "share-ids", to: &result.sharesIDs)
         result.upstream = try edge(settings)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)

@@ -31,6 +31,8 @@ struct ServeConfiguration: Sendable {
     var approvals = 1
     /// A file, or a directory of `*.json`.
     var datafile: String?
+    /// Whether datafiles may have the ids of other projects' experiments.
+    var sharesIDs = false
     /// How long requests are still served after `/readyz` fails, in seconds.
     var shutdownDelay = 0.0
     /// How long requests in flight may take at shutdown, in seconds.

@@ -50,7 +50,12 @@ struct ServerRun {
             if let notifier { notifier.reloading(reload) } else { _ = reload() }
         }
         let projects = try ProjectCatalog(store: store, logger: logger)
-        let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
+        let sharing: SharePolicy = configuration.sharesIDs ? .allow : .refuse(.all)
+        let loaded =
+            try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects, sharing: sharing) } ?? []
+        if !configuration.sharesIDs, let warning = projects.snapshot().sharedIDsWarning {
+            logger.warning("\(warning)")
+        }
         let services = Services(
             store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
