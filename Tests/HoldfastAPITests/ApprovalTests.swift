@@ -58,12 +58,13 @@ import Testing
     private static let changes: [(String, String, String?, [String])] = [
         ("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#, ["checkout"]),
         ("PUT", "/v1/experiments/checkout", #"{"description":"New"}"#, ["checkout"]),
-        ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#, ["checkout"]),
-        ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#, ["checkout"]),
+        ("PUT", "/v1/experiments/checkout", #"{"status":"paused","traffic":50}"#, ["checkout"]),
+        ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed","description":"New"}"#, ["checkout"]),
         ("DELETE", "/v1/experiments/checkout", nil, ["checkout"]),
         ("POST", "/v1/experiments/checkout/conclude", #"{"winner":"b"}"#, ["checkout"]),
-        ("POST", "/v1/experiments/slow/ramp", #"{"action":"stop"}"#, ["slow"]),
-        ("PUT", "/v1/flags/banner", #"{"enabled":false}"#, ["banner_experiment"]),
+        ("PUT", "/v1/experiments/slow", #"{"ramp":null}"#, ["slow"]),
+        ("PUT", "/v1/experiments/slow", #"{"status":"archived"}"#, ["slow"]),
+        ("PUT", "/v1/flags/banner", #"{"enabled":false,"tags":["x"]}"#, ["banner_experiment"]),
         ("DELETE", "/v1/flags/banner", nil, ["banner_experiment"]),
         ("PUT", "/v1/holdouts/everything", #"{"share":5}"#, ["banner_experiment", "checkout", "slow"]),
         ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#, ["checkout"]),
@@ -134,13 +135,14 @@ import Testing
     }
 
     private static let traffic = ("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
-    private static let bannerOff = ("PUT", "/v1/flags/banner", #"{"enabled":false}"#)
+    private static let tagged = ("PUT", "/v1/flags/banner", #"{"tags":["x"]}"#)
     private typealias Sent = (String, String, String?)
 
     /// What is proposed, and an edit of it, or of what decides whom it concerns.
     private static let edits: [(Sent, Sent)] = [
         (traffic, ("PUT", "/v1/experiments/checkout", #"{"description":"New"}"#)),
         (traffic, ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)),
+        (traffic, ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#)),
         (traffic, ("PUT", "/v1/segments/gold", gold("silver"))),
         (traffic, ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#)),
         (traffic, ("PUT", "/v1/holdouts/everything", #"{"share":5}"#)),
@@ -148,10 +150,10 @@ import Testing
         (("PUT", "/v1/segments/gold", gold("silver")), ("PUT", "/v1/segments/gold", gold("bronze"))),
         (("PUT", "/v1/segments/gold", gold("silver")), traffic),
         (("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#), traffic),
-        (bannerOff, ("PUT", "/v1/flags/banner", #"{"description":"New"}"#)),
-        (bannerOff, ("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#)),
-        (("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#), bannerOff),
-        (("PUT", "/v1/holdouts/everything", #"{"share":5}"#), bannerOff),
+        (tagged, ("PUT", "/v1/flags/banner", #"{"description":"New"}"#)),
+        (tagged, ("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#)),
+        (("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#), tagged),
+        (("PUT", "/v1/holdouts/everything", #"{"share":5}"#), tagged),
         // What the request would change now and did not when it was proposed.
         (
             (
@@ -194,7 +196,7 @@ import Testing
         ] as [(String, String, String?)] {
             #expect(try ask(method, target, body).status < 300)
         }
-        for (target, body) in [("experiments/slow", #"{"ramp":null}"#), ("flags/banner", #"{"enabled":false}"#)] {
+        for (target, body) in [("experiments/slow", #"{"ramp":null}"#), ("flags/banner", #"{"tags":["x"]}"#)] {
             let (other, _) = try propose("PUT", "/v1/" + target, body)
             #expect(try ask("POST", "/v1/proposals/\(other)/approve", by: Self.bob).status == 200)
         }
@@ -216,6 +218,109 @@ import Testing
                 && refused["detail"] == .string("the proposal '\(id)' must be pending; 'ann' has rejected it"))
         #expect(try ask("GET", "/v1/experiments/checkout")["traffic"] == 100)
         #expect(try ask("GET", "/v1/audit?action=proposal.reject")["entries"].array?.count == 1)
+    }
+
+    /// Every request that stops what runs and changes nothing else.
+    private static let stops: [Sent] = [
+        ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#),
+        ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#),
+        ("PUT", "/v1/experiments/checkout", #"{"status":"paused","enrollment":"closed"}"#),
+        ("PUT", "/v1/experiments/banner_experiment", #"{"status":"paused"}"#),
+        ("POST", "/v1/experiments/slow/ramp", #"{"action":"stop"}"#),
+        ("PUT", "/v1/flags/banner", #"{"enabled":false}"#),
+        (
+            "PUT", "/v1/definitions",
+            #"{"experiments":[{"key":"checkout","status":"paused","audience":{"segment":"gold"},"metrics":{"primary":["revenue"]}}]}"#
+        ),
+    ]
+
+    @Test(arguments: stops)
+    func `What only stops is made at once, and recorded as exempt`(
+        method: String, target: String, body: String?
+    ) throws {
+        let before = try definitions()
+        let stopped = try ask(method, target, body)
+        #expect(stopped.status == 200, "\(stopped.text)")
+        #expect(try definitions() != before)
+        let entry = try #require(try ask("GET", "/v1/audit?limit=1")["entries"].array?.first)
+        #expect(entry["after"]["approval"] == "exempt", "\(entry)")
+        #expect(try ask("GET", "/v1/proposals")["proposals"] == [])
+    }
+
+    @Test func `The datafile that only pauses is exempt, and one that does more is not`() throws {
+        let sdk = ["X-Optimizely-SDK-Key: default"]
+        let datafile = try ask("GET", "/v1/datafile", fields: sdk).text
+        let paused = datafile.replacing(#""key":"checkout","layerId""#, with: #""key":"checkout", "layerId""#)
+            .replacing(#/("key":"checkout", ?.*?"status":)"Running"/#) { "\($0.output.1)\"Paused\"" }
+        #expect(paused != datafile)
+        let more = paused.replacing(#""projectId":"default""#, with: #""projectId":"other""#)
+        #expect(more != paused)
+        #expect(try ask("PUT", "/v1/datafile", more, fields: sdk).status == 202)
+        let response = try ask("PUT", "/v1/datafile", paused, fields: sdk)
+        #expect(response.status == 200, "\(response.text)")
+        #expect(try ask("GET", "/v1/experiments/checkout")["status"] == "paused")
+    }
+
+    @Test func `What was stopped counts as running until it is concluded or archived`() throws {
+        #expect(try ask("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
+        for (method, target, body) in [
+            ("PUT", "/v1/experiments/checkout", #"{"status":"running"}"#),
+            ("PUT", "/v1/experiments/checkout", #"{"traffic":7}"#), ("DELETE", "/v1/experiments/checkout", nil),
+        ] as [Sent] {
+            _ = try propose(method, target, body)
+        }
+        #expect(try ask("PUT", "/v1/flags/banner", #"{"enabled":false}"#).status == 200)
+        _ = try propose("PUT", "/v1/flags/banner", #"{"enabled":true}"#)
+        let (id, _) = try propose("PUT", "/v1/experiments/checkout", #"{"status":"archived"}"#)
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 200)
+        #expect(try ask("PUT", "/v1/experiments/checkout", #"{"status":"archived","traffic":5}"#).status == 200)
+        // What has never run needs nobody else, until it runs.
+        for (target, body) in [
+            ("experiments/new", #"{"variations":["a","b"],"status":"paused"}"#),
+            ("experiments/new", #"{"traffic":50}"#), ("experiments/idle", #"{"status":"paused"}"#),
+            ("experiments/idle", #"{"traffic":50}"#),
+            ("flags/off", #"{"type":"boolean","enabled":false,"rules":[{"experiment":{}}]}"#),
+            ("experiments/off_experiment", #"{"traffic":50}"#), ("flags/off", #"{"enabled":true}"#),
+            ("experiments/new", #"{"status":"running"}"#),
+        ] {
+            let response = try ask("PUT", "/v1/" + target, body)
+            #expect([200, 201].contains(response.status), "\(target) \(response.text)")
+        }
+        for target in ["experiments/new", "experiments/off_experiment"] {
+            _ = try propose("PUT", "/v1/" + target, #"{"traffic":5}"#)
+        }
+        #expect(try ask("PUT", "/v1/experiments/new", #"{"status":"paused"}"#).status == 200)
+        _ = try propose("PUT", "/v1/experiments/new", #"{"traffic":6}"#)
+    }
+
+    @Test func `The same request is answered with the proposal that waits, which is shown where its object is`() throws
+    {
+        let (id, proposal) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
+        for token in [Self.ann, Self.bob] {
+            let again = try ask("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#, by: token)
+            #expect(again.status == 202 && again["proposal"] == proposal, "\(again.text)")
+        }
+        let (other, _) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":51}"#)
+        #expect(try ask("GET", "/v1/proposals")["proposals"].array?.count == 2)
+        func shown(_ value: JSONValue) -> Set<String> {
+            Set((value["proposals"].array ?? []).compactMap { $0["id"].string })
+        }
+        let got = try ask("GET", "/v1/experiments/checkout")
+        #expect(shown(got.json) == [id, other])
+        #expect(shown(try ask("GET", "/v1/flags/checkout").json) == [id, other])
+        for list in ["experiments", "flags"] {
+            for element in try ask("GET", "/v1/\(list)")[list].array ?? [] {
+                #expect(shown(element) == (element["key"] == "checkout" ? [id, other] : []))
+            }
+        }
+        // What is shown can be sent back.
+        #expect(try ask("PUT", "/v1/experiments/checkout", got.text).status == 200)
+        let (metric, _) = try propose("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#)
+        #expect(shown(try ask("GET", "/v1/metrics/revenue").json) == [metric])
+        for waiting in [id, other, metric] { try ask("POST", "/v1/proposals/\(waiting)/reject") }
+        #expect(try ask("GET", "/v1/experiments/checkout")["proposals"].isNull)
+        // A rejected one is proposed anew.
+        #expect(try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#).id != id)
     }
 
     @Test func `What would be refused is refused at once, and not proposed`() throws {

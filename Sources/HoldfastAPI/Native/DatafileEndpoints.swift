@@ -29,16 +29,14 @@ struct DatafileEndpoints {
         try await policy.expectUnchanged(former, store)
         if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
         let (author, now) = (call.author(request), clock.now())
-        let notes = [AuditNote(.datafilePut, of: sdkKey)]
-        let isChecked = try await catalog.inBackground { _ in
-            try policy.check(from: former, to: datafile) { notes }
-            if case .notNeeded = policy { return false }
-            return true
+        let isUnchecked = if case .notNeeded = policy { true } else { false }
+        let notes = try await catalog.inBackground { _ in
+            try policy.check(from: former, to: datafile, [AuditNote(.datafilePut, of: sdkKey)])
         }
         let stored = try await catalog.inBackground { session in
             let newest = try snapshot.checkIDs(of: datafile, replacing: former?.datafile, in: sdkKey, sharing)
             let upload = try await UploadedDatafile(content, datafile, replacing: former, at: now, session)
-            let isUnconditional = preconditions.isEmpty && upload.freezes.isEmpty && !isChecked
+            let isUnconditional = isUnchecked && preconditions.isEmpty && upload.freezes.isEmpty
             return try await session.write(
                 .putDatafile(
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,

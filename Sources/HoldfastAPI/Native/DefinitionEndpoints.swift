@@ -32,15 +32,19 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
         let looks = try await looks(in: project)
-        return JSONList(Element.list, listed) { Self.describe($0, project, uses, looks) }
-            .response(entityTag: project.entityTag)
+        let waiting = try await WaitingProposals(in: project, store, call)
+        return JSONList(Element.list, listed) { element in
+            let description = Self.describe(element, project, uses, looks)
+            return waiting?.describe(element, description) ?? description
+        }.response(entityTag: project.entityTag)
     }
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let key = try request.key()
         return try Self.response(
-            with: key, of: project, uses: try await uses(in: project), looks: try await looks(in: project))
+            with: key, of: project, uses: try await uses(in: project), looks: try await looks(in: project),
+            waiting: try await WaitingProposals(in: project, store, call))
     }
 
     /// Reads the looks of bandits that are not in the definitions; `nil` for other elements, or if they cannot be read.
@@ -189,12 +193,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
         _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = [],
-        uses: FlagUses? = nil, looks: BanditLooks? = nil
+        uses: FlagUses? = nil, looks: BanditLooks? = nil, waiting: WaitingProposals? = nil
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
             throw Element.unknown(key, in: project.datafile)
         }
         var description = describe(element, project, uses, looks)
+        if let waiting { description = waiting.describe(element, description) }
         if !warnings.isEmpty, var object = description.object {
             object["warnings"] = .array(warnings.map(\.warning))
             description = .object(object)

@@ -32,14 +32,35 @@ struct ProposalEndpoints {
     ) async throws -> Response {
         let author = call.author(request)
         let number = UInt64.random(in: 1 << 40..<1 << 48)
-        let proposal = Proposal(
+        var proposal = Proposal(
             id: String(number, radix: 16), sdkKey: change.sdkKey, createdAt: clock.now(), author: author.name,
             basis: change.basis, method: request.method.name.description, target: request.target,
             experiments: change.experiments, changes: change.changes, body: request.withBody { Array($0) })
-        try await store.write(.propose(proposal, by: author))
+        if let waiting = try await waiting(like: proposal) {
+            proposal = waiting
+        } else {
+            try await store.write(.propose(proposal, by: author))
+        }
         var response = Response.json(["proposal": describe(proposal)], .accepted)
         response.fields = [("Location", "/v1/proposals/\(proposal.id)")]
         return response
+    }
+
+    /// Finds the same request about the same definitions that waits already, whoever has made it.
+    private func waiting(like proposal: Proposal) async throws -> Proposal? {
+        let all = try await store.read(.proposals(sdkKey: proposal.sdkKey))
+        for other in all
+        where other.status == .pending && other.basis == proposal.basis && other.method == proposal.method
+            && other.target == proposal.target
+        {
+            // The list has no bodies.
+            if let found = try await store.read(.proposal(id: other.id)), found.status == .pending,
+                found.body ?? [] == proposal.body ?? []
+            {
+                return found
+            }
+        }
+        return nil
     }
 
     /// The last proposals of the project, newest first; `?status=` names one status.
@@ -136,5 +157,38 @@ struct ProposalEndpoints {
             "decided_at": decision.map { .string($0.time.rfc3339) } ?? .null,
             "reason": decision?.reason.map { .string($0) } ?? .null,
         ]
+    }
+}
+
+/// The proposals of a project that wait for a second person, shown where what they change is.
+struct WaitingProposals: Sendable {
+    private let proposals: [Proposal]
+
+    /// - Returns: `nil` if changes need no approval.
+    init?(in project: Project, _ store: any StoreSession, _ call: Call) async throws {
+        guard call.admission.control.needsApproval else { return nil }
+        proposals = try await store.read(.proposals(sdkKey: project.sdkKey)).filter {
+            $0.statusName(in: project) == "pending"
+        }
+    }
+
+    /// Adds the member `proposals` to what a proposal is about.
+    func describe<Element: DefinedElement>(_ element: Element, _ description: JSONValue) -> JSONValue {
+        let about = proposals.filter { proposal in
+            let isRunning = Element.self == Experiment.self || Element.self == Flag.self
+            return isRunning && proposal.experiments.contains(element.key.string)
+                || (proposal.changes.array ?? []).contains { change in
+                    change.object?["action"]?.string?.hasPrefix("\(Element.noun).") == true
+                        && change.object?["target"]?.string == element.key.string
+                }
+        }
+        guard !about.isEmpty, var object = description.object else { return description }
+        object["proposals"] = .array(
+            about.map {
+                [
+                    "id": .string($0.id), "author": .string($0.author), "created_at": .string($0.createdAt.rfc3339),
+                ]
+            })
+        return .object(object)
     }
 }

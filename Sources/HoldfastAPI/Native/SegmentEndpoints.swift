@@ -59,9 +59,8 @@ struct SegmentEndpoints {
         }
         let isNew = try await catalog.inBackground { session in
             for project in snapshot.projects.values {
-                try policy.check(from: project, to: project.datafile, changing: [segment]) {
-                    [AuditNote(segment, replacing: stored?.conditions)]
-                }
+                let note = AuditNote(segment, replacing: stored?.conditions)
+                _ = try policy.check(from: project, to: project.datafile, changing: [segment], [note])
             }
             guard let approval = policy.approval else {
                 return try await session.write(.putSegment(segment, by: author))

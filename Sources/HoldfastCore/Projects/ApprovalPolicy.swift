@@ -22,20 +22,24 @@ public enum ApprovalPolicy: Sendable {
         try stored.expectPending(in: project)
     }
 
-    /// Checks a change that would be stored next.
+    /// Checks a change that would be stored next. One that only stops what runs needs no approval: whoever is on call must
+    /// be able to.
     ///
-    /// - Parameter notes: returns what the audit log would have of it.
+    /// - Parameter notes: what the audit log would have of it.
+    /// - Returns: the notes, which tell of an exemption.
     /// - Throws: ``HeldChange`` if it needs an approval that it does not have; 409 if it is not what was approved.
     public func check(
-        from project: Project?, to edited: Datafile, changing segments: [Segment] = [],
-        _ notes: () -> [AuditNote]
-    ) throws {
-        if case .notNeeded = self { return }
-        guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return }
+        from project: Project?, to edited: Datafile, changing segments: [Segment] = [], _ notes: [AuditNote]
+    ) throws -> [AuditNote] {
+        if case .notNeeded = self { return notes }
+        guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return notes }
         let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
-        guard approval != nil || !experiments.isEmpty else { return }
+        guard approval != nil || !experiments.isEmpty else { return notes }
+        if approval == nil, segments.isEmpty, ProjectDefinitions(edited.source).onlyStops(project.datafile) {
+            return notes.map(\.exempt)
+        }
         let changes = JSONValue.array(
-            notes().map {
+            notes.map {
                 [
                     "action": .string($0.action.rawValue), "target": .string($0.target), "before": $0.before,
                     "after": $0.after,
@@ -47,6 +51,81 @@ public enum ApprovalPolicy: Sendable {
         }
         // The request might change more than it did, if that has changed meanwhile.
         guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
+        return notes
+    }
+}
+
+extension AuditNote {
+    /// The note of a change that would have needed an approval if it did more than to stop.
+    fileprivate var exempt: AuditNote {
+        guard var object = after.object else { return self }
+        var note = self
+        object["approval"] = "exempt"
+        note.after = .object(object)
+        return note
+    }
+}
+
+extension ProjectDefinitions {
+    /// Whether these definitions differ from those of a datafile in nothing else than what was stopped: experiments paused,
+    /// enrollment closed, ramps ended, flags turned off.
+    fileprivate func onlyStops(_ datafile: Datafile) -> Bool {
+        var expected = ProjectDefinitions(datafile.source)
+        for experiment in experiments {
+            guard let former = expected.experiments[experiment.key] else { return false }
+            expected.experiments.set(former.stopped(as: experiment))
+        }
+        for flag in flags {
+            guard var former = expected.flags[flag.key] else { return false }
+            former.isEnabled = former.isEnabled && flag.isEnabled
+            (former.source, former.version) = (flag.source, flag.version)
+            expected.flags.set(former)
+        }
+        // What is generated from experiments and flags follows them.
+        let generated = Set(flags.lazy.filter { $0.content.isOfAPI }.map { Identifier($0.rolloutID) })
+        func others(_ definitions: ProjectDefinitions) -> [JSONValue] {
+            var root = definitions.root
+            for name in ["experiments", "groups", "featureFlags", "rollouts", "revision", Annotations.member] {
+                root[name] = nil
+            }
+            for name in HoldoutDefinition.lists {
+                root[name] = .array((root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) })
+            }
+            var all: [JSONValue] = [.object(root)]
+            all += definitions.rollouts.filter { !generated.contains($0.object?.identifier("id") ?? "") }
+            all += definitions.groups.map { $0.json([]) }
+            for holdout in definitions.holdouts { all.append(.object(holdout.json(rules: []))) }
+            return all
+        }
+        return expected.experiments == experiments && expected.flags == flags && expected.metrics == metrics
+            && others(expected) == others(self)
+    }
+}
+
+extension FlagDefinition.Content {
+    /// Whether the deliveries are generated.
+    fileprivate var isOfAPI: Bool { if case .datafile = self { false } else { true } }
+}
+
+extension ExperimentDefinition {
+    /// Returns the experiment as it would be if nothing else had been done to it than to stop it as another one is.
+    fileprivate func stopped(as other: ExperimentDefinition) -> ExperimentDefinition {
+        var stopped = self
+        let running = ExperimentStatus.running.rawValue
+        if !isDraft, status == running, other.status == ExperimentStatus.paused.rawValue {
+            stopped.status = other.status
+        }
+        stopped.isClosed = isClosed || other.isClosed
+        if let ended = other.details.ramp?.state, ended.status == .ended, let ramp = details.ramp,
+            ramp.isPending || ramp.state.status == .held
+        {
+            stopped.details.ramp?.state = ended
+        }
+        stopped.source = other.source
+        for (index, variation) in other.variations.enumerated() where stopped.variations.indices.contains(index) {
+            stopped.variations[index].source = variation.source
+        }
+        return stopped
     }
 }
 
@@ -143,12 +222,17 @@ extension Project {
     }
 
     /// Returns the keys of the running experiments that a change of definitions changes: themselves, whom they take, or
-    /// what they measure.
+    /// what they measure. One that was paused, or whose flag was turned off, counts as running until it is concluded or
+    /// archived: its users come back.
     ///
     /// - Parameter segments: those to define.
     func runningExperiments(changedBy edited: Datafile, _ segments: [Segment]) -> [Identifier] {
-        let running = datafile.experiments.filter {
-            $0.isRunning && !$0.annotations.isDraft && !datafile.isDeliveryRule($0.id)
+        let definitions = definitions
+        let running = datafile.experiments.filter { experiment in
+            guard !experiment.annotations.isDraft, !datafile.isDeliveryRule(experiment.id) else { return false }
+            return experiment.isRunning
+                || experiment.status == ExperimentStatus.paused.rawValue
+                    && definitions.experiments[experiment.key]?.hasNeverRun == false
         }
         guard !running.isEmpty else { return [] }
         let changing = segments.filter { segment in
@@ -158,7 +242,6 @@ extension Project {
         let changesHoldouts = before.holdouts != after.holdouts
         let inSegments = Set(changing.flatMap { datafile.keys(usingSegment: $0.name) })
         let changesHeldOut = datafile.holdouts.contains { inSegments.contains($0.key) }
-        let definitions = definitions
         return running.filter { experiment in
             let metrics = definitions.experiments[experiment.key]?.details.metrics.all ?? []
             return changesHoldouts || changesHeldOut || inSegments.contains(experiment.key)

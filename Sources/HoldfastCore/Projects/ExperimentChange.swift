@@ -88,7 +88,7 @@ public struct ExperimentChange: Sendable {
             throw CoreError(.invalid, "an experiment must be an object; got \(value.kind)", at: [])
         }
         var faults = FaultCollector()
-        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision", "conclusion"]
+        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision", "conclusion", "proposals"]
         let object =
             faults.object(value, "an experiment", knowing: Self.members, ignoring: shown, at: []) ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {

@@ -41,6 +41,8 @@ struct ExperimentDefinition: KeyedDefinition {
     var flagKey: Identifier?
     /// Whether the experiment is served as a flag of its key; `nil` if nothing was said.
     var isServed: Bool?
+    /// Whether it was made or left the draft without ever running, so that nobody depends on it yet.
+    var hasNeverRun = false
     var details = ExperimentDetails()
     var conclusion: Conclusion?
     /// The experiment as the datafile has it. Members that are not defined here stay.
@@ -95,6 +97,7 @@ struct ExperimentDefinition: KeyedDefinition {
         traffic = members?["traffic"]?.double
         flagKey = members?.identifier("flag")
         isServed = members?["served"]?.bool
+        hasNeverRun = members?["neverRan"]?.bool ?? false
         audience = Self.audience(of: source, given: members?["audience"], audiences[Identifier(audienceID)])
         self.details = details.map { ExperimentDetails($0) } ?? ExperimentDetails()
         conclusion = (members?["conclusion"]?.object).map { Conclusion($0, details?["conclusion"]?.object) }
@@ -168,6 +171,7 @@ struct ExperimentDefinition: KeyedDefinition {
         annotations["audience"] = isRewritten ? audience : nil
         annotations["flag"] = flagKey.map { JSONValue($0) }
         annotations["served"] = isServed.map { .bool($0) }
+        annotations["neverRan"] = hasNeverRun ? true : nil
         object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         return object
     }

@@ -58,8 +58,8 @@ public struct FlagChange: Sendable {
         var faults = FaultCollector()
         let object =
             faults.object(
-                value, "a flag", knowing: Self.members, ignoring: ["defined_by", "version", "sdk_key", "revision"],
-                at: []) ?? JSONObject()
+                value, "a flag", knowing: Self.members,
+                ignoring: ["defined_by", "version", "sdk_key", "revision", "proposals"], at: []) ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }

@@ -124,7 +124,8 @@ public struct HoldoutChange: Sendable {
         var faults = FaultCollector()
         let known = ["key", "share", "status", "flags", "audience", "description", "metrics"]
         let object =
-            faults.object(value, "a holdout", knowing: known, ignoring: ["id", "sdk_key", "revision"], at: [])
+            faults.object(
+                value, "a holdout", knowing: known, ignoring: ["id", "sdk_key", "revision", "proposals"], at: [])
             ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])

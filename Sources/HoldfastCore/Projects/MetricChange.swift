@@ -7,7 +7,7 @@ public struct MetricChange: Sendable {
     private let given: JSONObject
 
     /// What a response has besides.
-    private static let shown = ["experiments", "sdk_key", "revision"]
+    private static let shown = ["experiments", "sdk_key", "revision", "proposals"]
 
     /// - Throws: 400 if the value is not an object; 422 if it has another key.
     public init(_ value: JSONValue, key: String) throws(CoreError) {

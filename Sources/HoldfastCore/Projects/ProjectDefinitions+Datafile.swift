@@ -20,6 +20,7 @@ extension ProjectDefinitions {
         let ranks = Dictionary(groups.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
         experiments.sort { $0.groupID.flatMap { ranks[$0] } ?? -1 }
         fixPlans(since: former)
+        noteRuns(since: former)
         let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
         // Flags deliver what was concluded, and other experiments of theirs come after it.
         let concluded = Set(
@@ -64,6 +65,19 @@ extension ProjectDefinitions {
             root[name] = .array(list)
         }
         root[Annotations.member] = ownMembers
+    }
+
+    /// Notes which experiments are paused, or have a flag that is off, before they have ever run.
+    private mutating func noteRuns(since former: ProjectDefinitions?) {
+        let running = ExperimentStatus.running.rawValue
+        for var experiment in experiments
+        where former?.experiments[experiment.key].map({ $0.isDraft || $0.hasNeverRun }) ?? true {
+            var neverRan = experiment.status == ExperimentStatus.paused.rawValue
+            if experiment.status == running { neverRan = flags(ofExperiment: experiment.id).contains { !$0.isEnabled } }
+            guard neverRan != experiment.hasNeverRun else { continue }
+            experiment.hasNeverRun = neverRan
+            experiments.set(experiment)
+        }
     }
 
     /// What SDKs do not get: what people say about experiments, by their ids, and the metrics; `nil` if there is nothing.

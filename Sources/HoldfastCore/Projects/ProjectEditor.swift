@@ -213,10 +213,10 @@ public struct ProjectEditor: Sendable {
             let moves = catalog.moves(from: project, to: edited, changing: schema.segments)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
-        try policy.check(from: project, to: edited, changing: schema.segments) {
-            edit.notes(draft)
-                + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
-        }
+        let made = edit.notes(draft)
+        let all =
+            made + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
+        let notes = try policy.check(from: project, to: edited, changing: schema.segments, all).prefix(made.count)
         guard draft.hasChanged else {
             guard try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author)) else {
                 return .outdated
@@ -232,7 +232,7 @@ public struct ProjectEditor: Sendable {
                 allocations: AllocationRules.allocations(in: edited), series: edited.series,
                 replacing: project?.version ?? 0, among: newest,
                 freezing: draft.definitions.freezes(since: project?.definitions),
-                makesProject: false, schema: schema, approval: policy.approval, notes: edit.notes(draft),
+                makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),
                 by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
