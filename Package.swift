@@ -93,6 +93,7 @@ let package = Package(
                 .embedInCode("sqlite/0016_last_uses.sql"),
                 .embedInCode("sqlite/0017_proposals.sql"),
                 .embedInCode("sqlite/0018_bandit_looks.sql"),
+                .embedInCode("sqlite/0019_store_generation.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -105,6 +106,7 @@ let package = Package(
                 .embedInCode("postgresql/0010_last_uses.sql"),
                 .embedInCode("postgresql/0011_proposals.sql"),
                 .embedInCode("postgresql/0012_bandit_looks.sql"),
+                .embedInCode("postgresql/0013_store_generation.sql"),
             ],
             swiftSettings: strict
         ),

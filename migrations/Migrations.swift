@@ -22,6 +22,7 @@ public enum Migrations {
         PackageResources._016_last_uses_sql,
         PackageResources._017_proposals_sql,
         PackageResources._018_bandit_looks_sql,
+        PackageResources._019_store_generation_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -38,5 +39,6 @@ public enum Migrations {
         PackageResources._010_last_uses_sql,
         PackageResources._011_proposals_sql,
         PackageResources._012_bandit_looks_sql,
+        PackageResources._013_store_generation_sql,
     ]
 }

@@ -32,7 +32,6 @@ enum {
     OPTION_POSTFIELDSIZE_LARGE = 30120,
     INFO_RESPONSE_CODE = 0x200000 + 2,
     INFO_REQUEST_SIZE = 0x200000 + 12,
-    OPERATION_TIMED_OUT = 28,
     INIT_DEFAULT = 3,
     // HTTP and HTTPS.
     PROTOCOLS = 1 | 2,
@@ -147,7 +146,8 @@ long http_client_perform(struct http_client *client, const struct http_request *
     long status = 0;
     if (code == 0) {
         curl.info(handle, INFO_RESPONSE_CODE, &status);
-    } else if (code == OPERATION_TIMED_OUT) {
+    } else {
+        // Whatever has failed: what was sent may have been received.
         long sent = 0;
         curl.info(handle, INFO_REQUEST_SIZE, &sent);
         if (sent > 0) status = -1;

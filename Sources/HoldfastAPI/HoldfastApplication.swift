@@ -1,4 +1,5 @@
 public import HTTPServer
+import HoldfastCore
 import Logging
 public import Storage
 
@@ -84,6 +85,17 @@ public final class HoldfastApplication: Application {
         // Behind the routes of the table are the preflights.
         if let route, route < routes.count, !routes[route].scope.isForPages { return [] }
         return origins.fields(for: origin)
+    }
+
+    public var markedRequestField: StaticString? { "holdfast-edge" }
+
+    /// An edge takes nothing for this server's that lacks them.
+    public func markers() -> [(name: StaticString, value: String)] {
+        guard services.upstream == nil else { return [(EdgeFields.generation, EdgeFields.isEdge)] }
+        return [
+            (EdgeFields.generation, services.projects.snapshot().generation.text),
+            (EdgeFields.time, "\(services.store.clock.now())"),
+        ]
     }
 
     public func requestCompleted(_ summary: RequestSummary) {

@@ -105,6 +105,7 @@ extension CoreError.Kind {
         case .conflict: .conflict
         case .preconditionFailed: .preconditionFailed
         case .unavailable: .serviceUnavailable
+        case .undecided: .gatewayTimeout
         }
     }
 }

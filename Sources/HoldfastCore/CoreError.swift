@@ -21,6 +21,8 @@ public struct CoreError: Error, Sendable {
         case preconditionFailed
         /// The store or the server is unavailable; a retry may succeed. HTTP: 503.
         case unavailable
+        /// Nobody knows whether what was asked for has been done. HTTP: 504.
+        case undecided
     }
 
     public var kind: Kind
@@ -45,7 +47,7 @@ public struct CoreError: Error, Sendable {
         self.detail = detail
         self.pointer = pointer
         self.mayBeStale = mayBeStale
-        if kind == .unavailable { retryAfter = 1 }
+        if kind == .unavailable || kind == .undecided { retryAfter = 1 }
     }
 
     /// Describes a text that is not JSON.
@@ -117,6 +119,11 @@ public struct CoreError: Error, Sendable {
             retryAfter = 5
         case .away:
             self.init(.unavailable, "the upstream of this edge does not respond; nothing was stored; try again later")
+        case .undecided:
+            self.init(
+                .undecided,
+                "the upstream of this edge has not responded in time; the change may have been stored or not; try again later"
+            )
         case .closed:
             self.init(.unavailable, "the server is shutting down; nothing was stored")
         }

@@ -100,6 +100,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.
     case databaseMigrate = "database.migrate"
+    /// The database turned out to have gone back in time, and got another generation; the target is the former one.
+    case generationRenew = "generation.renew"
 }
 
 /// A recorded action of an admin, written in the same transaction as its change. Actions that change nothing are not

@@ -120,6 +120,7 @@ package struct SharedRecords {
         /// Changes the decision of a proposal.
         case updateProposal(Proposal)
         case putLook(StoredLook)
+        case renewGeneration(GenerationRenewal)
         case recordAudit(AuditNote, Author)
 
         /// Whether ``StoreQuery/projects(ifChangedSince:datafilesAfter:)`` reports it.

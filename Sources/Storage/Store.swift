@@ -221,6 +221,8 @@ public enum StorageError: Error, Hashable, Sendable {
     /// The store is a copy, and its upstream, which would decide, does not respond. Nothing was stored; the caller may retry
     /// later.
     case away
+    /// The store is a copy, and its upstream has not responded completely: the change was made or not.
+    case undecided
     /// The store is closed or closing.
     case closed
 }
@@ -230,7 +232,7 @@ extension StorageError {
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
-        case .overloaded, .unavailable, .staleDatafile, .readOnly, .away, .closed: false
+        case .overloaded, .unavailable, .staleDatafile, .readOnly, .away, .undecided, .closed: false
         }
     }
 }
@@ -247,6 +249,7 @@ extension StorageError: CustomStringConvertible {
         case .erased: "the user was erased during the change"
         case .readOnly: "the store is read-only"
         case .away: "the upstream does not respond"
+        case .undecided: "the upstream has not responded completely"
         case .closed: "the store is closed"
         }
     }

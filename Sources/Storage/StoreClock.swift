@@ -16,6 +16,9 @@ public final class StoreClock: Sendable {
 
     /// How far the source may be set back before the time follows, in milliseconds.
     public static let maximumStep: Timestamp = 86_400_000
+    /// The same of an edge, whose source is corrected by its upstream's time.
+    public static let maximumCorrection: Timestamp = 1_000
+    private let maximumStep: Timestamp
 
     private let source: WallClock
     private let report: @Sendable (Event) -> Void
@@ -26,8 +29,12 @@ public final class StoreClock: Sendable {
     private static let negligible: Timestamp = 1_000
 
     /// - Parameter report: called on any thread, once for each step back.
-    public init(_ source: @escaping WallClock, report: @escaping @Sendable (Event) -> Void = { _ in }) {
+    public init(
+        _ source: @escaping WallClock, maximumStep: Timestamp = StoreClock.maximumStep,
+        report: @escaping @Sendable (Event) -> Void = { _ in }
+    ) {
         self.source = source
+        self.maximumStep = maximumStep
         self.report = report
     }
 
@@ -46,7 +53,7 @@ public final class StoreClock: Sendable {
 
     private func wasSetBack(from latest: Timestamp, to time: Timestamp) -> Timestamp {
         let back = Self.step(from: latest, to: time)
-        guard back > Self.maximumStep else {
+        guard back > maximumStep else {
             if back >= Self.negligible, !stands.exchange(true, ordering: .relaxed) { report(.stands(back: back)) }
             return latest
         }
@@ -59,7 +66,7 @@ public final class StoreClock: Sendable {
     /// Takes note of a time that was read from the database. A time that is ahead of the source by more than
     /// ``maximumStep`` is from before the source was corrected, and ignored.
     public func advance(to time: Timestamp) {
-        guard time > latest.load(ordering: .acquiring), Self.step(from: time, to: source()) <= Self.maximumStep else {
+        guard time > latest.load(ordering: .acquiring), Self.step(from: time, to: source()) <= maximumStep else {
             return
         }
         latest.max(time, ordering: .acquiringAndReleasing)

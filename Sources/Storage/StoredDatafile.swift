@@ -52,6 +52,10 @@ public struct ProjectState: Sendable {
     public var datafiles: [StoredDatafile]
     public var forcedVariations: [ForcedVariation]
     public var schema: AttributeSchema
+    /// That of the store.
+    public var generation = StoreGeneration(storeID: 0, epoch: 0)
+    /// The epochs that the store had before, and others that are known not to be its own.
+    public var formerEpochs: Set<Int64> = []
 
     public init(
         changes: Int64, projects: [ProjectRecord], newestDatafile: Int64, datafiles: [StoredDatafile],

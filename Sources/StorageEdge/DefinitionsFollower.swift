@@ -31,32 +31,49 @@ final class DefinitionsFollower: Sendable {
     private func step(_ connection: UpstreamConnection) throws -> Bool {
         let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
         // Read outside of the lock: who catches up does not wait for news.
-        guard let definitions = try read(wait: wait, connection) else { return wait > 0 }
-        try activate(definitions, connection)
-        return true
+        // They are of the generation that the follower has begun with.
+        guard let generation = applier.generation else { return false }
+        let askedAt = DispatchTime.now()
+        guard let definitions = try read(of: generation, wait: wait, connection) else {
+            return wait > 0 && askedAt + Upstream.shortestWait < .now()
+        }
+        return try activate(definitions, connection)
     }
 
     /// Activates what the upstream has now.
     ///
     /// - Throws: ``UpstreamError``, ``FeedApplier/Failure``, `StorageError`
     func catchUp(_ connection: UpstreamConnection) throws {
-        if let definitions = try read(wait: 0, connection) { try activate(definitions, connection) }
+        guard let generation = applier.generation,
+            let definitions = try read(of: generation, wait: 0, connection)
+        else { return }
+        _ = try activate(definitions, connection)
     }
 
     /// - Returns: `nil` if nothing has changed.
-    private func read(wait: Int, _ connection: UpstreamConnection) throws(UpstreamError) -> UpstreamDefinitions? {
+    private func read(
+        of generation: Int64, wait: Int, _ connection: UpstreamConnection
+    ) throws -> UpstreamDefinitions? {
         let known = applier.present
         let newest = known.definitions < 0 ? 0 : known.newestDatafile
-        let path = "/edge/v1/definitions?after=\(known.definitions)&datafiles_after=\(newest)&wait=\(wait)"
-        let response = try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait)))
+        let path =
+            "/edge/v1/definitions?after=\(known.definitions)&datafiles_after=\(newest)&wait=\(wait)"
+            + "&generation=\(String(generation, radix: 16))"
+        let result = Result { () throws(UpstreamError) in
+            try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait)))
+        }
+        if case .failure(.refused(410, let detail)) = result { applier.forget(generation, detail) }
+        let response = try result.get()
         return response.status == 200 ? try UpstreamDefinitions(response.body) : nil
     }
 
-    private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws {
+    /// - Returns: whether they are newer than those that the copy has.
+    private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws -> Bool {
         try order.withLock { _ in
-            guard definitions.state.changes > applier.present.definitions else { return }
+            guard definitions.state.changes > applier.present.definitions else { return false }
             try applier.catchUp(to: definitions.feed, connection, upstream)
             try applier.apply(definitions)
+            return true
         }
     }
 }

@@ -112,8 +112,14 @@ final class EdgeSession: StoreSession {
         _ completion: @escaping Completion<Value>
     ) {
         let pending = PendingCompletion(completion)
-        store.outbox.append(entries) { [executor] result in
+        let report: @Sendable (Result<Void, StorageError>) -> Void = { [executor] result in
             executor.submit { pending.call(result.map { value }) }
+        }
+        // The clock of a host that has never met its upstream is not to be trusted.
+        guard store.upstream.identity.upstreamID != 0 else { return report(.failure(.away)) }
+        store.outbox.append(entries) { [store] result in
+            guard case .failure(let error) = result, error.letsPass, store.upstream.isUp else { return report(result) }
+            store.passage.send(entries.map { ($0.userID, $0.content) }, report)
         }
     }
 
@@ -137,3 +143,13 @@ final class EdgeSession: StoreSession {
 }
 
 @available(*, unavailable) extension EdgeSession: Sendable {}
+
+extension StorageError {
+    /// Whether the outbox has no room, or cannot be used, so that events go to the upstream at once.
+    fileprivate var letsPass: Bool {
+        switch self {
+        case .overloaded, .unavailable, .damaged: true
+        default: false
+        }
+    }
+}

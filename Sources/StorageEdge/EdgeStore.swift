@@ -31,6 +31,7 @@ public final class EdgeStore: Store {
     private let follower: Follower
     private let definitions: DefinitionsFollower
     private let sender: OutboxSender
+    let passage: EventPassage
 
     /// Opens the file, and its outbox beside it.
     ///
@@ -46,9 +47,16 @@ public final class EdgeStore: Store {
         let outbox = try EventOutbox(
             path: path + "-outbox", entries: configuration.outboxEntries, bytes: configuration.outboxBytes
         ) { wake.call() }
-        let (base, upstream) = (try SQLiteStore(file), Upstream(configuration))
+        if let damaged = try EdgeState.setAsideDamaged(path) {
+            configuration.report(.copyWasDamaged(reason: damaged.reason, kept: damaged.name))
+        }
+        let identity = UpstreamIdentity(configuration, try EdgeState.stored(in: path))
+        // All times that an edge tells and stores are its upstream's.
+        file.settings.clock = { identity.now() }
+        file.settings.reportClock = { _ in }
+        let (base, upstream) = (try SQLiteStore(file), Upstream(configuration, identity))
         do throws(StorageError) {
-            applier = try FeedApplier(base, outbox)
+            applier = FeedApplier(base, outbox, identity, try base.edgeState(), report: configuration.report)
         } catch {
             throw DatabaseError(path, "\(error)")
         }
@@ -59,6 +67,7 @@ public final class EdgeStore: Store {
         pool = UpstreamPool(upstream)
         let sender = OutboxSender(upstream, applier, outbox)
         self.sender = sender
+        passage = EventPassage(upstream, applier, sender)
         follower = Follower(upstream, applier) { sender.wake() }
         wake.target.withLock { $0 = { sender.wake() } }
         follower.start()
@@ -83,7 +92,7 @@ public final class EdgeStore: Store {
 
     /// Whether lookups are answered by the copy: if it has everything, or if nobody has more.
     var answersAlone: Bool {
-        guard applier.isComplete else { return false }
+        guard applier.isComplete, !(applier.lacksWrites && upstream.isUp) else { return false }
         return (applier.lag ?? .infinity) <= upstream.configuration.maxLag || !upstream.isUp
     }
 
@@ -115,12 +124,17 @@ public final class EdgeStore: Store {
         return base.readFailure
     }
 
-    public var writeFailure: StorageError? { base.writeFailure }
+    /// Changes and events pass to an upstream that responds.
+    public var writeFailure: StorageError? { isUpstreamUp ? nil : base.writeFailure }
 
     public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        base.probe { [outbox] result in
-            guard case .success = result else { return completion(result) }
-            outbox.probe(completion)
+        base.probe { [self] result in
+            outbox.probe { [self] waiting in
+                // Events that were taken are lost, or may be.
+                if case .failure(.damaged) = waiting { return completion(waiting) }
+                guard case .success = result else { return completion(isUpstreamUp ? .success(()) : result) }
+                completion(isUpstreamUp ? .success(()) : waiting)
+            }
         }
     }
 
@@ -133,8 +147,17 @@ public final class EdgeStore: Store {
     /// The address of the upstream.
     public var upstreamURL: String { upstream.configuration.url }
     public var isUpstreamUp: Bool { upstream.isUp && upstream.secondsSinceContact != nil }
-    /// Why the upstream is away; `nil` if it is not.
-    public var upstreamFailure: String? { upstream.failure }
+    /// Why the upstream is away, or what else somebody should mend; `nil` if nothing.
+    public var failure: String? {
+        upstream.failure
+            ?? (applier.lacksWrites || base.writeFailure != nil
+                ? "the copy cannot be written; changes and events pass to the upstream" : nil)
+    }
+    /// How far this host's clock is ahead of the upstream's time, in seconds.
+    public var clockOffset: Double { -Double(upstream.identity.clockOffset) / 1_000 }
+
+    /// Uses another token from the next request on.
+    public func replaceToken(_ secret: String?) { upstream.identity.replaceToken(secret) }
     /// Whether the copy has been complete, so that it can serve alone.
     public var isComplete: Bool { applier.isComplete }
     /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
@@ -161,6 +184,14 @@ public final class EdgeStore: Store {
             StoreMetric(
                 "holdfast_edge_refused_events_total", .counter, "Events that the upstream refused for good; dropped.",
                 sender.refused.value),
+            StoreMetric(
+                "holdfast_edge_unassigned_exposures_total", .counter,
+                "Exposures without a variation of users who have none at the upstream either; dropped.",
+                sender.unassigned.value),
+            StoreMetric(
+                "holdfast_edge_clock_offset_seconds", .gauge,
+                "How far this host's clock is ahead of the upstream's time; times are corrected by it.",
+                seconds: clockOffset),
             StoreMetric(
                 "holdfast_edge_changes_total", .counter, "First enrollments and saves that the upstream has decided.",
                 enroller.decided.value),
@@ -198,6 +229,7 @@ public final class EdgeStore: Store {
         follower.wait()
         definitions.wait()
         enroller.wait()
+        passage.wait()
         lookups.wait()
         pool.wait()
         outbox.close()

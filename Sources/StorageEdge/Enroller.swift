@@ -10,6 +10,8 @@ final class Enroller: Sendable {
     /// A change that waits.
     private struct Job: Sendable {
         let change: ProfileChange
+        /// The generation of the definitions with which it was decided; `nil` for a change that is no decision.
+        let generation: Int64?
         let report: @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     }
 
@@ -52,7 +54,9 @@ final class Enroller: Sendable {
             return report(.failure(upstream.refusal(of: change)))
         }
         // Those of a user stay in order.
-        let hasRoom = lanes.add(Job(change: change, report: report), key: change.userID.hashValue)
+        let generation = change.isDecision ? applier.decidingGeneration ?? 0 : nil
+        let hasRoom = lanes.add(
+            Job(change: change, generation: generation, report: report), key: change.userID.hashValue)
         if !hasRoom { report(.failure(.overloaded)) }
     }
 
@@ -63,61 +67,114 @@ final class Enroller: Sendable {
         _ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier,
         _ definitions: DefinitionsFollower
     ) -> Bool {
-        var results: [Result<ProfileChangeResult, StorageError>]
-        var isDecided = true
+        var jobs = jobs
         do {
             // Those that waited while the upstream was found to be away.
             guard upstream.isUp else { throw UpstreamError.noResponse("it was away before") }
-            results = try send(jobs.map(\.change), connection, upstream, applier)
-            if results.contains(where: \.isOutdated) { try definitions.catchUp(connection) }
-        } catch {
-            isDecided = false
-            if let error = error as? UpstreamError {
-                upstream.didFail(error)
-                results = jobs.map { .failure(upstream.refusal(of: $0.change)) }
-            } else {
-                // The upstream has decided, and the copy could not be written: a guess might differ.
-                results = jobs.map { _ in .failure(.unavailable(reason: "the copy cannot be updated: \(error)")) }
+            try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
+            guard !jobs.isEmpty else { return true }
+            var sent = Result { () throws(UpstreamError) in
+                try send(jobs.map(\.change), connection, upstream, applier)
             }
+            if case .failure(.refused(410, let detail)) = sent {
+                // The upstream has changed nothing.
+                applier.forget(applier.generation, detail)
+                try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
+                guard !jobs.isEmpty else { return true }
+                sent = Result { () throws(UpstreamError) in
+                    try send(jobs.map(\.change), connection, upstream, applier)
+                }
+            }
+            let response = try sent.get()
+            do {
+                try apply(response, connection, upstream, applier)
+                if response.results.contains(where: \.isOutdated) { try definitions.catchUp(connection) }
+            } catch FeedApplier.Failure.needsCopy(let reason) {
+                applier.forget(applier.generation, reason)
+            } catch {
+                // The upstream has decided. Until the copy can be written again, users are looked up there, too.
+            }
+            for (job, result) in zip(jobs, response.results) { job.report(result) }
+            return true
+        } catch {
+            if let error = error as? UpstreamError { upstream.didFail(error) }
+            for job in jobs { job.report(.failure(upstream.refusal(of: job.change, error))) }
+            return false
         }
-        for (job, result) in zip(jobs, results) { job.report(result) }
-        return isDecided
+    }
+
+    /// Follows the present generation of the upstream, and has what was decided with definitions of another one decided again.
+    private static func meetGeneration(
+        of jobs: inout [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier,
+        _ definitions: DefinitionsFollower
+    ) throws {
+        if applier.decidingGeneration == nil, jobs.contains(where: { $0.generation != nil }) {
+            _ = try applier.beginCopy(connection, upstream)
+            try definitions.catchUp(connection)
+        }
+        let present = applier.decidingGeneration
+        for job in jobs where job.generation != nil && job.generation != present {
+            job.report(.failure(.staleDatafile))
+        }
+        jobs.removeAll { $0.generation != nil && $0.generation != present }
+    }
+
+    /// What the upstream has decided, and what brings the copy up to date with it.
+    private struct Response {
+        var results: [Result<ProfileChangeResult, StorageError>]
+        /// `nil` if the copy follows no feed at present.
+        var lines: FeedBatch?
+        var reached: FeedCursor?
+        var hasMore = false
+        let askedAt: UInt64
     }
 
     private static func send(
         _ changes: [ProfileChange], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier
-    ) throws -> [Result<ProfileChangeResult, StorageError>] {
+    ) throws(UpstreamError) -> Response {
         let position = applier.position
         let askedAt = DispatchTime.now().uptimeNanoseconds
         var body = try connection.expect(
             .init(
                 method: "POST", path: "/edge/v1/changes", fields: ["Content-Type: application/json"],
-                body: encode(changes, after: position), seconds: upstream.configuration.timeout)
+                body: encode(changes, after: position, applier.generation), seconds: upstream.configuration.timeout)
         ).body
-        var results: [Result<ProfileChangeResult, StorageError>]?
-        var reached: (place: FeedCursor?, hasMore: Bool) = (nil, false)
+        var first: Response?
         _ = try body.takeLines { line throws(UpstreamError) in
             let object = (try? JSONParser().parse(line))?.object
-            results = try self.results(object, of: changes)
-            reached = (object?["position"]?.string.flatMap { FeedCursor($0) }, object?["more"]?.bool ?? false)
+            first = Response(
+                results: try Self.results(object, of: changes),
+                reached: object?["position"]?.string.flatMap { FeedCursor($0) },
+                hasMore: object?["more"]?.bool ?? false, askedAt: askedAt)
             return false
         }
-        guard let results else { throw UpstreamError.noResponse("the response ended early") }
-        guard position != nil else { return results }
-        var batch = body.isEmpty ? FeedBatch() : try FeedBatch(lines: &body)
-        batch.isComplete = !reached.hasMore && batch.end != nil
-        try applier.apply(batch, askedAt: askedAt)
+        guard var response = first else { throw .late("the response ended early") }
+        if position != nil {
+            var batch = body.isEmpty ? FeedBatch() : try FeedBatch(lines: &body)
+            batch.isComplete = !response.hasMore && batch.end != nil
+            response.lines = batch
+        }
+        return response
+    }
+
+    private static func apply(
+        _ response: Response, _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier
+    ) throws {
+        guard let lines = response.lines else { return }
+        try applier.apply(lines, askedAt: response.askedAt)
         // The copy is far behind.
-        if reached.hasMore { try applier.catchUp(to: reached.place, connection, upstream) }
-        return results
+        if response.hasMore { try applier.catchUp(to: response.reached, connection, upstream) }
     }
 
     // MARK: JSON
 
-    private static func encode(_ changes: [ProfileChange], after position: FeedCursor?) -> [UInt8] {
+    private static func encode(
+        _ changes: [ProfileChange], after position: FeedCursor?, _ generation: Int64?
+    ) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + 192 * changes.count)
         writer.beginObject()
         writer.member("after", position?.text)
+        writer.member("generation", generation.map { String($0, radix: 16) })
         writer.key("changes")
         writer.beginArray()
         for change in changes {
@@ -157,12 +214,16 @@ final class Enroller: Sendable {
 }
 
 extension Upstream {
-    /// What a change gets that the upstream cannot make at present.
-    func refusal(of change: ProfileChange) -> StorageError {
+    /// What a change gets that the upstream cannot make at present, or has perhaps made.
+    func refusal(of change: ProfileChange, _ error: (any Error)? = nil) -> StorageError {
         // Decisions go on without storing.
-        if case .assign = change.operation, configuration.offlineEnrollment == .hash { return .readOnly }
-        return .away
+        if change.isDecision, configuration.offlineEnrollment == .hash { return .readOnly }
+        return (error as? UpstreamError)?.isUnknown == true ? .undecided : .away
     }
+}
+
+extension ProfileChange {
+    fileprivate var isDecision: Bool { if case .assign = operation { true } else { false } }
 }
 
 extension Result<ProfileChangeResult, StorageError> {

@@ -12,6 +12,9 @@ import Synchronization
 final class FeedApplier: Sendable {
     private let store: SQLiteStore
     private let outbox: EventOutbox
+    private let identity: UpstreamIdentity
+    private let report: @Sendable (EdgeEvent) -> Void
+    private let failsToWrite = Atomic<Bool>(false)
     private let state: Mutex<EdgeState>
     /// When the copy was last known to have everything, in monotonic nanoseconds; 0 for never.
     private let currentAsOf = Atomic<UInt64>(0)
@@ -21,10 +24,15 @@ final class FeedApplier: Sendable {
     /// A place that only lines of no interest led to is written this seldom.
     private static let savingSeconds = 10.0
 
-    init(_ store: SQLiteStore, _ outbox: EventOutbox) throws(StorageError) {
+    /// - Parameter stored: what the file has.
+    init(
+        _ store: SQLiteStore, _ outbox: EventOutbox, _ identity: UpstreamIdentity, _ stored: EdgeState,
+        report: @escaping @Sendable (EdgeEvent) -> Void
+    ) {
         self.store = store
         self.outbox = outbox
-        let stored = try store.edgeState()
+        self.identity = identity
+        self.report = report
         state = Mutex(stored)
         completeness = Atomic(stored.isComplete)
         definitionsAreKnown = Atomic(stored.definitions >= 0)
@@ -37,7 +45,16 @@ final class FeedApplier: Sendable {
     /// The place that the copy has reached; `nil` while there is none, or all users are being copied.
     var position: FeedCursor? { state.withLock { $0.copiedTo == nil ? $0.cursor : nil } }
 
+    /// The epoch of the upstream's feed that the copy follows, also while all users are being copied; `nil` before.
+    var generation: Int64? { state.withLock { $0.cursor?.epoch } }
+
+    /// The same if the definitions are of it: what is decided with others must not be stored.
+    var decidingGeneration: Int64? { state.withLock { $0.definitions < 0 ? nil : $0.cursor?.epoch } }
+
     var present: EdgeState { state.withLock { $0 } }
+
+    /// Whether the copy cannot be written, so that it lacks what has been stored since.
+    var lacksWrites: Bool { failsToWrite.load(ordering: .relaxed) }
 
     /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
     var lag: Double? {
@@ -66,7 +83,7 @@ final class FeedApplier: Sendable {
     ) throws(Failure) {
         // While all users are copied, what happens since is read afterwards.
         guard let reached = state.cursor, state.copiedTo == nil else { return }
-        guard end.epoch == reached.epoch else { throw .needsCopy("the upstream has another database") }
+        guard end.epoch == reached.epoch else { throw .needsCopy("the upstream has another generation") }
         var next = state
         let isNews = end.isBehind(reached)
         if isNews { next.cursor = end }
@@ -74,15 +91,16 @@ final class FeedApplier: Sendable {
         let lines = batch.lines.filter { $0.cursor.isBehind(reached) }
         let isDue = savedAt.withLock { $0 + Self.savingSeconds < .now() }
         if !lines.isEmpty || next.isComplete != state.isComplete || (isNews && isDue) {
-            try write(lines, next)
+            try write(lines, next, &state)
             savedAt.withLock { $0 = .now() }
         }
+        (next.upstreamID, next.clockOffset) = (state.upstreamID, state.clockOffset)
         state = next
         if batch.isComplete { currentAsOf.max(askedAt, ordering: .acquiringAndReleasing) }
         completeness.store(next.isComplete, ordering: .releasing)
     }
 
-    private func write(_ lines: [FeedBatch.Line], _ next: EdgeState) throws(Failure) {
+    private func write(_ lines: [FeedBatch.Line], _ next: EdgeState, _ state: inout EdgeState) throws(Failure) {
         var users: [(userID: Identifier, changes: [MirroredChange])] = []
         var places: [Identifier: Int] = [:]
         for line in lines {
@@ -102,7 +120,7 @@ final class FeedApplier: Sendable {
                 case .assignment, .profile, .attributes: break
                 }
             }
-            try blocking { store.mirror(users, reaching: next, $0) }
+            try write(next, to: &state) { store.mirror(users, reaching: $0, $1) }.get()
         } catch {
             // The rest of the transaction may have been stored, which does no harm.
             if case .damaged(let reason) = error { throw .needsCopy(reason) }
@@ -112,14 +130,31 @@ final class FeedApplier: Sendable {
 
     // MARK: Copies of all users
 
-    /// Begins a copy at a place in the feed.
-    func beginCopy(at cursor: FeedCursor) throws(StorageError) {
-        try change { ($0.cursor, $0.copiedTo) = (cursor, "") }
+    /// Begins a copy at the present end of the feed, unless one is under way or done.
+    ///
+    /// - Returns: whether it has begun.
+    func beginCopy(_ connection: UpstreamConnection, _ upstream: Upstream) throws -> Bool {
+        guard generation == nil,
+            let cursor = try FeedBatch.read(after: "now", limit: 0, wait: 0, connection, upstream).end
+        else { return false }
+        return try change { state in
+            if state.cursor == nil { (state.cursor, state.copiedTo) = (cursor, "") }
+        }
     }
 
-    /// Gives up the place in the feed, so that all users and definitions are copied anew. What there is serves until then.
-    func forgetPosition() throws(StorageError) {
-        try change { ($0.cursor, $0.copiedTo, $0.definitions) = (nil, nil, -1) }
+    /// Gives up a generation, so that all users and definitions are copied anew. What there is serves until then, if the
+    /// upstream is away.
+    ///
+    /// - Parameter generation: nothing happens if it is not followed any longer; `nil` stands for any.
+    func forget(_ generation: Int64?, _ reason: String) {
+        let isFollowed = try? change { state in
+            guard state.cursor != nil, generation == nil || generation == state.cursor?.epoch else { return }
+            (state.cursor, state.copiedTo, state.definitions) = (nil, nil, -1)
+        }
+        // If it failed, the next refusal tries again.
+        guard isFollowed == true else { return }
+        currentAsOf.store(0, ordering: .releasing)
+        report(.copyBegins(reason: reason))
     }
 
     /// Stores users of the upstream, in the order of their ids.
@@ -130,44 +165,69 @@ final class FeedApplier: Sendable {
             guard let first = state.copiedTo else { return .success(()) }
             var next = state
             next.copiedTo = isLast ? nil : users.last?.userID ?? first
-            let (last, reached) = (isLast ? nil : next.copiedTo, next)
-            return Result { () throws(StorageError) in
-                try blocking { store.replaceUsers(with: users, after: first, through: last, reaching: reached, $0) }
-                state = reached
+            let last = isLast ? nil : next.copiedTo
+            return write(next, to: &state) {
+                store.replaceUsers(with: users, after: first, through: last, reaching: $0, $1)
             }
         }
         try result.get()
     }
 
-    private func change(_ body: (inout EdgeState) -> Void) throws(StorageError) {
-        let result = state.withLock { state -> Result<Void, StorageError> in
+    /// - Returns: whether the body has changed the state.
+    private func change(_ body: (inout EdgeState) -> Void) throws(StorageError) -> Bool {
+        let result = state.withLock { state -> Result<Bool, StorageError> in
             var next = state
             body(&next)
-            let reached = next
-            return Result { () throws(StorageError) in
-                try blocking { store.put(reached, $0) }
-                state = reached
-            }
+            guard next != state else { return .success(false) }
+            return write(next, to: &state) { store.put($0, $1) }.map { true }
         }
-        try result.get()
+        return try result.get()
+    }
+
+    /// Writes what brings the copy to a state, with what is known of the upstream.
+    private func write(
+        _ next: EdgeState, to state: inout EdgeState,
+        _ operation: (EdgeState, @escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
+    ) -> Result<Void, StorageError> {
+        let reached = next.knowing(identity)
+        let result = Result { () throws(StorageError) in try blocking { operation(reached, $0) } }
+        switch result {
+        case .success:
+            state = reached
+            failsToWrite.store(false, ordering: .relaxed)
+        case .failure(.unavailable): failsToWrite.store(true, ordering: .relaxed)
+        case .failure: break
+        }
+        return result
     }
 
     // MARK: Definitions
 
     /// Activates definitions. The copy must have everything up to the place that they name; see ``DefinitionsFollower``.
-    func apply(_ definitions: UpstreamDefinitions) throws(StorageError) {
-        let result = state.withLock { state -> Result<Void, StorageError> in
+    ///
+    /// - Throws: ``Failure``
+    func apply(_ definitions: UpstreamDefinitions) throws(Failure) {
+        let result = state.withLock { state -> Result<Void, Failure> in
+            guard state.cursor?.epoch == definitions.feed.epoch else {
+                return .failure(.needsCopy("the definitions are of another generation"))
+            }
             var next = state
             let isWhole = next.definitions < 0
             (next.definitions, next.newestDatafile) = (definitions.state.changes, definitions.state.newestDatafile)
-            let reached = next
-            return Result { () throws(StorageError) in
-                try blocking { store.mirror(definitions.state, isWhole: isWhole, reaching: reached, $0) }
-                state = reached
-            }
+            return write(next, to: &state) { store.mirror(definitions.state, isWhole: isWhole, reaching: $0, $1) }
+                .mapError { .store($0) }
         }
         try result.get()
         definitionsAreKnown.store(true, ordering: .releasing)
+    }
+}
+
+extension EdgeState {
+    /// Returns the state with what is known of the upstream.
+    fileprivate func knowing(_ identity: UpstreamIdentity) -> EdgeState {
+        var state = self
+        (state.upstreamID, state.clockOffset) = (identity.upstreamID, identity.clockOffset)
+        return state
     }
 }
 

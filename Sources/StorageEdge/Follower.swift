@@ -32,14 +32,14 @@ final class Follower: Sendable {
     }
 
     private func step(_ connection: UpstreamConnection) throws -> Bool {
+        let generation = applier.generation
         do {
-            try advance(connection)
-            return true
+            return try advance(connection)
         } catch UpstreamError.refused(410, _) {
-            forget("the upstream's feed does not have what follows the copy")
-            return true
+            applier.forget(generation, "the upstream's feed does not have what follows the copy")
+            return false
         } catch FeedApplier.Failure.needsCopy(let reason) {
-            forget(reason)
+            applier.forget(generation, reason)
             return false
         } catch let error as UpstreamError {
             if case .malformed = error { report(error) }
@@ -55,23 +55,15 @@ final class Follower: Sendable {
         upstream.configuration.report(.copyFails(reason: "\(error)"))
     }
 
-    private func forget(_ reason: String) {
-        upstream.configuration.report(.copyBegins(reason: reason))
-        // If that fails, too, the next step tries again.
-        try? applier.forgetPosition()
-    }
-
-    private func advance(_ connection: UpstreamConnection) throws {
-        let state = applier.present
-        if state.cursor == nil {
-            let end = try FeedBatch.read(after: "now", limit: 0, wait: 0, connection, upstream)
-            guard let cursor = end.end else { return }
+    /// - Returns: whether the copy has got further, or the upstream has waited for news.
+    private func advance(_ connection: UpstreamConnection) throws -> Bool {
+        let isNew = !applier.present.isComplete
+        if try applier.beginCopy(connection, upstream) {
             upstream.didRespond()
-            try applier.beginCopy(at: cursor)
-            if !state.isComplete { upstream.configuration.report(.copyBegins(reason: "the file is new")) }
+            if isNew { upstream.configuration.report(.copyBegins(reason: "the file is new")) }
         }
         if applier.present.copiedTo != nil { try copyUsers(connection) }
-        guard let position = applier.position else { return }
+        guard let position = applier.position else { return false }
         // An upstream that was away is not asked to wait: the sooner it is known to be back, the better.
         let wait = upstream.isUp && applier.lag != nil ? upstream.configuration.pollSeconds : 0
         let askedAt = DispatchTime.now().uptimeNanoseconds
@@ -80,6 +72,8 @@ final class Follower: Sendable {
         try applier.apply(batch, askedAt: askedAt)
         upstream.didRespond()
         if batch.isComplete { didCatchUp() }
+        let waited = DispatchTime.now().uptimeNanoseconds &- askedAt
+        return batch.end != position || waited > UInt64(Upstream.shortestWait * 1e9) || wait == 0 && batch.isComplete
     }
 
     // MARK: All users

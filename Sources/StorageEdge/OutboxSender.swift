@@ -16,6 +16,7 @@ final class OutboxSender: Sendable {
     private let isAwake = Atomic<Bool>(false)
     let sent = Counter()
     let refused = Counter()
+    let unassigned = Counter()
     /// How many entries one request has at most, and about how many bytes.
     private static let (entries, bytes) = (1_000, 512 << 10)
 
@@ -47,8 +48,17 @@ final class OutboxSender: Sendable {
             isAwake.store(false, ordering: .releasing)
             while !upstream.cancellation.isCancelled, upstream.isUp, applier.position != nil, applier.isComplete {
                 do {
-                    guard try sendNext(connection, at: Self.entries) else { break }
-                    backoff.reset()
+                    switch try sendNext(connection) {
+                    case .nothing?: break
+                    case .taken?:
+                        backoff.reset()
+                        continue
+                    // Something has to happen first; whatever it is, the upstream is not asked without a pause.
+                    case nil:
+                        upstream.pause(seconds: backoff.next())
+                        continue
+                    }
+                    break
                 } catch {
                     if let error = error as? UpstreamError { upstream.didFail(error) }
                     upstream.pause(seconds: backoff.next())
@@ -57,46 +67,73 @@ final class OutboxSender: Sendable {
         }
     }
 
-    /// - Returns: whether there was anything to send.
-    private func sendNext(_ connection: UpstreamConnection, at limit: Int) throws -> Bool {
-        let entries = try outbox.first(limit, bytes: Self.bytes)
-        guard let last = entries.last else { return false }
-        let request = UpstreamConnection.Request(
-            method: "POST", path: "/edge/v1/events", fields: ["Content-Type: application/json"],
-            body: Self.encode(entries, after: applier.position), seconds: upstream.configuration.timeout * 5)
-        let answer = Result { () throws(UpstreamError) in try connection.expect(request) }
-        switch answer {
-        case .success: sent.add(entries.count)
-        case .failure(.refused(409, _)):
-            // An erasure is behind the copy's place: once it is applied, the user's events are gone.
-            try applier.catchUp(to: nil, connection, upstream)
-            return true
-        case .failure(.refused(let status, let detail)) where Self.isForGood(status):
-            // Which one of them it is shows when they are sent one by one.
-            guard entries.count == 1 else { return try sendNext(connection, at: max(1, entries.count / 2)) }
-            refused.add(1)
-            upstream.configuration.report(.eventsRefused(count: 1, reason: detail))
-        case .failure(let error): throw error
-        }
-        try outbox.remove(through: last.number)
-        return true
+    private enum Progress {
+        case nothing, taken
     }
 
-    /// Whether a refusal is of what was sent, whenever it is sent. 410 is of the place in the feed: the follower finds out.
-    private static func isForGood(_ status: Int) -> Bool {
-        (400..<500).contains(status) && ![401, 403, 404, 408, 410, 429].contains(status)
+    /// - Returns: `nil` if entries wait, and none has left the outbox.
+    private func sendNext(_ connection: UpstreamConnection) throws -> Progress? {
+        let entries = try outbox.first(Self.entries, bytes: Self.bytes)
+        guard !entries.isEmpty else { return .nothing }
+        let result = Result { () throws(UpstreamError) in try send(entries, connection) }
+        if case .failure(.refused(409, _)) = result {
+            // An erasure is behind the copy's place: once it is applied, the user's events are gone.
+            try applier.catchUp(to: nil, connection, upstream)
+            return nil
+        }
+        let done = try result.get()
+        guard !done.isEmpty else { return nil }
+        try outbox.remove(done)
+        return .taken
+    }
+
+    /// Sends entries at once.
+    ///
+    /// - Returns: those that the upstream names as taken, or refused for good.
+    /// - Throws: ``UpstreamError``: the upstream has stored nothing, or nobody knows.
+    func send(_ entries: [EventOutbox.Entry], _ connection: UpstreamConnection) throws(UpstreamError) -> [Int64] {
+        let response = try connection.expect(
+            UpstreamConnection.Request(
+                method: "POST", path: "/edge/v1/events", fields: ["Content-Type: application/json"],
+                body: Self.encode(entries, after: applier.position, applier.generation),
+                seconds: upstream.configuration.timeout * 5))
+        let object = (try? JSONParser().parse(response.body))?.object
+        guard let taken = object?["taken"]?.array, let refusals = object?["refused"]?.array else {
+            throw .malformed("a response to events must name the entries that are taken and refused")
+        }
+        let sentNumbers = Set(entries.map(\.number))
+        let accepted = taken.compactMap(\.integer).filter(sentNumbers.contains)
+        sent.add(accepted.count)
+        var done = accepted
+        for refusal in refusals {
+            guard let refusal = refusal.object, let number = refusal["entry"]?.integer, sentNumbers.contains(number)
+            else { continue }
+            done.append(number)
+            if refusal["unassigned"]?.bool == true {
+                unassigned.add(1)
+            } else {
+                refused.add(1)
+                upstream.configuration.report(
+                    .eventsRefused(count: 1, reason: refusal["reason"]?.string ?? "it gives no reason"))
+            }
+        }
+        return done
     }
 
     /// A body with entries as ``OutboxEntry`` encodes them: the user's id is added, which a merge may have changed.
-    private static func encode(_ entries: [EventOutbox.Entry], after position: FeedCursor?) -> [UInt8] {
+    private static func encode(
+        _ entries: [EventOutbox.Entry], after position: FeedCursor?, _ generation: Int64?
+    ) -> [UInt8] {
         var writer = JSONWriter(capacity: 256 * entries.count)
         writer.beginObject()
         writer.member("after", position?.text)
+        writer.member("generation", generation.map { String($0, radix: 16) })
         writer.key("events")
         writer.beginArray()
         for entry in entries {
             guard let userID = entry.userID else { continue }
             writer.beginObject()
+            writer.member("entry", entry.number)
             writer.member("user_id", userID.string)
             // The members of an object, without its braces.
             writer.raw(entry.content)
@@ -105,7 +142,12 @@ final class OutboxSender: Sendable {
         writer.endArray()
         writer.key("uses")
         writer.beginArray()
-        for entry in entries where entry.userID == nil { writer.raw(entry.content) }
+        for entry in entries where entry.userID == nil {
+            writer.beginObject()
+            writer.member("entry", entry.number)
+            writer.raw(entry.content)
+            writer.endObject()
+        }
         writer.endArray()
         writer.endObject()
         return writer.finish()
@@ -122,7 +164,8 @@ enum OutboxEntry {
             writer.member("kind", "exposure")
             writer.member("experiment_id", exposure.experimentID.string)
             writer.member("experiment_key", exposure.experimentKey.string)
-            writer.member("variation_id", exposure.variationID.string)
+            // Without one the upstream knows which.
+            if !exposure.variationID.string.isEmpty { writer.member("variation_id", exposure.variationID.string) }
             writer.member("happened_at", exposure.happenedAt)
             writer.member("is_chosen", exposure.isChosen)
             writer.member("sdk_key", exposure.sdkKey)
@@ -150,13 +193,63 @@ enum OutboxEntry {
 
     static func encode(_ use: LastUse) -> [UInt8] {
         var writer = JSONWriter()
-        writer.beginObject()
         writer.member("sdk_key", use.subject.sdkKey)
         writer.member("kind", use.subject.kind.rawValue)
         writer.member("key", use.subject.key.string)
         writer.member("variation", use.subject.variation.string)
         writer.member("day", use.day)
-        writer.endObject()
         return writer.finish()
     }
+}
+
+/// Sends events to the upstream at once, while the outbox cannot take them: all that wait in one request. They count as
+/// stored when the upstream has named them.
+final class EventPassage: Sendable {
+    private struct Job: Sendable {
+        let entries: [(userID: Identifier?, content: [UInt8])]
+        let report: @Sendable (Result<Void, StorageError>) -> Void
+    }
+
+    private let lanes: Lanes<Job>
+    private static let (requests, batch) = (2, (jobs: 256, bytes: 512 << 10))
+
+    init(_ upstream: Upstream, _ applier: FeedApplier, _ sender: OutboxSender) {
+        lanes = Lanes(
+            "edge-passage", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
+            batch: Self.batch, upstream, bytes: { $0.entries.reduce(64) { $0 + $1.content.count } }
+        ) { jobs, connection in
+            var entries: [EventOutbox.Entry] = []
+            for job in jobs {
+                for entry in job.entries {
+                    entries.append(
+                        .init(number: Int64(entries.count + 1), userID: entry.userID, content: entry.content))
+                }
+            }
+            let result = Result { () throws(UpstreamError) in try sender.send(entries, connection) }
+            if case .failure(let error) = result { upstream.didFail(error) }
+            let done = Set((try? result.get()) ?? [])
+            var number: Int64 = 0
+            for job in jobs {
+                let numbers = number + 1..<number + 1 + Int64(job.entries.count)
+                number = numbers.upperBound - 1
+                job.report(numbers.allSatisfy(done.contains) ? .success(()) : .failure(Self.failure(of: result)))
+            }
+        }
+    }
+
+    private static func failure(of result: Result<[Int64], UpstreamError>) -> StorageError {
+        if case .failure(let error) = result, error.isUnknown { return .undecided }
+        return .unavailable(reason: "neither the outbox nor the upstream takes events at present")
+    }
+
+    /// - Parameter report: called on any thread.
+    func send(
+        _ entries: [(userID: Identifier?, content: [UInt8])],
+        _ report: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    ) {
+        let key = entries.first?.userID?.hashValue ?? 0
+        if !lanes.add(Job(entries: entries, report: report), key: key) { report(.failure(.overloaded)) }
+    }
+
+    func wait() { lanes.wait() }
 }

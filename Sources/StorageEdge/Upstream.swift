@@ -1,9 +1,11 @@
 import Dispatch
+import Glibc
 import Synchronization
 
 /// What is known of the upstream, for all threads.
 final class Upstream: Sendable {
     let configuration: EdgeConfiguration
+    let identity: UpstreamIdentity
     let cancellation = Cancellation()
     private let isAway = Atomic<Bool>(false)
     /// Why it was away last.
@@ -12,12 +14,26 @@ final class Upstream: Sendable {
     private let lastContact = Atomic<UInt64>(0)
     /// When it was last found to be away, in monotonic nanoseconds.
     private let lastFailure = Atomic<UInt64>(0)
+    /// How long an upstream that was asked to wait has waited at least, in seconds; a response that is faster, and brings
+    /// nothing, is followed by a pause.
+    static let shortestWait = 0.5
     /// For how long a request that was under way then may still get something, in seconds.
     private static let patience = 5.0
-    private let pauses = DispatchSemaphore(value: 0)
+    /// A pipe that is readable once the edge closes.
+    private let ending: (readEnd: Int32, writeEnd: Int32)
 
-    init(_ configuration: EdgeConfiguration) {
+    init(_ configuration: EdgeConfiguration, _ identity: UpstreamIdentity) {
         self.configuration = configuration
+        self.identity = identity
+        var ends: [Int32] = [-1, -1]
+        pipe(&ends)
+        for descriptor in ends { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+        ending = (ends[0], ends[1])
+    }
+
+    deinit {
+        Glibc.close(ending.readEnd)
+        Glibc.close(ending.writeEnd)
     }
 
     /// Whether requests are sent. One that fails ends that, until the follower has had a response again: so what an
@@ -37,12 +53,14 @@ final class Upstream: Sendable {
     /// For how long nothing may arrive from an upstream that may wait for this long before it responds, in seconds.
     func idleSeconds(wait: Int) -> Int { wait + max(1, Int(configuration.timeout.rounded(.up))) }
 
-    func makeConnection() -> UpstreamConnection { UpstreamConnection(configuration, cancellation) }
+    func makeConnection() -> UpstreamConnection {
+        UpstreamConnection(configuration, identity, cancellation)
+    }
 
     /// Makes a connection for requests that may take long. They end early if the upstream, or the way to it, was found to
     /// fail meanwhile.
     func makePatientConnection() -> UpstreamConnection {
-        UpstreamConnection(configuration, cancellation, isInVain: isInVain)
+        UpstreamConnection(configuration, identity, cancellation, isInVain: isInVain)
     }
 
     /// - Parameter receivedAt: when something arrived last, in monotonic nanoseconds.
@@ -67,15 +85,17 @@ final class Upstream: Sendable {
         configuration.report(.upstreamIsAway(reason: "\(error)"))
     }
 
-    /// Waits, unless the edge is closing.
+    /// Waits, unless the edge is closing. Not with a semaphore of Dispatch, which waits by the wall clock: if that was set
+    /// back by an hour, the pause would last an hour.
     func pause(seconds: Double) {
-        _ = pauses.wait(timeout: .now() + seconds)
-        if cancellation.isCancelled { pauses.signal() }
+        var descriptor = pollfd(fd: ending.readEnd, events: Int16(POLLIN), revents: 0)
+        poll(&descriptor, 1, Int32(seconds * 1_000))
     }
 
     /// Takes step after step until the edge closes.
     ///
-    /// - Parameter step: says whether to go on at once; otherwise, and after an error, a pause follows, longer each time.
+    /// - Parameter step: says whether it has got further, so that the next follows at once; otherwise, and after an error, a
+    ///   pause follows, longer each time: whatever the upstream responds, nobody asks it without a pause.
     func follow(_ step: (UpstreamConnection) throws -> Bool) {
         let connection = makeConnection()
         var backoff = Backoff()
@@ -95,7 +115,8 @@ final class Upstream: Sendable {
     /// Ends all exchanges and pauses.
     func close() {
         cancellation.cancel()
-        pauses.signal()
+        var byte: UInt8 = 0
+        _ = write(ending.writeEnd, &byte, 1)
     }
 }
 
@@ -103,11 +124,16 @@ extension UpstreamError {
     /// Whether nothing can be had of the upstream at present, whatever it is asked for.
     var meansAway: Bool {
         switch self {
-        case .noResponse, .late: true
+        case .noResponse, .late, .foreign: true
         case .refused(let status, _): status >= 500 || [401, 403, 404].contains(status)
         case .malformed, .damaged, .tooLarge, .overloaded, .closing: false
         }
     }
+}
+
+extension UpstreamError {
+    /// Whether the upstream may have done what it was asked for.
+    var isUnknown: Bool { if case .late = self { true } else { false } }
 }
 
 /// How long to wait before the next attempt: longer after each, and at random, so that the edges of a host do not come all

@@ -2,16 +2,19 @@ import CHTTPClient
 import Dispatch
 import Glibc
 import JSON
+import Storage
 import Synchronization
 
 /// Why there is nothing useful from the upstream.
 public enum UpstreamError: Error, Sendable {
     /// There was no complete response.
     case noResponse(String)
-    /// There was no complete response in time, although the request was sent.
+    /// The request was sent, and there was no complete response: nobody knows whether it was received.
     case late(String)
     /// The upstream refuses.
     case refused(status: Int, detail: String)
+    /// Something else than the Holdfast that this edge follows responds at its address.
+    case foreign(String)
     /// What it sent is not understood.
     case malformed(String)
     /// What it has of a user cannot be read.
@@ -28,10 +31,11 @@ extension UpstreamError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .noResponse(let reason): "the upstream does not respond: \(reason)"
-        case .late(let reason): "the upstream does not respond in time: \(reason)"
+        case .late(let reason): "the upstream does not respond completely: \(reason)"
         case .refused(let status, let detail) where status == 401 || status == 403:
             "the upstream refuses the token of this edge with \(status): \(detail)"
         case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
+        case .foreign(let reason): "the upstream does not respond, but something else does at its address: \(reason)"
         case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
         case .damaged(let reason): reason
         case .tooLarge(let limit): "the upstream's response is longer than \(limit) bytes"
@@ -63,7 +67,7 @@ final class Cancellation: Sendable {
 /// Sends requests to the upstream, one at a time, over connections that stay open. Used by one thread at a time.
 final class UpstreamConnection {
     private let url: String
-    private let authorization: String?
+    private let identity: UpstreamIdentity
     private let connectSeconds: Double
     private let cancellation: Cancellation
     private let isInVain: @Sendable (_ receivedAt: UInt64) -> Bool
@@ -71,12 +75,12 @@ final class UpstreamConnection {
 
     /// - Parameter isInVain: asked now and then whether to give up, with the time when something arrived last.
     init(
-        _ configuration: EdgeConfiguration, _ cancellation: Cancellation,
+        _ configuration: EdgeConfiguration, _ identity: UpstreamIdentity, _ cancellation: Cancellation,
         isInVain: @escaping @Sendable (_ receivedAt: UInt64) -> Bool = { _ in false }
     ) {
         self.isInVain = isInVain
         url = configuration.url
-        authorization = configuration.token.map { "Authorization: Bearer \($0)" }
+        self.identity = identity
         connectSeconds = configuration.timeout
         self.cancellation = cancellation
     }
@@ -154,6 +158,11 @@ final class UpstreamConnection {
         var receivedAt = DispatchTime.now().uptimeNanoseconds
         let isInVain: (_ receivedAt: UInt64) -> Bool
         var wasInVain = false
+        /// See ``UpstreamIdentity/sinceStart()``.
+        let sentAt = UpstreamIdentity.sinceStart()
+        let identity: UpstreamIdentity
+        /// Whether the response is of the upstream; found out before anything of its body is used.
+        var origin: Result<Void, UpstreamError>?
         let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     }
 
@@ -164,15 +173,19 @@ final class UpstreamConnection {
         if client == nil { client = http_client_open() }
         guard let client else { throw .noResponse("an edge needs libcurl.so.4 (Debian's package libcurl4)") }
         var response = UpstreamResponse()
+        var origin: Result<Void, UpstreamError>?
         var error = [CChar](repeating: 0, count: 256)
         withoutActuallyEscaping(receive) { receive in
-            var exchange = Exchange(cancellation: cancellation, isInVain: isInVain, receive: receive)
+            var exchange = Exchange(
+                cancellation: cancellation, isInVain: isInVain, identity: identity, receive: receive)
             response.status = withUnsafeMutablePointer(to: &exchange) { exchange in
                 perform(request, client, UnsafeMutableRawPointer(exchange), &error)
             }
-            response.fields = exchange.fields
+            if response.status > 0 { exchange.checkOrigin() }
+            (response.fields, origin) = (exchange.fields, exchange.origin)
             if exchange.wasInVain { response.status = -1 }
         }
+        if case .failure(let foreign) = origin { throw foreign }
         guard response.status > 0 else {
             guard !cancellation.isCancelled else { throw .closing }
             let reason = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -185,7 +198,9 @@ final class UpstreamConnection {
         _ request: Request, _ client: OpaquePointer, _ exchange: UnsafeMutableRawPointer, _ error: inout [CChar]
     ) -> Int {
         // curl would wait for the server's consent to a large body.
-        let all = request.fields + ["Expect:"] + (request.hasToken ? authorization.map { [$0] } ?? [] : [])
+        let all =
+            request.fields + ["Expect:", "\(EdgeFields.edge): 1"]
+            + (request.hasToken ? identity.authorization.map { [$0] } ?? [] : [])
         var fields: [UnsafePointer<CChar>?] = all.map { UnsafePointer(strdup($0)) } + [nil]
         defer { for field in fields { free(UnsafeMutablePointer(mutating: field)) } }
         let body = request.body ?? []
@@ -210,6 +225,7 @@ final class UpstreamConnection {
                             parameters.receive = { context, bytes, length in
                                 guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return 0 }
                                 exchange.pointee.receivedAt = DispatchTime.now().uptimeNanoseconds
+                                guard exchange.pointee.checkOrigin() else { return 0 }
                                 let piece = UnsafeRawBufferPointer(start: bytes, count: length)
                                 return exchange.pointee.receive(exchange.pointee.status, piece) ? 1 : 0
                             }
@@ -235,6 +251,19 @@ extension UpstreamConnection.Exchange {
     fileprivate mutating func isToEnd() -> Bool {
         wasInVain = isInVain(receivedAt)
         return wasInVain || cancellation.isCancelled
+    }
+
+    /// - Returns: whether the response is of the upstream.
+    @discardableResult
+    fileprivate mutating func checkOrigin() -> Bool {
+        if origin == nil {
+            let (identity, status, fields, sentAt) = (identity, status, fields, sentAt)
+            origin = Result { () throws(UpstreamError) in
+                try identity.check(fields, status: status, sentAt: sentAt)
+            }
+        }
+        if case .failure = origin { return false }
+        return true
     }
 
     /// Takes a line of a header; a status line begins another response.

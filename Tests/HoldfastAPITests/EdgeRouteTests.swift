@@ -197,9 +197,53 @@ import Testing
         let next = try submit(after: found.last?["cursor"].string, [assign("bob", new, with: 1)])
         #expect(next.dropFirst().dropLast().map { $0["user_id"].string } == ["bob"])
         #expect(try submit(after: nil, [assign("ann", new, with: 1)]).count == 1)
-        let gone = try submit(after: "1-1-0", [assign("eli", new, with: 1)])
-        #expect(gone[0]["gone"] == true && gone[0]["more"] == true && gone.count == 1)
-        #expect(gone[0]["results"].array?.first?["changed"] == true)
+    }
+
+    @Test
+    func
+        `What was decided with another generation is refused, and a store that lacks what an edge has seen begins another`()
+        throws
+    {
+        func generation() throws -> String {
+            let marked = try ask("GET", "/edge/v1/feed?limit=0", nil, Self.edge, ["Holdfast-Edge: 1"])
+            #expect(marked.field("holdfast-time") != nil)
+            return marked.field("holdfast-generation") ?? ""
+        }
+        let (first, start) = (try generation(), try cursor())
+        #expect(first.split(separator: "-").last.map { start.hasPrefix("\($0)-") } == true, "\(first) \(start)")
+        let epoch = String(start.prefix { $0 != "-" })
+        func decide(_ generation: String, after: String = "null") throws -> TestResponse {
+            let change = self.assign("ada", new, with: 1)
+            return try ask(
+                "POST", "/edge/v1/changes",
+                #"{"after":\#(after),"generation":"\#(generation)","changes":[\#(change)]}"#)
+        }
+        #expect(try decide(epoch).status == 200)
+        #expect(try ask("GET", "/edge/v1/definitions?generation=\(epoch)").status == 200)
+        // Not of this store: it must have had another life.
+        #expect(try ask("DELETE", "/v1/profiles/ada", nil, Self.admin).status == 200)
+        #expect(try decide("abc").status == 410)
+        #expect(try ask("GET", "/v1/profiles/ada", nil, Self.admin).status == 404)
+        let second = try generation()
+        #expect(second != first)
+        // Known from now on, as is its own former one.
+        for former in ["abc", epoch] { #expect(try decide(former).status == 410) }
+        #expect(try ask("GET", "/edge/v1/definitions?generation=\(epoch)").status == 410)
+        #expect(try ask("GET", "/edge/v1/feed?after=\(start)").status == 410)
+        #expect(try generation() == second)
+        // A place that it has never reached.
+        let present = String(try cursor().prefix { $0 != "-" })
+        #expect(try ask("GET", "/edge/v1/feed?after=\(present)-99999-0").status == 410)
+        let third = try generation()
+        #expect(third != second)
+        // And definitions.
+        let newest = String(try cursor().prefix { $0 != "-" })
+        #expect(try ask("GET", "/edge/v1/definitions?after=99999&generation=\(newest)").status == 410)
+        #expect(try generation() != third)
+        let renewals = try ask("GET", "/v1/audit?action=generation.renew", nil, Self.admin)
+        #expect(renewals["entries"].array?.count == 3)
+        // Only edges are told.
+        #expect(try ask("GET", "/edge/v1/feed?limit=0").field("holdfast-generation") == nil)
     }
 
     // MARK: Events
@@ -219,13 +263,49 @@ import Testing
             #"{"after":\#(cursor),"events":[\#(events.joined(separator: ","))],"uses":\#(uses)}"#)
     }
 
+    private func counts(_ response: TestResponse) -> [Int?] {
+        [response["stored"].integer, response["repeated"].integer].map { $0.map { Int($0) } }
+    }
+
+    @Test func `Entries are taken and refused by their numbers, and exposures without a variation get the user's`()
+        throws
+    {
+        func numbered(_ entry: Int, _ event: String) -> String { #"{"entry":\#(entry),\#(event.dropFirst())"# }
+        let unnamed = exposure("ada", new).replacing(#""variation_id":"\#(new)","#, with: "")
+        let stranger = exposure("eve", new).replacing(#""variation_id":"\#(new)","#, with: "")
+        #expect(try send([exposure("ada", control)]).status == 200)
+        let use =
+            #"[{"entry":9,"sdk_key":"default","kind":1,"key":"checkout","variation":"new","day":20000},{"entry":8}]"#
+        let response = try send(
+            [
+                numbered(1, goal("bob", "1")), numbered(2, goal("bob", "2").replacing("buy", with: "")),
+                numbered(3, unnamed), numbered(4, stranger), numbered(5, #"{"user_id":"a","kind":"x"}"#),
+            ], uses: use)
+        #expect(response.status == 200, "\(response.text)")
+        #expect(Set((response["taken"].array ?? []).compactMap(\.integer)) == [1, 3, 9], "\(response.text)")
+        let refused = response["refused"].array ?? []
+        #expect(Set(refused.compactMap { $0["entry"].integer }) == [2, 4, 5, 8])
+        #expect(refused.filter { $0["unassigned"] == true }.map { $0["entry"].integer } == [4])
+        #expect(counts(response) == [1, 1])
+    }
+
+    @Test func `Times are corrected, and never in the future`() throws {
+        let ahead = goal("ada", "1").replacing("1790000000000", with: "9000000000000")
+        #expect(try send([ahead]).status == 200)
+        let late = goal("ada", "2").dropLast() + #","lead":3600000}"#
+        #expect(try send([String(late)]).status == 200)
+        let events = try ask("GET", "/v1/events", nil, Self.admin).text.split(separator: "\n")
+        #expect(events.count == 2 && !events[0].contains("2255-"), "\(events)")
+        #expect(events[1].contains("2026-09-21T13:13:20"), "\(events)")
+    }
+
     @Test func `Events are counted once, and an exposure enrolls a user who has no assignment`() throws {
         let events = [
             exposure("ada", new), goal("ada", "1"), exposure("bob", control, enrolls: false), goal("bob", "2"),
         ]
         let use = #"[{"sdk_key":"default","kind":1,"key":"checkout","variation":"new","day":20000}]"#
-        #expect(try send(events, uses: use).json == ["stored": 4, "repeated": 0])
-        #expect(try send(events, uses: use).json == ["stored": 0, "repeated": 4])
+        #expect(try counts(send(events, uses: use)) == [4, 0])
+        #expect(try counts(send(events, uses: use)) == [0, 4])
         let ada = try ask("GET", "/v1/profiles/ada", nil, Self.admin)
         #expect(ada["experiment_bucket_map"][experiment]["variation_id"].string == new)
         #expect(try ask("GET", "/v1/profiles/bob", nil, Self.admin).status == 404)
@@ -243,8 +323,8 @@ import Testing
         let refused = try send(after: start, [goal("ada", "1"), goal("anonymous", "2"), goal("eve", "3")])
         #expect(refused.status == 409)
         #expect(refused["users"] == ["ada", "anonymous"])
-        #expect(try send(after: start, [goal("eve", "3"), goal("new", "4")]).json == ["stored": 2, "repeated": 0])
-        #expect(try send(after: cursor(), [goal("ada", "1")]).json == ["stored": 1, "repeated": 0])
+        #expect(try counts(send(after: start, [goal("eve", "3"), goal("new", "4")])) == [2, 0])
+        #expect(try counts(send(after: cursor(), [goal("ada", "1")])) == [1, 0])
         #expect(try send(after: "1-1-0", [goal("ada", "5")]).status == 410)
     }
 

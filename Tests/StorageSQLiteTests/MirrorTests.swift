@@ -172,7 +172,7 @@ extension SQLiteStoreTests {
             try append([("ada", "6")], receivedAt: before, to: outbox)
             try append([("ada", "7")], to: outbox)
             #expect(try content(outbox) == ["eve: 2", "cy: 4", "ada: 7"])
-            try outbox.remove(through: try #require(try outbox.first(1, bytes: 1).first?.number))
+            try outbox.remove([try #require(try outbox.first(1, bytes: 1).first?.number)])
             #expect(try content(outbox) == ["cy: 4", "ada: 7"])
             #expect(outbox.waiting.entries == 2)
             outbox.close()

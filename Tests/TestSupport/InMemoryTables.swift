@@ -31,6 +31,8 @@ struct InMemoryTables {
     var looks: [StoredLook] = []
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0
+    /// Of the feed.
+    var epoch: Int64 = 1
     private var lastNumber: Int64 = 0
     var lastAttribute: UInt32 = 0
     private(set) var feed: [FeedRow] = []
@@ -419,7 +421,7 @@ struct InMemoryTables {
         case .feed(let number, let limit):
             let rows = Array(feed.filter { $0.number >= number }.prefix(limit))
             let end = rows.count == limit ? rows.last?.number : nil
-            return FeedPage(epoch: 1, start: 1, end: end ?? Int64(feed.count), rows: rows)
+            return FeedPage(epoch: epoch, start: 1, end: end ?? Int64(feed.count), rows: rows)
         }
     }
 
@@ -433,11 +435,13 @@ struct InMemoryTables {
 
     private func projectState(ifChangedSince changes: Int64, datafilesAfter version: Int64) -> ProjectState? {
         guard projectChanges != changes else { return nil }
-        return ProjectState(
+        var state = ProjectState(
             changes: projectChanges, projects: projects, newestDatafile: newestDatafile,
             datafiles: datafiles.filter { $0.version > version && activeDatafile($0.sdkKey)?.version == $0.version },
             forcedVariations: forcedVariations,
             schema: AttributeSchema(attributes: definitions, segments: Array(segments.values)))
+        (state.generation, state.formerEpochs) = (StoreGeneration(storeID: 1, epoch: epoch), Set(1..<epoch))
+        return state
     }
 
     private func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) -> SegmentPage {

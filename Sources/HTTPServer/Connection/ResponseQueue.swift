@@ -282,6 +282,8 @@ extension Application {
     package func fields(
         of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?
     ) -> [(name: StaticString, value: String)] {
-        readsOrigin ? fields(origin: head.joinedValue(of: "origin", in: bytes), route: route) : []
+        let fields = readsOrigin ? fields(origin: head.joinedValue(of: "origin", in: bytes), route: route) : []
+        guard let name = markedRequestField, head.joinedValue(of: name, in: bytes) != nil else { return fields }
+        return fields + markers()
     }
 }

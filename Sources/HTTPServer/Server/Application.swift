@@ -27,6 +27,12 @@ public protocol Application: AnyObject {
     ///   - route: the index of the matched route; `nil` if no route matched, or the head is incomplete or invalid.
     func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)]
 
+    /// The header field, in lower case, of requests whose responses get ``markers()``; `nil` if there are none.
+    var markedRequestField: StaticString? { get }
+
+    /// Returns header fields that the responses to such requests get in addition to their own, whatever they are.
+    func markers() -> [(name: StaticString, value: String)]
+
     /// Called after each response was written to the connection's output.
     func requestCompleted(_ summary: RequestSummary)
 
@@ -41,6 +47,10 @@ extension Application {
     public var readsOrigin: Bool { false }
 
     public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] { [] }
+
+    public var markedRequestField: StaticString? { nil }
+
+    public func markers() -> [(name: StaticString, value: String)] { [] }
 
     public func stop() {}
 }

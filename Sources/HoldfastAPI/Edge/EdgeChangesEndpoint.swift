@@ -13,15 +13,18 @@ struct EdgeChangesEndpoint {
     /// The maximum number of lines that follow the results.
     private static let mostLines = 10_000
 
-    /// The first line has the results in order; the lines of the feed behind `after` follow, unless that is `null`.
+    /// The first line has the results in order; the lines of the feed behind `after` follow, unless that is `null`. Nothing
+    /// is changed if the edge follows another `generation`: what it has decided was decided with other definitions.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
-        let object = try JSONInput.parse(body).object("a request", knowing: ["after", "changes"])
+        let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "changes"])
+        try await feed.presence?.expect(object, call)
         var after: FeedCursor?
         if let text = try object.optionalText("after") {
             do throws(FeedReader.Failure) { after = try await feed.begin(text) } catch {
                 throw FeedEndpoint.problem(error)
             }
         }
+        if let after { try await feed.presence?.expect(after, feed.reader, call) }
         let results = await submit(try object.elements("changes", limit: EdgeProtocol.mostElements))
         return await response(results, after: after)
     }
@@ -184,7 +187,7 @@ extension StorageError {
         case .tooManyAssignments: "too_many_assignments"
         case .conditionFailed: "condition_failed"
         case .overloaded: "overloaded"
-        case .unavailable, .away: "unavailable"
+        case .unavailable, .away, .undecided: "unavailable"
         case .staleDatafile: "stale_datafile"
         case .damaged: "damaged"
         case .erased: "erased"

@@ -9,13 +9,15 @@ import Storage
 struct EdgeDefinitionsEndpoint {
     let services: Services
     let store: any StoreSession
+    let presence: EdgePresence
 
     private static let pollInterval = Duration.milliseconds(50)
 
     /// `?after=CHANGES` is the `changes` of what the edge has, and `?wait=SECONDS` how long a response waits for others:
-    /// 304 if there are none. With `?datafiles_after=VERSION` older datafiles are left out.
+    /// 304 if there are none. With `?datafiles_after=VERSION` older datafiles are left out. `?generation=` is the epoch of the
+    /// feed that the edge follows: 410 if it is not this store's.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try request.query(knowing: ["after", "datafiles_after", "wait"])
+        let query = try request.query(knowing: ["after", "datafiles_after", "generation", "wait"])
         let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
         let version = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, otherwise: 0))
         let seconds = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.mostSeconds, otherwise: 0)
@@ -23,6 +25,12 @@ struct EdgeDefinitionsEndpoint {
         var state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
         while state == nil, try await waits(after: changes, until: deadline) {
             state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
+        }
+        if let text = query["generation"] {
+            guard let epoch = Int64(text, radix: 16), epoch > 0 else {
+                throw CoreError(.invalid, "`generation` must be the first part of a cursor; got '\(text)'")
+            }
+            try await presence.expect(epoch, isAhead: state.map { $0.changes < changes } ?? false, call)
         }
         guard let state else { return Response(.notModified) }
         do throws(FeedReader.Failure) {

@@ -16,9 +16,10 @@ struct EdgeProtocol: WireProtocol {
         // Decisions need no exposures and goals.
         let feed = FeedEndpoint(
             reader: services.feed, projects: loop.projects, kinds: [.assignment, .attributes, .merge, .erasure],
-            records: loop.session)
+            records: loop.session, presence: EdgePresence(catalog: services.projects))
         let users = EdgeUsersEndpoints(store: loop.session)
-        let definitions = EdgeDefinitionsEndpoint(services: services, store: loop.session)
+        let definitions = EdgeDefinitionsEndpoint(
+            services: services, store: loop.session, presence: EdgePresence(catalog: services.projects))
         let changes = EdgeChangesEndpoint(store: loop.session, feed: feed)
         let events = EdgeEventsEndpoint(services: services, store: loop.session, feed: feed)
         routes = [

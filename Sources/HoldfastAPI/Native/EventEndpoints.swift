@@ -34,7 +34,7 @@ struct EventEndpoints {
             }
             guard exposure.needsProfile else { return .exposure(try exposure.exposure(nil)) }
             let profile = try await completed { store.profile(of: exposure.userID, $0) }
-            return .exposure(try exposure.exposure(profile))
+            return .exposure(try exposure.exposure(profile, isOpen: services.store.isCopy))
         }
     }
 

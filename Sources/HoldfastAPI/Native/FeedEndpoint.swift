@@ -13,6 +13,8 @@ struct FeedEndpoint {
     var kinds = Set(FeedKind.allCases)
     /// Reads the attributes that lines about them have for edges; `nil` for lines without.
     var records: (any StoreSession)?
+    /// Checks what edges present; `nil` for other readers.
+    var presence: EdgePresence?
 
     /// The maximum number of lines, and the seconds that a response may wait for the first one: less than a handler may
     /// take.
@@ -28,6 +30,7 @@ struct FeedEndpoint {
         do {
             let deadline = ContinuousClock.now + .seconds(seconds)
             let cursor = try await begin(query["after"] ?? "now")
+            try await presence?.expect(cursor, reader, call)
             var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
             while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline) {
                 batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)

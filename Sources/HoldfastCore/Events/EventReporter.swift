@@ -1,3 +1,4 @@
+import Bucketing
 public import Storage
 
 /// Records the events that clients report. An exposure that names a variation enrolls a user who has no assignment, as
@@ -33,7 +34,7 @@ public struct EventReporter: Sendable {
             outdated.removeAll { outcomes[$0] != .outdated }
         }
         guard outdated.isEmpty else { throw .staleDatafile }
-        for case .exposure(let exposure) in events { uses.note(exposure) }
+        for case .exposure(let exposure) in events where !exposure.variationID.string.isEmpty { uses.note(exposure) }
         return outcomes
     }
 }

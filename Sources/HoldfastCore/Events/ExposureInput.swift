@@ -39,9 +39,9 @@ public struct ExposureInput {
         }
     }
 
-    /// An exposure to a variation of an experiment in the datafile of a project.
+    /// An exposure to a variation of an experiment in the datafile of a project; to the one that the user has if it is `nil`.
     public init(
-        userID: Identifier, happenedAt: Timestamp, project: Project, experiment: Experiment, variation: Variation
+        userID: Identifier, happenedAt: Timestamp, project: Project, experiment: Experiment, variation: Variation?
     ) {
         self.userID = userID
         self.happenedAt = happenedAt
@@ -79,11 +79,19 @@ public struct ExposureInput {
 
     /// Returns the exposure to record.
     ///
-    /// - Parameter profile: the user's profile, if it was read.
+    /// - Parameters:
+    ///   - profile: the user's profile, if it was read.
+    ///   - isOpen: whether an exposure whose variation is not known here is returned without one, as its user may be known
+    ///     where it is sent.
     /// - Throws: 422 if the event names no variation and the user has none.
-    public func exposure(_ profile: ProfileRecord?) throws(EventRefusal) -> Exposure {
+    public func exposure(_ profile: ProfileRecord?, isOpen: Bool = false) throws(EventRefusal) -> Exposure {
         let held = DecisionService(datafile: project.datafile)
             .heldVariation(of: experiment, for: userID, stored: StickyAssignments(profile, userID, project))
+        if variation == nil, held == nil, isOpen {
+            return Exposure(
+                userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: Identifier(""),
+                happenedAt: happenedAt, isChosen: false, sdkKey: project.sdkKey, payload: Array("{}".utf8))
+        }
         guard let variation = variation ?? held?.variation else {
             throw EventRefusal(
                 CoreError(

@@ -27,7 +27,7 @@ public final class FeedReader: Sendable {
     private let session = Mutex<BackgroundSession?>(nil)
     private let isEnding: @Sendable () -> Bool
     /// The number of the newest row as it was last seen, and when that was, in monotonic nanoseconds.
-    private let newest = Mutex((number: Int64(0), seenAt: UInt64(0)))
+    private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
 
     /// How often those who wait look for new rows: no more than one of them each time.
     private static let pollInterval = Duration.milliseconds(50)
@@ -94,6 +94,12 @@ public final class FeedReader: Sendable {
         return FeedCursor(epoch: page.epoch, number: page.start, lines: 0)
     }
 
+    /// Whether a cursor of the present feed is ahead of everything that was ever written.
+    public func isAhead(_ cursor: FeedCursor) async throws(Failure) -> Bool {
+        let page = try await page(from: .max, limit: 1)
+        return cursor.epoch == page.epoch && cursor.number > max(page.end, page.start - 1) + 1
+    }
+
     // MARK: Reading
 
     /// Reads lines in order.
@@ -150,24 +156,25 @@ public final class FeedReader: Sendable {
     /// - Returns: `false` if there is none by the deadline, or the server is shutting down.
     public func wait(after cursor: FeedCursor, until deadline: ContinuousClock.Instant) async throws -> Bool {
         while !isEnding(), ContinuousClock.now < deadline {
-            if try await newestNumber() >= cursor.number { return true }
+            let newest = try await newestPlace()
+            if newest.number >= cursor.number || newest.epoch != cursor.epoch { return true }
             try await Task.sleep(for: Self.pollInterval)
         }
         return false
     }
 
-    private func newestNumber() async throws(Failure) -> Int64 {
+    private func newestPlace() async throws(Failure) -> (epoch: Int64, number: Int64) {
         let now = DispatchTime.now().uptimeNanoseconds
-        let known: Int64? = newest.withLock { newest in
-            guard now &- newest.seenAt >= Self.freshNanoseconds else { return newest.number }
+        let known: (epoch: Int64, number: Int64)? = newest.withLock { newest in
+            guard now &- newest.seenAt >= Self.freshNanoseconds else { return (newest.epoch, newest.number) }
             // The others use this one's result.
             newest.seenAt = now
             return nil
         }
         if let known { return known }
-        let number = try await page(from: .max, limit: 1).end
-        newest.withLock { $0.number = number }
-        return number
+        let page = try await page(from: .max, limit: 1)
+        newest.withLock { ($0.epoch, $0.number) = (page.epoch, page.end) }
+        return (page.epoch, page.end)
     }
 }
 

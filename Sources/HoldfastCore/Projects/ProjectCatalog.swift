@@ -22,6 +22,10 @@ public final class ProjectCatalog: Sendable {
         public var version: Int64 = 0
         /// The store's change number when it was read; -1 before the first time.
         public var changes: Int64 = -1
+        /// That of the store.
+        public var generation = StoreGeneration(storeID: 0, epoch: 0)
+        /// See ``Storage/ProjectState/formerEpochs``.
+        var formerEpochs: Set<Int64> = []
     }
 
     public let logger: Logger
@@ -200,7 +204,15 @@ public final class ProjectCatalog: Sendable {
             } else {
                 hasFailed.store(false, ordering: .relaxed)
             }
-            if case .success(let state?) = result { take(state) }
+            if case .success(let state?) = result {
+                if known.version > 0, state.generation != known.generation {
+                    // The store has gone back in time: what was read before may not be there any more.
+                    current.withLock { ($0.changes, $0.version, $0.generation) = (-1, 0, state.generation) }
+                    refreshes.withLock { $0.waiting = waiting + $0.waiting }
+                    return update(session)
+                }
+                take(state)
+            }
             for completion in waiting { completion(result.map { _ in }) }
             update(session)
         }
@@ -231,6 +243,7 @@ public final class ProjectCatalog: Sendable {
         next.schema = state.schema
         next.records = state.projects
         next.version = state.newestDatafile
+        (next.generation, next.formerEpochs) = (state.generation, state.formerEpochs)
         let keys = Set(state.projects.map(\.sdkKey))
         next.projects = next.projects.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
@@ -290,6 +303,29 @@ public final class ProjectCatalog: Sendable {
         }
         try await refresh()
         return result
+    }
+
+    /// Takes note of an epoch that an edge presents, with its place in that feed or its version of the definitions. What
+    /// the store does not have, although it should, shows that it has gone back in time: it gets another generation.
+    ///
+    /// - Parameter isAhead: whether the store lacks what is presented of its own epoch.
+    /// - Returns: whether it is of this generation.
+    public func isPresent(_ epoch: Int64, isAhead: Bool, by author: Author) async throws(StorageError) -> Bool {
+        if epoch == snapshot().generation.epoch, !isAhead { return true }
+        // Another process may have renewed it.
+        try await refresh()
+        let known = snapshot()
+        guard epoch != known.generation.epoch || isAhead else { return true }
+        guard known.generation.epoch != 0, !known.formerEpochs.contains(epoch) else { return false }
+        logger.warning(
+            "an edge has seen what this database lacks: the database has gone back in time, so that all edges copy it anew",
+            metadata: ["edge": "\(author.name)", "generation": "\(known.generation.text)"])
+        let presented = epoch == known.generation.epoch ? 0 : epoch
+        try await definitions.run { session throws(StorageError) in
+            try await session.write(.renewGeneration(known.generation, presented: presented, by: author))
+        }
+        try await refresh()
+        return false
     }
 
     public func snapshot() -> Snapshot {

@@ -77,10 +77,12 @@ public struct CopiedCounters: Sendable, Equatable {
     public var eventsSince: Timestamp
     /// See ``StoreClock``.
     public var latestTime: Timestamp
+    /// See ``StoreGeneration/storeID``.
+    public var storeID: Int64
 
     public init(
         newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64,
-        newestSeries: Int64, eventsSince: Timestamp, latestTime: Timestamp
+        newestSeries: Int64, eventsSince: Timestamp, latestTime: Timestamp, storeID: Int64
     ) {
         self.newestDatafile = newestDatafile
         self.newestAttribute = newestAttribute
@@ -89,6 +91,7 @@ public struct CopiedCounters: Sendable, Equatable {
         self.newestSeries = newestSeries
         self.eventsSince = eventsSince
         self.latestTime = latestTime
+        self.storeID = storeID
     }
 }
 

@@ -47,16 +47,41 @@ package struct FeedState: Sendable, Equatable {
         switch mode {
         case .asStored: nil
         case .off: epoch == 0 ? nil : 0
-        case .kept: epoch == 0 ? .random(in: 1...Int64(UInt32.max)) : nil
+        case .kept: epoch == 0 ? StoreGeneration.random() : nil
         }
     }
 
+    /// How much is kept of former epochs, in bytes: some hundreds of them.
+    private static let formerBytes = 4_096
+
     /// Begins or ends a feed. What is there of an earlier one is no longer delivered: changes may be missing behind it.
-    package static func setEpoch(_ epoch: Int64, _ dialect: SQLDialect) -> SQLQuery {
-        SQLQuery(
-            "feed_epoch", "UPDATE feed_state SET epoch = $1, deleted_to = (\(lastNumber(dialect).sql))",
-            .integer(epoch))
+    ///
+    /// - Parameters:
+    ///   - former: the epoch before; with another one, nothing changes.
+    ///   - presented: an epoch of others that is to be known from now on.
+    package static func setEpoch(
+        _ epoch: Int64, replacing former: Int64, presented: Int64 = 0, _ dialect: SQLDialect
+    ) -> SQLQuery {
+        let epochs = [former, presented].filter { $0 != 0 }.map { String($0, radix: 16) + "," }.joined()
+        return SQLQuery(
+            "feed_epoch",
+            """
+            UPDATE feed_state SET epoch = $1, deleted_to = (\(lastNumber(dialect).sql)),
+                former_epochs = substr(former_epochs || $2, CASE WHEN length(former_epochs || $2) > \(formerBytes)
+                    THEN length(former_epochs || $2) - \(formerBytes) + 1 ELSE 1 END)
+            WHERE epoch = $3
+            """, .integer(epoch), .text(epochs), .integer(former))
     }
+
+    /// Names a store that has no name yet.
+    package static func identify() -> SQLQuery {
+        SQLQuery(
+            "feed_store_id", "UPDATE feed_state SET store_id = $1 WHERE store_id = 0",
+            .integer(Int64.random(in: 1...Int64.max)))
+    }
+
+    /// Reads the store's generation, and the epochs that are known beside it.
+    package static let generation = SQLQuery("feed_generation", "SELECT store_id, epoch, former_epochs FROM feed_state")
 
     /// Reads the number of the last row, of PostgreSQL including those of open transactions.
     package static func lastNumber(_ dialect: SQLDialect) -> SQLQuery {

@@ -47,6 +47,13 @@ extension StoreQuery<ProjectState?> {
                 SQLQuery("project_changes", "SELECT \(countColumns(context.dialect))"),
                 { (state.changes, state.newestDatafile) = ($0.bounded(0), $0.bounded(1)) }
             ),
+            (
+                FeedState.generation,
+                { row in
+                    state.generation = StoreGeneration(storeID: row.integer(0), epoch: row.integer(1))
+                    state.formerEpochs = Set(row.text(2).split(separator: ",").compactMap { Int64($0, radix: 16) })
+                }
+            ),
             (datafiles, { state.datafiles.append(StoredDatafile($0)) }),
             (SharedRecords.allProjects, { state.projects.append(ProjectRecord($0)) }),
             (SharedRecords.all(.forcedVariations), { state.forcedVariations.append(ForcedVariation($0)) }),

@@ -130,6 +130,12 @@ extension Parameter {
 }
 
 extension Handle {
+    /// Executes a statement of all stores.
+    func run(_ query: SQLQuery) throws(PostgreSQLError) {
+        let query = Query(query)
+        _ = try self.query(query.statement.sql, query.parameters)
+    }
+
     /// Executes a statement with parameters and blocks until done; before the connection is in pipeline mode.
     func query(_ sql: String, _ parameters: [Parameter] = []) throws(PostgreSQLError) -> Rows {
         let types = parameters.map { Oid($0.type) }

@@ -97,13 +97,14 @@ public final class PostgreSQLCopy: CopyTarget {
             SELECT newest_datafile, newest_attribute,
                 (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_numbers),
                 (SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('audit', 'id')), 0)),
-                newest_series, events_since, (SELECT time FROM latest_time)
+                newest_series, events_since, (SELECT time FROM latest_time),
+                (SELECT store_id FROM feed_state)
             FROM project_state
             """)
         return CopiedCounters(
             newestDatafile: rows[0].integer(0), newestAttribute: rows[0].integer(1), newestEvent: rows[0].integer(2),
             newestAuditEntry: rows[0].integer(3), newestSeries: rows[0].integer(4),
-            eventsSince: rows[0].integer(5), latestTime: rows[0].integer(6))
+            eventsSince: rows[0].integer(5), latestTime: rows[0].integer(6), storeID: rows[0].integer(7))
     }
 
     // MARK: Writing
@@ -175,6 +176,7 @@ public final class PostgreSQLCopy: CopyTarget {
                     .integer(counters.newestDatafile), .integer(counters.newestAttribute),
                     .integer(counters.newestSeries), .integer(counters.eventsSince),
                 ])
+            _ = try handle.query("UPDATE feed_state SET store_id = $1", [.integer(counters.storeID)])
             _ = try handle.query("UPDATE latest_time SET time = $1", [.integer(counters.latestTime)])
             try handle.setSequence("'event_numbers'", to: counters.newestEvent)
             try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)

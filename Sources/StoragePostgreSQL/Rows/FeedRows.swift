@@ -23,10 +23,10 @@ enum FeedRows {
         let text = try handle.execute("SELECT epoch FROM feed_state").first?.first
         var state = FeedState()
         state.epoch = text.flatMap { $0 }.flatMap { Int64($0) } ?? 0
+        if case .kept = mode { try handle.run(FeedState.identify()) }
         guard let epoch = state.newEpoch(mode) else { return state.epoch != 0 }
-        let sql = FeedState.setEpoch(epoch, .postgreSQL).sql.replacing("$1", with: "\(epoch)")
         // Of several servers that start together, the first one begins it.
-        try handle.execute(epoch == 0 ? sql : "\(sql) WHERE epoch = 0")
+        try handle.run(FeedState.setEpoch(epoch, replacing: state.epoch, .postgreSQL))
         return epoch != 0
     }
 }

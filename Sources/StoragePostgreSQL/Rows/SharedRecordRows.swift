@@ -123,6 +123,7 @@ extension SharedRecords {
             [.insert([proposal.values], into: .proposals), Query(pruneProposals(sdkKey: proposal.sdkKey))]
         case .updateProposal(let proposal): [Query(update(proposal))]
         case .putLook(let look): [.insert([look.values], into: .banditLooks)]
+        case .renewGeneration(let renewal): [Query(renewal.statement(.postgreSQL))]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]
         }

@@ -89,7 +89,8 @@ public final class SQLiteCopy: CopyTarget {
             newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0,
             newestSeries: try connection.integer("SELECT newest_series FROM counters"),
             eventsSince: try connection.integer("SELECT events_since FROM counters"),
-            latestTime: try connection.integer("SELECT latest_time FROM counters"))
+            latestTime: try connection.integer("SELECT latest_time FROM counters"),
+            storeID: try connection.integer("SELECT store_id FROM feed_state"))
     }
 
     // MARK: Writing
@@ -156,6 +157,7 @@ public final class SQLiteCopy: CopyTarget {
                     newest_series = ?4, events_since = ?5
                 """, .integer(profiles), .integer(assignments), .integer(counters.latestTime),
                 .integer(counters.newestSeries), .integer(counters.eventsSince))
+            try connection.change("UPDATE feed_state SET store_id = ?1", .integer(counters.storeID))
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }
         _ = try connection.checkpoint(.restart, lockTimeout: 10)

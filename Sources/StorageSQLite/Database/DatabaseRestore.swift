@@ -104,8 +104,8 @@ extension DatabaseMaintenance {
     private static func renewFeed(of path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .write, lockTimeout: 10)
         let hasFeed = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0
-        guard hasFeed, try FeedRows.state(on: connection).epoch != 0 else { return }
-        try connection.run(FeedState.setEpoch(.random(in: 1...Int64(UInt32.max)), .sqlite))
+        guard hasFeed, case let former = try FeedRows.state(on: connection).epoch, former != 0 else { return }
+        try connection.run(FeedState.setEpoch(StoreGeneration.random(), replacing: former, .sqlite))
     }
 
     /// - Returns: the new name of the former database; `nil` if there was none.

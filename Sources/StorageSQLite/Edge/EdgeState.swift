@@ -1,4 +1,5 @@
 package import Bucketing
+import Glibc
 package import Storage
 
 /// How far the file of an edge follows its upstream. Only such a file has it, so that neither is taken for the other: what
@@ -15,6 +16,10 @@ package struct EdgeState: Sendable, Equatable {
     package var definitions: Int64 = -1
     /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
     package var newestDatafile: Int64 = 0
+    /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
+    package var upstreamID: Int64 = 0
+    /// How far the upstream's time is ahead of this host's clock, in milliseconds, as it was measured last.
+    package var clockOffset: Int64 = 0
 
     package init() {}
 
@@ -25,17 +30,31 @@ package struct EdgeState: Sendable, Equatable {
         isComplete = row.integer(2) != 0
         definitions = row.integer(3)
         newestDatafile = row.integer(4)
+        (upstreamID, clockOffset) = (row.integer(5), row.integer(6))
     }
 
-    static let creation = """
+    private static let creation = """
         CREATE TABLE IF NOT EXISTS edge_state (
             id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
             cursor TEXT NOT NULL, copied_to TEXT, is_complete INTEGER NOT NULL, definitions INTEGER NOT NULL,
-            newest_datafile INTEGER NOT NULL
+            newest_datafile INTEGER NOT NULL, upstream_id INTEGER NOT NULL DEFAULT 0,
+            clock_offset INTEGER NOT NULL DEFAULT 0
         ) STRICT;
         INSERT OR IGNORE INTO edge_state (id, cursor, copied_to, is_complete, definitions, newest_datafile)
         VALUES (1, '', NULL, 0, -1, 0);
         """
+
+    /// Makes the table, or adds the columns that earlier releases did not have.
+    static func create(_ connection: Connection) throws(SQLiteError) {
+        try connection.execute(creation)
+        for name in ["upstream_id", "clock_offset"] {
+            var isPresent = false
+            try connection.prepare("SELECT 1 FROM pragma_table_info('edge_state') WHERE name = '\(name)'").run(
+                row: { _ in isPresent = true })
+            if isPresent { continue }
+            try connection.execute("ALTER TABLE edge_state ADD COLUMN \(name) INTEGER NOT NULL DEFAULT 0")
+        }
+    }
 
     static func isPresent(_ connection: Connection) throws(SQLiteError) -> Bool {
         try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'edge_state'") > 0
@@ -44,7 +63,10 @@ package struct EdgeState: Sendable, Equatable {
     static func read(_ connection: Connection) throws(SQLiteError) -> EdgeState {
         var state = EdgeState()
         try connection.statement(
-            "SELECT cursor, copied_to, is_complete, definitions, newest_datafile FROM edge_state"
+            """
+            SELECT cursor, copied_to, is_complete, definitions, newest_datafile, upstream_id, clock_offset
+            FROM edge_state
+            """
         ).run(row: { state = EdgeState($0) })
         return state
     }
@@ -52,9 +74,10 @@ package struct EdgeState: Sendable, Equatable {
     func write(_ connection: Connection) throws(SQLiteError) {
         try connection.change(
             """
-            UPDATE edge_state SET cursor = ?1, copied_to = ?2, is_complete = ?3, definitions = ?4, newest_datafile = ?5
+            UPDATE edge_state SET cursor = ?1, copied_to = ?2, is_complete = ?3, definitions = ?4, newest_datafile = ?5,
+                upstream_id = ?6, clock_offset = ?7
             """, .text(cursor?.text ?? ""), .text(copiedTo), .integer(isComplete ? 1 : 0), .integer(definitions),
-            .integer(newestDatafile))
+            .integer(newestDatafile), .integer(upstreamID), .integer(clockOffset))
     }
 
     /// Checks what a file is for, and makes a new one the file of an edge.
@@ -68,7 +91,7 @@ package struct EdgeState: Sendable, Equatable {
             connection.setCheckpointOnClose(false)
             isPresent = try Self.isPresent(connection)
             isEmpty = try connection.integer("SELECT commits FROM counters") == 0
-            if isEdge, isPresent || isEmpty { return try connection.execute(creation) }
+            if isEdge, isPresent || isEmpty { return try create(connection) }
         } catch {
             throw DatabaseError(path, error)
         }
@@ -81,5 +104,50 @@ package struct EdgeState: Sendable, Equatable {
         throw DatabaseError(
             path, "it must be a database of its own; it is an edge's copy of another: serve it with --upstream URL",
             isPermanent: true)
+    }
+}
+
+extension EdgeState {
+    /// Reads the state of a file that is perhaps new, or not an edge's.
+    package static func stored(in path: String) throws(DatabaseError) -> EdgeState {
+        guard access(path, F_OK) == 0 else { return EdgeState() }
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            connection.setCheckpointOnClose(false)
+            guard try isPresent(connection) else { return EdgeState() }
+            try create(connection)
+            return try read(connection)
+        } catch {
+            throw DatabaseError(path, error)
+        }
+    }
+
+    /// Gives a damaged file another name: an edge can copy everything again.
+    ///
+    /// - Returns: why, and its new name; `nil` if the file is sound, or does not exist.
+    package static func setAsideDamaged(_ path: String) throws(DatabaseError) -> (reason: String, name: String)? {
+        guard access(path, F_OK) == 0, let reason = damage(path) else { return nil }
+        var number = 1
+        while access("\(path).damaged-\(number)", F_OK) == 0 { number += 1 }
+        let name = "\(path).damaged-\(number)"
+        guard rename(path, name) == 0 else {
+            throw DatabaseError(path, "it is damaged, and cannot be renamed: \(String(cString: strerror(errno)))")
+        }
+        _ = rename(path + "-wal", name + "-wal")
+        unlink(path + "-shm")
+        return (reason, name)
+    }
+
+    private static func damage(_ path: String) -> String? {
+        do throws(SQLiteError) {
+            var problems: [String] = []
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            connection.setCheckpointOnClose(false)
+            // Without the order of indexes: as fast as the file can be read.
+            try connection.statement("PRAGMA quick_check(1)").run(row: { problems.append($0.text(0)) })
+            return problems == ["ok"] ? nil : problems.joined(separator: "; ")
+        } catch {
+            return error.isDamage ? "\(error)" : nil
+        }
     }
 }

@@ -1,5 +1,6 @@
 package import Bucketing
 import Dispatch
+import Glibc
 package import Storage
 import Synchronization
 
@@ -17,6 +18,10 @@ package final class EventOutbox: @unchecked Sendable {
         /// Whose it is; `nil` for nobody's.
         package let userID: Identifier?
         package let content: [UInt8]
+
+        package init(number: Int64, userID: Identifier?, content: [UInt8]) {
+            (self.number, self.userID, self.content) = (number, userID, content)
+        }
     }
 
     package struct Size: Sendable {
@@ -27,6 +32,8 @@ package final class EventOutbox: @unchecked Sendable {
     private let path: String
     private let queue = DispatchQueue(label: "outbox", qos: .userInitiated)
     private var connection: Connection?
+    /// The file as it was opened. It stays open as long as the connection: closing it would release SQLite's locks.
+    private var file: OpenedFile?
     private let limits: Size
     private let size = Mutex(Size())
     /// When users were erased, by ``ErasureRules/hash(_:)``, in monotonic nanoseconds.
@@ -43,6 +50,9 @@ package final class EventOutbox: @unchecked Sendable {
         self.path = path
         limits = Size(entries: entries, bytes: bytes)
         self.didAppend = didAppend
+        // Like a database: what users did is nobody else's business.
+        for name in [path, path + "-wal"] { chmod(name, 0o600) }
+        file = OpenedFile(creating: path)
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
             try connection.execute(
@@ -142,9 +152,10 @@ package final class EventOutbox: @unchecked Sendable {
         }.get()
     }
 
-    /// Deletes entries that were sent: all up to a number.
-    package func remove(through number: Int64) throws(StorageError) {
-        try delete("number <= $1", .integer(number)).get()
+    /// Deletes entries that were sent, by their numbers.
+    package func remove(_ numbers: [Int64]) throws(StorageError) {
+        let list = "[\(numbers.map(String.init).joined(separator: ","))]"
+        try delete("number IN (SELECT value FROM json_each($1))", .text(list)).get()
     }
 
     /// Deletes what waits of a user who was erased.
@@ -193,6 +204,7 @@ package final class EventOutbox: @unchecked Sendable {
     /// Runs a transaction, on the queue.
     private func write<Value>(_ body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
         guard let connection else { return .failure(.closed) }
+        if let reason = file?.damage { return .failure(.damaged(reason: reason)) }
         do throws(SQLiteError) {
             try connection.statement("BEGIN IMMEDIATE").run()
             let value = try body(connection)
@@ -200,7 +212,8 @@ package final class EventOutbox: @unchecked Sendable {
             return .success(value)
         } catch {
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-            return .failure(.unavailable(reason: "the outbox \(path) cannot be used: \(error.asStorageError)"))
+            let reason = "the outbox \(path) cannot be used: \(error.asStorageError)"
+            return .failure(error.isDamage ? .damaged(reason: reason) : .unavailable(reason: reason))
         }
     }
 
@@ -220,6 +233,44 @@ package final class EventOutbox: @unchecked Sendable {
 
     /// Writes what was appended, and closes the file. Blocks until done.
     package func close() {
-        queue.sync { connection = nil }
+        queue.sync {
+            connection = nil
+            file = nil
+        }
+    }
+}
+
+/// A database file that one process uses: notices when somebody deletes, replaces or overwrites it.
+private final class OpenedFile {
+    private let path: String
+    private let descriptor: Int32
+    private var size: off_t = 0
+    private static let magic = Array("SQLite format 3\0".utf8)
+
+    /// Opens the file; creates it readable by its owner only.
+    init?(creating path: String) {
+        self.path = path
+        descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+    }
+
+    deinit {
+        close(descriptor)
+    }
+
+    /// What is wrong with it; `nil` if nothing is.
+    var damage: String? {
+        var (opened, present) = (stat(), stat())
+        guard fstat(descriptor, &opened) == 0, stat(path, &present) == 0, opened.st_dev == present.st_dev,
+            opened.st_ino == present.st_ino
+        else { return "the outbox \(path) was deleted or replaced; events that waited in it may be lost: restart" }
+        var header = [UInt8](repeating: 0, count: Self.magic.count)
+        let count = pread(descriptor, &header, header.count, 0)
+        // The file grows only, and is empty before the first transaction.
+        guard opened.st_size >= size, count == 0 && size == 0 || header == Self.magic else {
+            return "the outbox \(path) was overwritten; events that waited in it may be lost: restart"
+        }
+        size = opened.st_size
+        return nil
     }
 }

@@ -60,7 +60,12 @@ extension SQLiteStore {
         mirror(
             state,
             { transaction throws(SQLiteError) in
-                if isWhole { try transaction.connection.change("DELETE FROM datafiles") }
+                if isWhole {
+                    try transaction.connection.change("DELETE FROM datafiles")
+                    // Whoever has read the former ones reads all of them, whatever their versions are.
+                    try transaction.connection.change(
+                        "UPDATE feed_state SET store_id = ?1", .integer(Int64.random(in: 1...Int64.max)))
+                }
                 try transaction.mirror(definitions)
             }, completion)
     }

@@ -14,8 +14,11 @@ enum FeedRows {
     /// - Returns: whether changes are to be kept.
     static func open(_ mode: FeedMode, on connection: Connection) throws(SQLiteError) -> Bool {
         let state = try state(on: connection)
+        if case .kept = mode, try connection.integer("SELECT store_id FROM feed_state") == 0 {
+            try connection.run(FeedState.identify())
+        }
         guard let epoch = state.newEpoch(mode) else { return state.epoch != 0 }
-        try connection.run(FeedState.setEpoch(epoch, .sqlite))
+        try connection.run(FeedState.setEpoch(epoch, replacing: state.epoch, .sqlite))
         return epoch != 0
     }
 

@@ -128,6 +128,7 @@ extension WriteTransaction {
             try run(SharedRecords.pruneProposals(sdkKey: proposal.sdkKey))
         case .updateProposal(let proposal): try run(SharedRecords.update(proposal))
         case .putLook(let look): try insert(look.values, into: .banditLooks)
+        case .renewGeneration(let renewal): try run(renewal.statement(.sqlite))
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }

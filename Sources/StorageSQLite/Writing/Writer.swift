@@ -81,7 +81,9 @@ final class Writer: Sendable {
         self.connection = QueueBound(connection, queue)
         erasures = QueueBound(Erasures(), queue)
         clock = StoreClock(
-            configuration.settings.clock ?? systemWallClock, report: configuration.settings.reportClock)
+            configuration.settings.clock ?? systemWallClock,
+            maximumStep: configuration.isEdge ? StoreClock.maximumCorrection : StoreClock.maximumStep,
+            report: configuration.settings.reportClock)
         filesSeen = QueueBound(0, queue)
         self.file = file.opened()
         checkpointer = Checkpointer(file: self.file, configuration)

@@ -30,14 +30,19 @@ struct RestoreCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "restore",
         abstract: "Checks a backup and puts a copy of it in place of the database, which no server may use.",
-        discussion: "The former files stay beside it under dated names.")
+        discussion: """
+            The former files stay beside it under dated names. Without a backup, the database itself is what something else \
+            has restored or copied, such as pg_restore: it begins another generation, so that edges and other readers of its \
+            feed copy it anew.
+            """)
 
     @OptionGroup var database: DatabaseOptions
 
-    @Argument(help: "The backup; or a directory, whose newest one is taken.")
-    var backup: String
+    @Argument(help: "The backup; or a directory, whose newest one is taken; or nothing.")
+    var backup: String?
 
     func run() throws {
+        guard let backup else { return try beginGeneration() }
         let path = try database.path(environment: ProcessInfo.processInfo.environment, instead: "pg_restore")
         let source = try Backups(directory: backup)?.newest ?? backup
         let progress = CopyProgress(of: source, to: DatabaseMaintenance.partialName(of: path))
@@ -47,6 +52,25 @@ struct RestoreCommand: ParsableCommand {
             "restored \(source) to \(path): version \(restored.version), \(restored.profiles) profiles, "
                 + "\(restored.assignments) assignments")
         if let former = restored.former { print("the former database is now \(former)") }
+    }
+
+    private func beginGeneration() throws {
+        let location = try database.location(environment: ProcessInfo.processInfo.environment)
+        if !location.isPostgreSQL, !FileManager.default.fileExists(atPath: location.text) {
+            throw Failure("the database must exist; there is no \(location)")
+        }
+        let store = try StoreFactory.open(location)
+        defer { store.close() }
+        let session = try BackgroundSession(store, label: "restore")
+        defer { session.close() }
+        let state = try session.wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
+        guard let former = state?.generation, former.epoch != 0 else {
+            return print("\(location) has no feed, so that nobody follows it")
+        }
+        try session.wait { session, done in
+            session.write(.renewGeneration(former, presented: 0, by: Author(name: "holdfast restore")), done)
+        }
+        print("\(location) has begun another generation: edges and readers of its feed copy it anew")
     }
 }
 

@@ -253,6 +253,9 @@ struct ServeCommand: ParsableCommand {
         settings.apply(datafile, "datafile", to: &result.datafile)
         try settings.apply(shareIds, "share-ids", to: &result.sharesIDs)
         result.upstream = try edge(settings)
+        if result.upstream != nil {
+            settings.apply(upstreamTokenFile, "upstream-token-file", to: &result.upstreamTokenFile)
+        }
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
         // An edge shares its host with the app.
@@ -338,12 +341,9 @@ struct ServeCommand: ParsableCommand {
             guard token == nil else {
                 throw Failure("one of --upstream-token-file and HOLDFAST_UPSTREAM_TOKEN must be given, not both")
             }
-            token = try TokenFile.secret(path: tokenFile)
+            token = try UpstreamToken.read(path: tokenFile)
         }
-        guard token?.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) ?? true else {
-            throw Failure("the token for the upstream must have no spaces and control characters")
-        }
-        result.token = token
+        result.token = try token.map(UpstreamToken.check)
         return result
     }
 
@@ -412,5 +412,17 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(idleTimeout, "idle-timeout", to: &limits.idleSeconds)
         try settings.apply(writeTimeout, "write-timeout", to: &limits.writeSeconds)
         try settings.apply(maxLoopDelay, "max-loop-delay", to: &limits.loopDelaySeconds)
+    }
+}
+
+/// The token of an edge for its upstream.
+enum UpstreamToken {
+    static func read(path: String) throws -> String { try check(TokenFile.secret(path: path)) }
+
+    static func check(_ token: String) throws -> String {
+        guard token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw Failure("the token for the upstream must have no spaces and control characters")
+        }
+        return token
     }
 }

@@ -24,6 +24,8 @@ struct ServeConfiguration: Sendable {
     var lockTimeout = 2.0
     /// Whose copy the server serves; `nil` if the database is its own.
     var upstream: EdgeConfiguration?
+    /// The file of its token, which is read again at SIGHUP.
+    var upstreamTokenFile: String?
     var tokensFile: String?
     /// Who signs people in; `nil` for nobody.
     var identity: IdentityFiles?

@@ -25,14 +25,14 @@ final class EdgeForwarding: UpstreamRequests {
             case .tooLarge(let limit): throw .tooLarge(limit: limit)
             case .overloaded: throw .overloaded
             case .late: throw .late
-            case .noResponse, .refused, .malformed, .damaged, .closing: throw .away
+            case .noResponse, .foreign, .refused, .malformed, .damaged, .closing: throw .away
             }
         }
     }
 
     var status: EdgeStatus {
         EdgeStatus(
-            upstream: store.upstreamURL, isUp: store.isUpstreamUp, failure: store.upstreamFailure,
+            upstream: store.upstreamURL, isUp: store.isUpstreamUp, failure: store.failure,
             isComplete: store.isComplete, lag: store.lag, waitingEvents: store.waitingEvents)
     }
 

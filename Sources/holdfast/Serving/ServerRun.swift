@@ -45,8 +45,16 @@ struct ServerRun {
         let audit = try BackgroundSession(store, label: "signals")
         let watch = identity.map { IdentityWatch($0, access, logger) }
         defer { watch?.cancel() }
-        signals.onHangUp { [logger] in
-            let reload = { Self.reload(tokens, access, audit, logger) }
+        signals.onHangUp { [logger, configuration] in
+            let upstream = configuration.upstreamTokenFile.flatMap { path in
+                (store as? EdgeStore).map { UpstreamTokenReload(path: path, store: $0, access: access) }
+            }
+            let reload = {
+                let problem = upstream?.read(logger)
+                // An edge need have no other file.
+                guard tokens != nil || upstream == nil else { return problem }
+                return Self.reload(tokens, access, audit, logger) ?? problem
+            }
             if let notifier { notifier.reloading(reload) } else { _ = reload() }
         }
         let projects = try ProjectCatalog(store: store, logger: logger)
@@ -194,6 +202,27 @@ struct ServerRun {
             logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)])
         }
         logger.notice("stopped")
+    }
+}
+
+/// Reads the token of an edge for its upstream again.
+private struct UpstreamTokenReload {
+    let path: String
+    let store: EdgeStore
+    let access: AccessControl
+
+    /// - Returns: what went wrong, without details.
+    func read(_ logger: Logger) -> String? {
+        do {
+            store.replaceToken(try UpstreamToken.read(path: path))
+            logger.notice("read the token for the upstream again")
+            return nil
+        } catch {
+            let problem = "the token for the upstream was not read; the former one is used"
+            access.reloadFailure = problem
+            logger.error("\(problem)", metadata: ["error": "\(error)"])
+            return problem
+        }
     }
 }
 

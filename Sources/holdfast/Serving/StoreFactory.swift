@@ -192,6 +192,13 @@ extension EdgeEvent {
             logger.error(
                 "the upstream refuses events; they were dropped",
                 metadata: ["events": .stringConvertible(count), "reason": "\(reason)"])
+        case .clockIsFarOff(let seconds):
+            logger.warning(
+                "this host's clock differs from the upstream's time; times are corrected, but set the clock",
+                metadata: ["seconds_ahead": .stringConvertible(seconds)])
+        case .copyWasDamaged(let reason, let kept):
+            logger.error(
+                "the copy was damaged; all users are copied anew", metadata: ["reason": "\(reason)", "kept": "\(kept)"])
         case .copyFails(let reason): logger.error("the copy cannot be updated", metadata: ["reason": "\(reason)"])
         }
     }

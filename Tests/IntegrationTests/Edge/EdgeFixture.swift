@@ -28,11 +28,13 @@ final class EdgeFixture {
     }
 
     /// Starts an edge, and waits until its copy serves.
-    func edge(_ name: String = "edge", _ options: [String] = [], awaiting isReady: Bool = true) throws -> ServerProcess
-    {
+    func edge(
+        _ name: String = "edge", _ options: [String] = [], environment: [String: String] = [:],
+        awaiting isReady: Bool = true
+    ) throws -> ServerProcess {
         let edge = try ServerProcess(
             database: directory.file("\(name).db"), ["--upstream", "http://127.0.0.1:\(proxy.port)"] + options,
-            environment: ["HOLDFAST_UPSTREAM_TIMEOUT": "20s"])
+            environment: ["HOLDFAST_UPSTREAM_TIMEOUT": "20s"].merging(environment) { $1 })
         if isReady {
             #expect(try edge.becomesReady())
             #expect(try edge.awaitMetric("holdfast_edge_copy_complete") { $0 == 1 } == 1)
@@ -44,6 +46,33 @@ final class EdgeFixture {
     func restartUpstream(_ options: [String] = []) throws {
         upstream = try ServerProcess(database: database, options)
         proxy.lead(to: upstream.port)
+    }
+
+    /// Lets something else respond at the upstream's address for edges.
+    func replaceUpstream(by port: UInt16) {
+        proxy.fault = .refuses
+        proxy.lead(to: port)
+        proxy.fault = .none
+    }
+
+    /// Stops the upstream.
+    ///
+    /// - Returns: a copy of its database.
+    func stopUpstream(keeping name: String) throws -> String {
+        upstream.stop()
+        let copy = directory.file(name)
+        try FileManager.default.copyItem(atPath: database, toPath: copy)
+        return copy
+    }
+
+    /// Puts a backup in place of the upstream's database.
+    func restoreUpstream(from backup: String) throws {
+        let restored = try Command("restore", "--database", database, backup)
+        #expect(restored.end == .exit(0), "\(restored.errors)")
+        for name in try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        where name.hasPrefix("upstream.db.2") {
+            try FileManager.default.removeItem(atPath: directory.file(name))
+        }
     }
 
     static func awaitAway(_ edge: ServerProcess) throws {

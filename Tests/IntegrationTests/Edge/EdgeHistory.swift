@@ -84,6 +84,8 @@ final class FeedWatch: Sendable {
         /// When the last read began.
         var readAt: UInt64 = 0
         var isEnding = false
+        /// When the last read began that brought nothing.
+        var endedAt: UInt64 = 0
 
         /// Takes a line of the feed.
         mutating func take(_ line: JSONObject, at now: UInt64) {
@@ -124,15 +126,31 @@ final class FeedWatch: Sendable {
         let target =
             "/v1/feed?kinds=assignment,merge,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
         let began = DispatchTime.now().uptimeNanoseconds
-        guard let response = try? upstream().request("GET", target), response.status == 200 else { return true }
+        guard let response = try? upstream().request("GET", target) else { return true }
+        guard response.status == 200 else {
+            // The upstream was restored, and everything of its former feed was read; see ``waitForEnd()``.
+            if response.status == 410 { found.withLock { $0.cursor = nil } }
+            return true
+        }
         let now = DispatchTime.now().uptimeNanoseconds
         let lines = response.text.split(separator: "\n").compactMap { try? JSONParser().parse(String($0)).object }
         found.withLock { found in
             for line in lines { found.take(line, at: now) }
             found.readAt = began
+            if lines.count == 1 { found.endedAt = began }
         }
         // The last line is the end.
         return !isEnding || lines.count > 1
+    }
+
+    /// Waits until everything was read that the present upstream has.
+    func waitForEnd() throws {
+        let began = DispatchTime.now().uptimeNanoseconds
+        let deadline = ContinuousClock.now + .seconds(60)
+        while found.withLock({ $0.endedAt < began }) {
+            guard .now < deadline else { throw TestFailure("the feed has no end") }
+            usleep(1_000)
+        }
     }
 
     /// Reads what is left.
@@ -152,6 +170,9 @@ final class EdgeLoad: Sendable {
         var unstored = 0
         var failed: [String] = []
         var isEnding = false
+        /// The ids of goals that were acknowledged.
+        var goals: [String] = []
+        var nextGoal = 0
     }
 
     private let state = Mutex(State())
@@ -189,10 +210,27 @@ final class EdgeLoad: Sendable {
         }
     }
 
-    func end() -> (history: [EdgeHistory.Event], unstored: Int, failed: [String]) {
+    func end() -> (history: [EdgeHistory.Event], unstored: Int, goals: [String], failed: [String]) {
         state.withLock { $0.isEnding = true }
         ended.wait()
-        return state.withLock { ($0.history, $0.unstored, $0.failed) }
+        return state.withLock { ($0.history, $0.unstored, $0.goals, $0.failed) }
+    }
+
+    /// Reports a goal of a user whom nobody erases.
+    private func buy(at server: ServerProcess) throws {
+        let number = state.withLock { state in
+            state.nextGoal += 1
+            return state.nextGoal
+        }
+        let goal = #"{"id":"g\#(number)","user_id":"buyer\#(number % 8)","goal":"bought"}"#
+        let response = try server.request("POST", "/v1/events", goal)
+        state.withLock { state in
+            if response.status == 200 {
+                state.goals.append("g\(number)")
+            } else if ![503, 504].contains(response.status) {
+                state.failed.append(response.text)
+            }
+        }
     }
 
     private func step(_ random: inout SeededGenerator) {
@@ -204,6 +242,7 @@ final class EdgeLoad: Sendable {
         let invokedAt = DispatchTime.now().uptimeNanoseconds
         do {
             switch Int.random(in: 0..<100, using: &random) {
+            case ..<18: try buy(at: server)
             case ..<88:
                 let response = try server.assign(user)
                 let returnedAt = DispatchTime.now().uptimeNanoseconds

@@ -11,8 +11,8 @@ final class SetClock {
     private static let library = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent()
         .appendingPathComponent("libSetClock.so").path
 
-    init(in directory: TemporaryDirectory) throws {
-        path = try directory.write(String(repeating: "\0", count: 8), to: "clock")
+    init(in directory: TemporaryDirectory, _ name: String = "clock") throws {
+        path = try directory.write(String(repeating: "\0", count: 8), to: name)
         let descriptor = open(path, O_RDWR | O_CLOEXEC)
         defer { close(descriptor) }
         guard descriptor >= 0, let memory = mmap(nil, 8, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0),

@@ -1,0 +1,189 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+/// What an edge's outbox sends at once. Each element has the number of its `entry` there, so that one that cannot be used
+/// does not keep the others.
+struct EdgeEventBatch {
+    struct Unresolved {
+        let entry: Int64?
+        let exposure: Exposure
+    }
+
+    let projects: [String: Project]
+    let now: Timestamp
+    private(set) var events: [UserEvent] = []
+    private(set) var unresolved: [Unresolved] = []
+    private var lastUses: [LastUse.Subject: LastUse] = [:]
+    private var taken: [Int64] = []
+    private var refused: [(entry: Int64, reason: String, isUnassigned: Bool)] = []
+
+    init(projects: [String: Project], now: Timestamp) {
+        self.projects = projects
+        self.now = now
+    }
+
+    var users: Set<Identifier> { Set(events.map(\.userID) + unresolved.map(\.exposure.userID)) }
+    var uses: [LastUse] { Array(lastUses.values) }
+
+    /// - Throws: what is wrong with an element that has no number by which it could be refused.
+    mutating func addEvent(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
+        guard let object = value.object else {
+            throw CoreError(.invalid, "an event must be an object; got \(value.kind)", at: place)
+        }
+        let entry = object["entry"]?.integer
+        do throws(CoreError) {
+            let event = try event(object, at: place)
+            if case .exposure(let exposure) = event, exposure.variationID.string.isEmpty {
+                unresolved.append(Unresolved(entry: entry, exposure: exposure))
+            } else {
+                take(event, entry)
+            }
+        } catch {
+            guard let entry else { throw error }
+            refuse(entry, "\(error)")
+        }
+    }
+
+    mutating func addUse(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
+        let entry = value.object?["entry"]?.integer
+        do throws(CoreError) {
+            let use = try Self.use(value, at: place)
+            if use.day >= lastUses[use.subject]?.day ?? use.day { lastUses[use.subject] = use }
+            if let entry { taken.append(entry) }
+        } catch {
+            guard let entry else { throw error }
+            refuse(entry, "\(error)")
+        }
+    }
+
+    private mutating func take(_ event: UserEvent, _ entry: Int64?) {
+        events.append(event)
+        if let entry { taken.append(entry) }
+    }
+
+    mutating func refuse(_ entry: Int64?, _ reason: String, isUnassigned: Bool = false) {
+        if let entry { refused.append((entry, reason, isUnassigned)) }
+    }
+
+    /// - Parameter profile: the user's.
+    mutating func resolve(_ element: Unresolved, _ profile: ProfileRecord?) {
+        let exposure = element.exposure
+        guard let project = projects[exposure.sdkKey],
+            let experiment = project.datafile.experiment(id: exposure.experimentID)
+        else { return refuse(element.entry, "no experiment has the id '\(exposure.experimentID)'", isUnassigned: true) }
+        let input = ExposureInput(
+            userID: exposure.userID, happenedAt: exposure.happenedAt, project: project, experiment: experiment,
+            variation: nil)
+        do throws(EventRefusal) {
+            take(.exposure(try input.exposure(profile)), element.entry)
+        } catch {
+            refuse(element.entry, "\(error.error.detail)", isUnassigned: true)
+        }
+    }
+
+    func response(_ outcomes: [EventOutcome]) -> JSONValue {
+        [
+            "stored": .integer(Int64(outcomes.count { $0 == .stored })),
+            "repeated": .integer(Int64(outcomes.count { $0 == .repeated })),
+            "taken": .array(taken.map { .integer($0) }),
+            "refused": .array(
+                refused.map { refusal in
+                    [
+                        "entry": .integer(refusal.entry), "reason": .string(refusal.reason.shortened(to: 1_024)),
+                        "unassigned": .bool(refusal.isUnassigned),
+                    ]
+                }),
+        ]
+    }
+
+    // MARK: Parsing
+
+    /// The longest id or key, in bytes: what a datafile names may be longer than what clients report.
+    private static let longestName = 4_096
+
+    /// - Returns: an exposure without a variation if the edge knows none.
+    private func event(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> UserEvent {
+        let lead = object["lead"]?.integer ?? 0
+        guard (-(1 << 48)...1 << 48).contains(lead) else {
+            throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
+        }
+        /// Of the sender's clock, by how far that is ahead; never in the future.
+        func time(_ name: String) throws(CoreError) -> Timestamp {
+            min(try object.time(name, in: place) - lead, now)
+        }
+        func name(_ member: String) throws(CoreError) -> Identifier {
+            let text = try object.text(member, in: place)
+            guard EventInput.isName(text, limit: Self.longestName) else {
+                throw CoreError(
+                    .invalid,
+                    "`\(member)` must be 1 to \(Self.longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
+                    at: place.appending(member))
+            }
+            return Identifier(text)
+        }
+        let userID = try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+        let happenedAt = try time("happened_at")
+        let sdkKey = try object.optionalText("sdk_key", in: place) ?? ""
+        let payload = Array(try object.text("payload", in: place).utf8)
+        guard try JSONInput.parse(payload).object != nil else {
+            throw CoreError(.invalid, "`payload` must be the text of a JSON object", at: place.appending("payload"))
+        }
+        switch try object.text("kind", in: place) {
+        case "exposure":
+            var exposure = Exposure(
+                userID: userID, experimentID: try name("experiment_id"), experimentKey: try name("experiment_key"),
+                variationID: object["variation_id"] == nil ? Identifier("") : try name("variation_id"),
+                happenedAt: happenedAt,
+                isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey,
+                payload: payload)
+            exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
+            return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
+        case "goal":
+            guard let value = object["value"]?.double, EventInput.usable(value) == value else {
+                throw CoreError(.invalid, "`value` must be a number that can be summed", at: place.appending("value"))
+            }
+            let goal = try object.text("goal", in: place)
+            guard EventInput.isGoal(goal) else {
+                throw CoreError(.invalid, "`goal` \(EventInput.goalRule(goal))", at: place.appending("goal"))
+            }
+            return .goal(
+                GoalEvent(
+                    userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
+                    receivedAt: try time("received_at"), senderID: try name("id"), sdkKey: sdkKey,
+                    payload: payload))
+        case let kind:
+            throw CoreError(
+                .invalid,
+                "`kind` must be 'exposure' or 'goal'; got '\(kind.shortened(to: CoreError.longestQuote))'",
+                at: place.appending("kind"))
+        }
+    }
+
+    private static func use(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> LastUse {
+        let object = try value.object(
+            "a use", knowing: ["entry", "sdk_key", "kind", "key", "variation", "day"], at: place)
+        guard let kind = object["kind"]?.integer.flatMap(LastUse.Kind.init), let day = object["day"]?.integer,
+            let sdkKey = object["sdk_key"]?.string, let key = object["key"]?.string,
+            let variation = object["variation"]?.string, !(sdkKey + key + variation).utf8.contains(0)
+        else {
+            throw CoreError(
+                .invalid, "a use must have the texts `sdk_key`, `key` and `variation`, a known `kind`, and a `day`",
+                at: place)
+        }
+        return LastUse(
+            LastUse.Subject(sdkKey: sdkKey, kind, Identifier(key), variation: Identifier(variation)), day: day)
+    }
+}
+
+extension JSONObject {
+    /// Returns a required member that is a time in milliseconds since 1970.
+    fileprivate func time(_ name: String, in place: JSONPointer) throws(CoreError) -> Timestamp {
+        guard let time = self[name]?.integer, (0...1 << 48).contains(time) else {
+            throw CoreError(
+                .invalid, "`\(name)` must be a time in milliseconds since 1970", at: place.appending(name))
+        }
+        return time
+    }
+}

@@ -1,0 +1,94 @@
+import Glibc
+import Storage
+import StorageSQLite
+import Synchronization
+
+/// Which store the edge follows, how it proves to be an edge, and what time it is there: this host's clock is not trusted.
+///
+/// Each response of the upstream names its store and the time there; see ``Storage/EdgeFields``. A response that does not is
+/// of something else, such as the maintenance page of a proxy, whatever its status: it confirms and refuses nothing.
+final class UpstreamIdentity: Sendable {
+    /// The ``StoreGeneration/storeID``; 0 until a response has named it.
+    private let storeID: Atomic<Int64>
+    /// The store's time when this host was started, in milliseconds. Whoever sets this host's clock does not change it.
+    private let origin: Atomic<Int64>
+    private let isFarOff = Atomic<Bool>(false)
+    private let token: Mutex<String?>
+    private let report: @Sendable (EdgeEvent) -> Void
+    private static let (generationField, timeField) = (
+        "\(EdgeFields.generation)".lowercased(), "\(EdgeFields.time)".lowercased()
+    )
+    /// From how many milliseconds on the host's clock deserves a warning.
+    static let greatOffset: Int64 = 60_000
+
+    init(_ configuration: EdgeConfiguration, _ state: EdgeState = EdgeState()) {
+        token = Mutex(configuration.token)
+        report = configuration.report
+        storeID = Atomic(state.upstreamID)
+        origin = Atomic(systemWallClock() &+ state.clockOffset &- Self.sinceStart())
+    }
+
+    var authorization: String? { token.withLock { $0 }.map { "Authorization: Bearer \($0)" } }
+
+    func replaceToken(_ secret: String?) { token.withLock { $0 = secret } }
+
+    var upstreamID: Int64 { storeID.load(ordering: .relaxed) }
+
+    /// How far the upstream's time is ahead of this host's clock, in milliseconds.
+    var clockOffset: Int64 { now() &- systemWallClock() }
+
+    /// The present time of the upstream: as the last response has shown it, or else as the file of the edge has noted.
+    func now() -> Timestamp { Self.sinceStart() &+ origin.load(ordering: .relaxed) }
+
+    /// Milliseconds since this host was started.
+    static func sinceStart() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+    }
+
+    /// - Parameters:
+    ///   - fields: of a response, with names in lower case.
+    ///   - sentAt: when the request was sent; see ``sinceStart()``.
+    func check(
+        _ fields: [(name: String, value: String)], status: Int, sentAt: Int64
+    ) throws(UpstreamError) {
+        guard let text = fields.last(where: { $0.name == Self.generationField })?.value else {
+            throw .foreign(
+                "each response of Holdfast to an edge has the field \(EdgeFields.generation); one with status \(status) has none"
+            )
+        }
+        guard text != EdgeFields.isEdge else {
+            throw .foreign("--upstream must be the address of the upstream itself; it is that of another edge")
+        }
+        guard let generation = StoreGeneration(text) else {
+            throw .foreign("\(EdgeFields.generation) must be two hexadecimal numbers; got '\(text.prefix(64))'")
+        }
+        let known = upstreamID
+        guard known == 0 || known == generation.storeID else {
+            throw .foreign(
+                "this edge follows the store \(String(known, radix: 16)); another Holdfast responds, with the store "
+                    + "\(String(generation.storeID, radix: 16)): correct --upstream, or delete the edge's database, but not its outbox, "
+                    + "to follow that one")
+        }
+        if known == 0, generation.storeID != 0 { storeID.store(generation.storeID, ordering: .relaxed) }
+        if let time = fields.last(where: { $0.name == Self.timeField }).flatMap({ Timestamp($0.value) }),
+            (0...1 << 48).contains(time)
+        {
+            measure(time, since: sentAt)
+        }
+    }
+
+    /// The store showed its time between the request and the response, and so in this range. What may be right stays, so that
+    /// clocks that agree are not corrected.
+    private func measure(_ time: Timestamp, since sentAt: Int64) {
+        let known = origin.load(ordering: .relaxed)
+        let range = time - max(sentAt, Self.sinceStart())...time - sentAt
+        let measured = min(max(known, range.lowerBound), range.upperBound)
+        if measured != known { origin.store(measured, ordering: .relaxed) }
+        let offset = clockOffset
+        let isFar = !(-Self.greatOffset...Self.greatOffset).contains(offset)
+        guard isFarOff.exchange(isFar, ordering: .relaxed) != isFar, isFar else { return }
+        report(.clockIsFarOff(seconds: -Double(offset) / 1_000))
+    }
+}
