@@ -107,6 +107,9 @@ import Testing
         """
         INSERT INTO bandit_looks VALUES ('tests', '7', 9000, '{"users":5,"reason":"fewer than 100 users in a","chances":{}}');
         """,
+        """
+        UPDATE feed_state SET store_id = 99, former_epochs = '5,6,';
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
