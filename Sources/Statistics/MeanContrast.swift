@@ -139,9 +139,13 @@ public struct MeanContrast: Contrast {
 
     public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
         let (contrast, multiple) = contrast(hypothesis)
-        let square = contrast * contrast
-        let variance = max(unpooled.at(multiple), pooled.at(multiple) + square / users)
-        return square > 0 && variance > 0 ? square / variance : 0
+        guard contrast != 0 else { return 0 }
+        // Squares of the contrast alone could overflow.
+        func square(_ variance: Double) -> Double {
+            let z = contrast / max(0, variance).squareRoot()
+            return z * z
+        }
+        return min(square(unpooled.at(multiple)), 1 / (1 / square(pooled.at(multiple)) + 1 / users))
     }
 
     public func isAbove(_ hypothesis: NullHypothesis) -> Bool { contrast(hypothesis).value > 0 }

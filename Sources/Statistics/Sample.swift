@@ -57,6 +57,13 @@ public struct PairedSample: Sendable, Equatable {
         return Sample(count: count, mean: ratio, variance: variance)
     }
 
+    /// The variance that is left of the values when the earlier ones are known.
+    public var residualVariance: Double {
+        guard count > 1 else { return 0 }
+        let explained = squaresBefore > 0 ? products * products / squaresBefore : 0
+        return max(0, squares - explained) / (count - 1)
+    }
+
     /// The values without adjustment.
     public var sample: Sample {
         Sample(count: count, mean: mean, variance: count > 1 ? squares / (count - 1) : 0)

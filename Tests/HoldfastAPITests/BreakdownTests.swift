@@ -75,7 +75,6 @@ import Testing
                     && new["lift_interval"].array?.first?.double ?? -1 > 0)
             let none = try group(.null, found)
             #expect(none["users"] == 10 && none["variations"].array?.last?["outcome"] == "uncertain")
-            #expect(none["warnings"].array?.isEmpty == false)
         }
         let plans = try results("goal=buy&breakdown=plan")
         #expect(try group("1", plans)["users"] == 500 && group(.null, plans)["users"] == 110)

@@ -186,7 +186,9 @@ import Testing
         // 0.1 and 0.5, of which each is the rate of half of all users. The plain rate is 30 of 220.
         #expect(abs(rates[0] - 0.3) < 1e-9 && abs(rates[1] - (0.3 + 0.5) / 2) < 1e-9, "\(rates)")
         let difference = try #require(results.variations[1].conversion.comparison)
-        #expect(abs(difference.difference - 0.1) < 1e-9 && difference.differenceInterval.contains(0.1))
+        #expect(
+            abs(difference.numbers.difference - 0.1) < 1e-9
+                && difference.numbers.differenceInterval?.contains(0.1) == true)
         #expect(!results.warnings.contains { $0.code == "weights_changed" })
     }
 

@@ -12,7 +12,7 @@ import Testing
     private static let isLong = ProcessInfo.processInfo.environment["HOLDFAST_TEST_LONG_SIMULATIONS"] == "1"
     private static let ramps = isLong ? 10_000 : 500
     private static let commits = isLong ? 300 : 100
-    private static let guardrail = ExperimentMetrics.Guardrail(metric: "checkouts", margin: 0.25)
+    private static let guardrail = ExperimentMetrics.Guardrail(metric: "checkouts", margin: .share(0.25))
 
     /// Half of the baseline's users reach the goal.
     enum Variation: CaseIterable {
@@ -37,10 +37,6 @@ import Testing
             users += count
             converted += (draw >> UInt64(64 - count)).nonzeroBitCount
         }
-
-        var sample: Sample { Sample(successes: Double(converted), of: Double(users)) }
-        /// Whether the server looks at it, see the warning `few_users`.
-        var isReady: Bool { users >= 100 && converted >= 10 && users - converted >= 10 }
     }
 
     @Test(arguments: Variation.allCases)
@@ -50,27 +46,28 @@ import Testing
         var random = SeededGenerator(seed: 35)
         let stopped = (0..<Self.ramps).count { _ in Self.isStopped(kind, &random) }
         if Self.isLong { print("guardrails stopped \(stopped) of \(Self.ramps) ramps, \(kind)") }
-        #expect(Double(stopped) <= Double(Self.ramps) * UserWatch.guardrailAlpha)
+        #expect(Double(stopped) <= Double(Self.ramps) * UserWatch.alpha)
     }
 
     /// A ramp with two variations beside the baseline.
     private static func isStopped(_ kind: Variation, _ random: inout SeededGenerator) -> Bool {
-        let level = ConfidenceSequence(alpha: UserWatch.guardrailAlpha, tuning: ResultsQuery.tuning)
         var (baseline, variations) = (Arm(), [Arm(), Arm()])
         for _ in 0..<commits {
             baseline.enroll(Int.random(in: 1...64, using: &random), random.next())
             for index in variations.indices {
                 variations[index].enroll(Int.random(in: 1...64, using: &random), kind.draw(&random))
             }
-            guard baseline.isReady, variations.allSatisfy(\.isReady) else { continue }
-            let isAlarm = variations.contains { variation in
-                let comparison = Comparison(variation.sample, against: baseline.sample)
-                let count = Double(variation.users + baseline.users)
-                let sequence = comparison.lift.flatMap { ResultsComparison.Sequence($0, count: count, level) }
-                return sequence.map {
-                    guardrail.isBeyondMargin(
-                        $0, isDecrease: false, alpha: UserWatch.guardrailAlpha / Double(variations.count))
-                } ?? false
+            let isAlarm = variations.indices.contains { index in
+                let contrast = RateContrast([
+                    .init(
+                        Double(variations[index].converted), of: Double(variations[index].users),
+                        baseline: Double(baseline.converted), of: Double(baseline.users))
+                ])
+                return PlanVerdict.Comparison(
+                    metric: guardrail.metric, role: .guardrail(margin: guardrail.margin), isDecrease: false,
+                    variation: index, evidence: contrast.map { Evidence($0) }
+                )
+                .isWorse(alpha: UserWatch.alpha / Double(variations.count))
             }
             if isAlarm { return true }
         }

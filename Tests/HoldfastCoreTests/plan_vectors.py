@@ -1,7 +1,7 @@
 """Writes the reference values of plans, one JSON object a line, on random data: verdicts by an implementation of the rule that
 shares no code with the server's, and the power of always-valid tests.
 
-    python3 -m venv /tmp/statistics && /tmp/statistics/bin/pip install scipy statsmodels gbstats
+    python3 -m venv /tmp/statistics && /tmp/statistics/bin/pip install scipy statsmodels
     /tmp/statistics/bin/python Tests/HoldfastCoreTests/plan_vectors.py [SEED] > Tests/HoldfastCoreTests/plan-vectors.jsonl
 
 With another seed, the same comparison on other data: `swift test --filter PlanVectorTests`.
@@ -12,36 +12,49 @@ import math
 import sys
 
 import numpy as np
-from gbstats.frequentist.tests import SequentialConfig, SequentialTwoSidedTTest
-from gbstats.models.statistics import SampleMeanStatistic
 from scipy import optimize, stats
+from scipy.special import xlogy
 from statsmodels.stats.multitest import multipletests
 
 random = np.random.default_rng(int(sys.argv[1]) if len(sys.argv) > 1 else 20261123)
 TUNING = 5000
 
 
-def lift(variation, baseline):
-    """The lift and its standard error by the delta method."""
+RHO_SQUARED = (-2 * math.log(0.05) + math.log(-2 * math.log(0.05) + 1)) / TUNING
+
+
+def information(n1, n0):
+    return RHO_SQUARED * 4 * n1 * n0 / (n1 + n0)
+
+
+def bound(alpha, r):
+    """The squared z whose p-value is alpha: the mixture of normal likelihood ratios."""
+    return 2 * (1 + 1 / r) * (math.log(1 / alpha) + math.log1p(r) / 2)
+
+
+def p_value(z2, r):
+    return min(1.0, math.sqrt(1 + r) * math.exp(-z2 / 2 * r / (1 + r)))
+
+
+def squared_z(variation, baseline, k):
+    """Of the hypothesis that the variation's mean is k times the baseline's."""
     (n1, m1, v1), (n0, m0, v0) = variation, baseline
-    return (m1 - m0) / m0, math.sqrt(v1 / n1 / m0**2 + (m1 / m0**2) ** 2 * v0 / n0)
+    c = m1 - k * m0
+    return c * c / max(v1 / n1 + k * k * v0 / n0, v1 / n0 + k * k * v0 / n1 + c * c / (n1 + n0))
 
 
-def reach(count, level, alpha):
-    """Half the width of the confidence sequence in standard errors: arXiv 2103.06476, equation 9, with rho by its equation 24."""
-    rho2 = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / TUNING
-    scale = count * rho2 + 1
-    return math.sqrt(2 * scale / (count * rho2) * math.log(math.sqrt(scale) / level))
-
-
-def p_value(distance, count, alpha):
-    """The smallest level whose interval does not reach so far."""
-    if abs(distance) <= reach(count, 1, alpha):
-        return 1.0
-    low = math.log(1e-300)
-    if abs(distance) >= reach(count, 1e-300, alpha):
-        return 0.0
-    return math.exp(optimize.brentq(lambda level: reach(count, math.exp(level), alpha) - abs(distance), low, 0, xtol=1e-14))
+def interval(variation, baseline, q):
+    """The lifts that are not rejected; None if they are not bounded."""
+    estimate = variation[1] / baseline[1]
+    ends = []
+    for side in (-1, 1):
+        far = estimate + side * 1e-6
+        while squared_z(variation, baseline, far) <= q:
+            far = estimate + 2 * (far - estimate)
+            if abs(far) > 1e6:
+                return None
+        ends.append(optimize.brentq(lambda k: squared_z(variation, baseline, k) - q, estimate, far, xtol=1e-15) - 1)
+    return ends
 
 
 def sample(count, mean, deviation):
@@ -69,15 +82,16 @@ def verdict():
     found = []  # One for each metric and variation, in this order.
     for metric in metrics:
         for v in range(1, variations):
-            estimate, error = lift(metric["samples"][v], metric["samples"][0])
-            found.append({"metric": metric, "variation": v, "lift": estimate, "error": error, "count": counts[v] + counts[0]})
+            pair = (metric["samples"][v], metric["samples"][0])
+            found.append({"metric": metric, "variation": v, "pair": pair, "lift": pair[0][1] / pair[1][1] - 1,
+                          "r": information(counts[v], counts[0])})
     gain = lambda f: -f["lift"] if f["metric"]["decrease"] else f["lift"]
 
     def together(role, method):
         group = [f for f in found if f["metric"]["role"] == role]
         if not group:
             return
-        rejected, corrected, _, _ = multipletests([p_value(f["lift"] / f["error"], f["count"], alpha) for f in group], alpha, method)
+        rejected, corrected, _, _ = multipletests([p_value(squared_z(*f["pair"], 1), f["r"]) for f in group], alpha, method)
         for f, is_rejected, p in zip(group, rejected, corrected):
             f["p"] = min(1, p)
             f["outcome"] = ("better" if gain(f) > 0 else "worse") if is_rejected else "uncertain"
@@ -87,13 +101,14 @@ def verdict():
     guardrails = [f for f in found if f["metric"]["role"] == "guardrail"]
     for f in guardrails:
         margin = f["metric"]["margin"]
-        p = p_value((gain(f) + margin) / f["error"], f["count"], alpha)
+        p = p_value(squared_z(*f["pair"], 1 + margin if f["metric"]["decrease"] else 1 - margin), f["r"])
         within = gain(f) > -margin
         f["p"] = p if within else min(1, p * len(guardrails))
         f["outcome"] = ("within_margin" if within else "beyond_margin") if f["p"] <= alpha else "uncertain"
-        low = gain(f) - reach(f["count"], alpha, alpha) * f["error"]
-        high = gain(f) + reach(f["count"], alpha / len(guardrails), alpha) * f["error"]
-        f["interval"] = [-high, -low] if f["metric"]["decrease"] else [low, high]
+        safe = interval(*f["pair"], bound(alpha, f["r"]))
+        corrected = interval(*f["pair"], bound(alpha / len(guardrails), f["r"]))
+        if safe and corrected:
+            f["interval"] = [corrected[0], safe[1]] if f["metric"]["decrease"] else [safe[0], corrected[1]]
 
     ships, out = [], []
     for v in range(1, variations):
@@ -119,19 +134,22 @@ def power():
     margin = bool(random.random() < 0.3)
     effect = float(random.choice([1, -1])) * min(0.9, random.uniform(1, 6) * deviation / mean * math.sqrt(1 / n1 + 1 / n0))
     real = 0 if margin else effect
-    other = mean * (1 + real)
-    if is_rate and other > 1:
+    other, k = mean * (1 + real), 1 + effect if margin else 1
+    if is_rate and not 0 <= other <= 1 or is_rate and k * mean >= 1:
         return
-    variance = other * (1 - other) if is_rate else deviation**2
-    _, error = lift((n1, other, variance), (n0, mean, deviation**2))
-    # The half width does not depend on the values.
-    any_values = [SampleMeanStatistic(n=n, sum=2 * n, sum_squares=5 * n) for n in (n0, n1)]
-    config = SequentialConfig(alpha=alpha, difference_type="relative", sequential_tuning_parameter=TUNING)
-    result = SequentialTwoSidedTTest(*any_values, config).compute_result()
-    half = (result.ci[1] - result.ci[0]) / 2 / result.uplift.stddev
-    tails = [stats.norm.cdf(abs(effect) / error - half), stats.norm.cdf(-abs(effect) / error - half)]
+    if is_rate:
+        def likelihood(p, q):
+            return n1 * (xlogy(other, q) + xlogy(1 - other, 1 - q)) + n0 * (xlogy(mean, p) + xlogy(1 - mean, 1 - p))
+
+        slope = lambda p: (n1 * other + n0 * mean) / p - k * n1 * (1 - other) / (1 - k * p) - n0 * (1 - mean) / (1 - p)
+        p = optimize.brentq(slope, 1e-12, min(1, 1 / k) - 1e-12, xtol=1e-300, rtol=1e-15)
+        z = math.sqrt(max(0, 2 * (likelihood(mean, other) - likelihood(p, k * p))))
+    else:
+        z = math.sqrt(squared_z((n1, other, deviation**2), (n0, mean, deviation**2), k))
+    # Looking on the way is worth 0.26 standard deviations.
+    found = stats.norm.cdf(z - math.sqrt(bound(alpha, information(n1, n0))) + 0.26)
     print(json.dumps({"rate": is_rate, "mean": mean, "deviation": deviation, "alpha": alpha, "effect": effect, "margin": margin,
-                      "users": [n1, n0], "power": tails[0] if margin else sum(tails)}))
+                      "users": [n1, n0], "power": found}))
 
 
 for _ in range(300):

@@ -56,7 +56,9 @@ extension BreakdownResults.Group {
         let index = results.variations.firstIndex { $0.id.string == field("variation_id") }
         let isCompared = results.measured != nil || field("metric") == results.query.metric.rawValue
         guard isCompared, let index, let finding = findings[index] else { return ["", "", "", ""] }
-        let numbers = [finding.pValue, finding.liftInterval?.lowerBound, finding.liftInterval?.upperBound]
+        let numbers = [
+            finding.pValue, finding.effect?.liftInterval?.lowerBound, finding.effect?.liftInterval?.upperBound,
+        ]
         return [finding.outcome.rawValue] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
     }
 }

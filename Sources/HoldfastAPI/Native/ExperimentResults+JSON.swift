@@ -92,8 +92,10 @@ extension ExperimentResults {
             writer.member("variation_id", variations[finding.index].id.string)
             writer.member("variation_key", variations[finding.index].name)
             writer.member("outcome", finding.outcome.rawValue)
-            writer.member("lift", finding.lift)
-            writer.member("lift_interval", finding.liftInterval)
+            writer.member("difference", finding.effect.difference)
+            writer.member("difference_interval", finding.effect.differenceInterval)
+            writer.member("lift", finding.effect.lift)
+            writer.member("lift_interval", finding.effect.liftInterval)
             writer.member("p_value", finding.pValue)
             writer.endObject()
         }
@@ -219,10 +221,11 @@ extension ExperimentResults {
             writer.member("goal", step.goal.string)
             writer.member("converted", step.converted)
             writer.member("rate", hasUsers ? step.estimate.mean : nil)
-            writer.member("lift", step.estimate.comparison?.lift)
-            writer.member("lift_interval", step.estimate.comparison?.liftInterval)
-            writer.member("sequential_lift_interval", step.estimate.comparison?.sequentialLiftInterval)
-            writer.member("sequential_p_value", step.estimate.comparison?.sequentialPValue)
+            let numbers = step.estimate.comparison?.numbers
+            writer.member("lift", numbers?.lift)
+            writer.member("lift_interval", numbers?.liftInterval)
+            writer.member("sequential_lift_interval", numbers?.sequentialLiftInterval)
+            writer.member("sequential_p_value", numbers?.sequentialPValue)
             writer.endObject()
         }
         writer.endArray()
@@ -252,23 +255,30 @@ extension ExperimentResults {
 
     private func write(_ comparison: ResultsComparison, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member("difference", comparison.difference)
-        writer.member("difference_interval", comparison.differenceInterval)
-        writer.member("lift", comparison.lift)
-        writer.member("lift_interval", comparison.liftInterval)
-        writer.member("p_value", comparison.pValue)
+        let numbers = comparison.numbers
+        writer.member("difference", numbers.difference)
+        writer.member("difference_interval", numbers.differenceInterval)
+        writer.member("lift", numbers.lift)
+        writer.member("lift_interval", numbers.liftInterval)
+        writer.member("p_value", numbers.pValue)
         writer.member("chance_to_win", comparison.chanceToWin)
         writer.member("expected_loss", comparison.expectedLoss)
-        writer.member("sequential_lift_interval", comparison.sequentialLiftInterval)
-        writer.member("sequential_p_value", comparison.sequentialPValue)
+        writer.member("sequential_difference_interval", numbers.sequentialDifferenceInterval)
+        writer.member("sequential_lift_interval", numbers.sequentialLiftInterval)
+        writer.member("sequential_p_value", numbers.sequentialPValue)
         writer.key("cuped")
         if let adjusted = comparison.adjusted {
             writer.beginObject()
+            writer.member("decides", comparison.isDecidedAdjusted)
+            writer.member("difference", adjusted.difference)
+            writer.member("difference_interval", adjusted.differenceInterval)
             writer.member("lift", adjusted.lift)
             writer.member("lift_interval", adjusted.liftInterval)
             writer.member("p_value", adjusted.pValue)
+            writer.member("sequential_difference_interval", adjusted.sequentialDifferenceInterval)
             writer.member("sequential_lift_interval", adjusted.sequentialLiftInterval)
-            writer.member("variance_reduction", adjusted.varianceReduction)
+            writer.member("sequential_p_value", adjusted.sequentialPValue)
+            writer.member("variance_reduction", comparison.varianceReduction)
             writer.endObject()
         } else {
             writer.null()
@@ -342,7 +352,8 @@ extension ExperimentResults {
             "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
             "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
             "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
-            "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift",
+            "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift", "sequential_difference_low",
+            "sequential_difference_high",
         ]
         let rows = variations.flatMap { result in
             if let measured, let estimate = result.metric {
@@ -359,16 +370,18 @@ extension ExperimentResults {
     }
 
     private func row(_ result: VariationResult, _ metric: String, _ estimate: Estimate) -> [String] {
-        let comparison = estimate.comparison
+        let (comparison, numbers) = (estimate.comparison, estimate.comparison?.numbers)
+        let adjusted = comparison?.adjusted
         let hasUsers = result.tally.counted > 0
-        let numbers: [Double?] = [
-            hasUsers ? estimate.mean : nil, hasUsers ? estimate.standardDeviation : nil, comparison?.difference,
-            comparison?.differenceInterval.lowerBound, comparison?.differenceInterval.upperBound, comparison?.lift,
-            comparison?.liftInterval?.lowerBound, comparison?.liftInterval?.upperBound, comparison?.pValue,
-            comparison?.chanceToWin, comparison?.expectedLoss, comparison?.sequentialLiftInterval?.lowerBound,
-            comparison?.sequentialLiftInterval?.upperBound, comparison?.sequentialPValue, comparison?.adjusted?.lift,
-            comparison?.adjusted?.liftInterval?.lowerBound, comparison?.adjusted?.liftInterval?.upperBound,
-            comparison?.adjusted?.pValue, sampleRatio.pValue, estimate.power?.smallestLift,
+        let fields: [Double?] = [
+            hasUsers ? estimate.mean : nil, hasUsers ? estimate.standardDeviation : nil, numbers?.difference,
+            numbers?.differenceInterval?.lowerBound, numbers?.differenceInterval?.upperBound, numbers?.lift,
+            numbers?.liftInterval?.lowerBound, numbers?.liftInterval?.upperBound, numbers?.pValue,
+            comparison?.chanceToWin, comparison?.expectedLoss, numbers?.sequentialLiftInterval?.lowerBound,
+            numbers?.sequentialLiftInterval?.upperBound, numbers?.sequentialPValue, adjusted?.lift,
+            adjusted?.liftInterval?.lowerBound, adjusted?.liftInterval?.upperBound, adjusted?.pValue,
+            sampleRatio.pValue, estimate.power?.smallestLift, numbers?.sequentialDifferenceInterval?.lowerBound,
+            numbers?.sequentialDifferenceInterval?.upperBound,
         ]
         let tally = result.tally
         return [
@@ -376,7 +389,7 @@ extension ExperimentResults {
             "\(tally.counted)", "\(tally.multipleVariations)", "\(tally.chosen)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,
-        ] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
+        ] + fields.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
     }
 
     private static func quoted(_ field: String) -> String {

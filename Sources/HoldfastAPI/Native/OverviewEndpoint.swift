@@ -114,6 +114,7 @@ extension ExperimentWarning {
         switch self {
         case .sampleRatio: "the users are not split as the traffic allocation says"
         case .guardrail: "a guardrail is worse than its margin allows"
+        case .primary: "a primary metric is worse"
         case .stalled: "the ramp or the schedule does not go on"
         case .noExposures: "nobody was enrolled for an hour"
         case .exposuresAfterEnd: "it is concluded, and something still shows its variations"

@@ -47,12 +47,18 @@ extension PlanResults.Metric {
         var object = JSONObject()
         object["key"] = .string(results.subject.string)
         object["role"] = .string(role.name)
-        if case .guardrail(let margin) = role { object["margin"] = .number(margin) }
+        if case .guardrail(let margin) = role { object["margin"] = margin.json }
         if let definition = results.measured?.definition {
             object["kind"] = .string(definition.kind.rawValue)
             object["direction"] = .string(definition.direction.rawValue)
         }
-        object["variations"] = .array(zip(results.variations, findings).map { results.json($0, $1) })
+        object["variations"] = .array(
+            results.variations.indices.map { index in
+                let member = results.json(results.variations[index], findings[index])
+                guard !shareFindings.isEmpty, var object = member.object else { return member }
+                object["share_of_users"] = shareFindings[index].map(\.json) ?? .null
+                return .object(object)
+            })
         object["warnings"] = .array(warnings.map(\.json))
         return .object(object)
     }
@@ -70,22 +76,47 @@ extension ExperimentResults {
         object["mean"] = PlanResults.json(estimate?.mean)
         object["standard_deviation"] = PlanResults.json(estimate?.standardDeviation)
         object["outcome"] = finding.map { .string($0.outcome.rawValue) } ?? .null
-        object["lift"] = PlanResults.json(finding?.lift)
-        object["lift_interval"] = PlanResults.json(finding?.liftInterval)
-        object["p_value"] = PlanResults.json(finding?.pValue)
+        for member in finding?.members ?? PlanVerdict.Finding.noMembers { object[member.key] = member.value }
+        let comparison = finding?.effect == nil ? nil : estimate?.comparison
+        object["adjusted"] = comparison.map { .bool($0.isDecidedAdjusted) } ?? .null
         object["one_look"] =
-            finding?.lift == nil
-            ? .null
-            : estimate?.comparison.map { comparison in
-                [
-                    "lift_interval": PlanResults.json(comparison.liftInterval),
-                    "p_value": PlanResults.json(comparison.pValue),
+            comparison.map { comparison in
+                let numbers =
+                    comparison.isDecidedAdjusted ? comparison.adjusted ?? comparison.numbers : comparison.numbers
+                return [
+                    "difference_interval": PlanResults.json(numbers.differenceInterval),
+                    "lift_interval": PlanResults.json(numbers.liftInterval),
+                    "p_value": PlanResults.json(numbers.pValue),
                     "chance_to_win": PlanResults.json(comparison.chanceToWin),
                     "expected_loss": PlanResults.json(comparison.expectedLoss),
                 ]
             } ?? .null
         return .object(object)
     }
+}
+
+extension PlanVerdict.Finding {
+    fileprivate var json: JSONValue {
+        var object = members
+        object["outcome"] = .string(outcome.rawValue)
+        return .object(object)
+    }
+
+    fileprivate var members: JSONObject {
+        var object = JSONObject()
+        object["difference"] = PlanResults.json(effect?.difference)
+        object["difference_interval"] = PlanResults.json(effect?.differenceInterval)
+        object["lift"] = PlanResults.json(effect?.lift)
+        object["lift_interval"] = PlanResults.json(effect?.liftInterval)
+        object["p_value"] = PlanResults.json(pValue)
+        return object
+    }
+
+    fileprivate static let noMembers: JSONObject = {
+        var object = JSONObject()
+        for name in ["difference", "difference_interval", "lift", "lift_interval", "p_value"] { object[name] = .null }
+        return object
+    }()
 }
 
 extension ExperimentResults.Warning {

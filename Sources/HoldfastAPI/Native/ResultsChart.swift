@@ -8,7 +8,9 @@ struct ResultsChart {
     private struct Row {
         var name: String
         var comparison: ResultsComparison
-        var lift: Double
+        /// Whether the numbers are lifts; differences where a lift is not bounded.
+        var isLift: Bool
+        var estimate: Double
         var interval: ClosedRange<Double>
         var sequential: ClosedRange<Double>?
     }
@@ -45,13 +47,18 @@ struct ResultsChart {
     var svg: String { drawing.text(height: top + 16) }
 
     private func rows(_ estimate: (ExperimentResults.VariationResult) -> ExperimentResults.Estimate?) -> [Row] {
-        results.variations.compactMap { result in
-            guard let comparison = estimate(result)?.comparison, let lift = comparison.lift,
-                let interval = comparison.liftInterval
-            else { return nil }
+        let compared = results.variations.compactMap { result in
+            estimate(result)?.comparison.map { (name: result.name, comparison: $0) }
+        }
+        // All rows of a panel have one unit.
+        let areLifts = compared.allSatisfy { $0.comparison.numbers.sequentialLiftInterval != nil }
+        return compared.compactMap { name, comparison in
+            let numbers = comparison.numbers
+            let interval = areLifts ? numbers.liftInterval : numbers.differenceInterval
+            guard let interval, let estimate = areLifts ? numbers.lift : numbers.difference else { return nil }
             return Row(
-                name: result.name, comparison: comparison, lift: lift, interval: interval,
-                sequential: comparison.sequentialLiftInterval)
+                name: name, comparison: comparison, isLift: areLifts, estimate: estimate, interval: interval,
+                sequential: areLifts ? numbers.sequentialLiftInterval : numbers.sequentialDifferenceInterval)
         }
     }
 
@@ -130,7 +137,9 @@ struct ResultsChart {
             let x = scale.position(tick)
             let isZero = tick == 0
             drawing.line(x: x, y: start, toX: x, toY: end, isZero ? Self.ink : "#e4e7eb", width: isZero ? 1.5 : 1)
-            drawing.text(scale.label(tick), x: x, y: end + 16, size: 11, Self.faint, anchor: "middle")
+            drawing.text(
+                scale.label(tick, isShare: rows.allSatisfy(\.isLift)), x: x, y: end + 16, size: 11, Self.faint,
+                anchor: "middle")
         }
         for (index, row) in rows.enumerated() {
             add(row, scale, y: start + (Double(index) + 0.5) * Self.rowHeight)
@@ -154,12 +163,18 @@ struct ResultsChart {
         drawing.line(
             x: scale.position(row.interval.lowerBound), y: y, toX: scale.position(row.interval.upperBound), toY: y,
             color, width: 6)
-        drawing.circle(x: scale.position(row.lift), y: y, radius: 5, color)
+        drawing.circle(x: scale.position(row.estimate), y: y, radius: 5, color)
         let right = Self.plot.upperBound + 20
-        let interval = "\(Self.percent(row.interval.lowerBound)) to \(Self.percent(row.interval.upperBound))"
-        drawing.text("\(Self.percent(row.lift))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
-        guard let p = row.comparison.sequentialPValue else { return }
-        drawing.text("p \(ExperimentResults.short(p)) at every look", x: right, y: y + 14, size: 11, Self.faint)
+        func text(_ number: Double) -> String {
+            row.isLift
+                ? Self.percent(number) : (number > 0 ? "+" : number < 0 ? "−" : "") + Self.significant(abs(number))
+        }
+        let interval = "\(text(row.interval.lowerBound)) to \(text(row.interval.upperBound))"
+        drawing.text("\(text(row.estimate))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
+        let note = row.isLift ? "" : "; difference, because the lift is not bounded"
+        drawing.text(
+            "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every look\(note)", x: right,
+            y: y + 14, size: 11, Self.faint)
     }
 
     // MARK: Numbers
@@ -213,10 +228,11 @@ struct ChartScale {
         return places.lowerBound + share * (places.upperBound - places.lowerBound)
     }
 
-    /// Formats a tick as a percentage.
-    func label(_ tick: Double) -> String {
-        let decimals = max(0, Int(ceil(-log10(step * 100) - 1e-9)))
-        let text = ResultsChart.decimal(abs(tick) * 100, places: decimals) + "%"
+    /// Formats a tick as a percentage, or as a number.
+    func label(_ tick: Double, isShare: Bool) -> String {
+        let factor = isShare ? 100.0 : 1
+        let decimals = max(0, Int(ceil(-log10(step * factor) - 1e-9)))
+        let text = ResultsChart.decimal(abs(tick) * factor, places: decimals) + (isShare ? "%" : "")
         return tick > 0 ? "+" + text : tick < 0 ? "−" + text : text
     }
 }

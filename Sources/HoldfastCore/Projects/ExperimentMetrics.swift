@@ -1,13 +1,57 @@
 public import Bucketing
 public import JSON
+import Statistics
 
 /// What an experiment measures, by the keys of metrics.
 public struct ExperimentMetrics: Sendable, Equatable {
+    /// By how much a metric may become worse.
+    public enum Margin: Sendable, Equatable, CustomStringConvertible {
+        /// As a share of the magnitude of the baseline's mean.
+        case share(Double)
+        /// In the metric's unit, for a baseline near 0.
+        case absolute(Double)
+
+        /// The hypothesis that the metric has become worse by just the margin.
+        func edge(isDecrease: Bool) -> NullHypothesis {
+            switch self {
+            case .share(let share): .lift(isDecrease ? share : -share)
+            case .absolute(let number): .difference(isDecrease ? number : -number)
+            }
+        }
+
+        public var json: JSONValue {
+            switch self {
+            case .share(let share): .shortest(share)
+            case .absolute(let number): ["absolute": .shortest(number)]
+            }
+        }
+
+        /// For people.
+        public var description: String {
+            switch self {
+            case .share(let share): Verdict.percent(share, signed: false)
+            case .absolute(let number): Verdict.number(number, signed: false)
+            }
+        }
+
+        /// - Returns: `nil` if the value is no margin.
+        init?(_ value: JSONValue?) {
+            if let share = value?.double, share > 0, share <= 1 {
+                self = .share(share)
+            } else if let object = value?.object, object.count == 1, let number = object["absolute"]?.double,
+                number > 0, number <= 1e15
+            {
+                self = .absolute(number)
+            } else {
+                return nil
+            }
+        }
+    }
+
     /// A metric that must not become worse.
     public struct Guardrail: Sendable, Equatable {
         public var metric: Identifier
-        /// By how much it may become worse, as a share of the baseline's mean.
-        public var margin: Double
+        public var margin: Margin
     }
 
     /// Those that decide.
@@ -32,7 +76,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
         [
             "primary": JSONValue(primary), "secondary": JSONValue(secondary),
             "guardrails": .array(
-                guardrails.map { ["metric": JSONValue($0.metric), "margin": .shortest($0.margin)] }),
+                guardrails.map { ["metric": JSONValue($0.metric), "margin": $0.margin.json] }),
             "breakdowns": JSONValue(breakdowns),
         ]
     }
@@ -71,10 +115,11 @@ public struct ExperimentMetrics: Sendable, Equatable {
                 continue
             }
             let key = read(object["metric"] ?? .null, place.appending("metric"))
-            guard let margin = object["margin"]?.double, margin > 0, margin <= 1 else {
+            guard let margin = Margin(object["margin"]) else {
                 let found = object["margin"].map { $0.double.map { "\($0)" } ?? $0.kind } ?? "none"
                 faults.add(
-                    "`margin` must be greater than 0 and at most 1, such as 0.02 for 2% of the baseline; got \(found)",
+                    "`margin` must be greater than 0 and at most 1, such as 0.02 for 2% of the baseline, or "
+                        + "{\"absolute\": NUMBER} in the metric's unit; got \(found)",
                     at: place.appending("margin"))
                 continue
             }

@@ -9,6 +9,8 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
     case sampleRatio = "sample_ratio"
     /// A guardrail is certainly worse than its margin allows.
     case guardrail
+    /// A primary metric is certainly worse.
+    case primary
     /// The ramp is held or stopped by an alarm, or what is due has not been done.
     case stalled
     /// A running experiment has had no new user for an hour.

@@ -67,9 +67,10 @@ public struct ExperimentOverview: Sendable {
         decision = results.verdict.decision
         guard let index = results.verdict.winner else { return }
         winner = results.common.variations[index].key
-        lift =
-            results.verdict.findings.first { $0.variation == index && $0.role == .primary && $0.outcome == .better }?
-            .lift
+        let gain = results.verdict.findings.first { finding in
+            finding.variation == index && finding.role == .primary && finding.outcome == .better
+        }
+        lift = gain?.effect?.lift
     }
 }
 

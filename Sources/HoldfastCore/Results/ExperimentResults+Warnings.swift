@@ -10,11 +10,6 @@ extension ExperimentResults {
         public var message: String
     }
 
-    /// The minimum number of users in a variation, and of converted and of other users among them. With fewer, the
-    /// approximations behind intervals and p-values do not hold.
-    private static let fewestUsers = 100
-    private static let fewestOfEach = 10
-
     /// What the results say to do.
     public var verdict: Verdict {
         let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
@@ -27,7 +22,7 @@ extension ExperimentResults {
     }
 
     /// Why nothing can be said of the goal or the metric yet.
-    var unreadyWarnings: [Warning] { [fillingWarning, goalWarning, fewUsersWarning].compactMap { $0 } }
+    var unreadyWarnings: [Warning] { [fillingWarning, goalWarning].compactMap { $0 } }
 
     /// Why nothing can be said of any metric.
     var generalUnreadiness: [Warning] { counted > 0 ? [rangeWarning].compactMap { $0 } : warnings }
@@ -52,8 +47,9 @@ extension ExperimentResults {
             ]
         }
         return [
-            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning,
-            multipleVariationsWarning, goalWarning, fillingWarning, rangeWarning,
+            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
+            goalWarning,
+            fillingWarning, rangeWarning,
         ]
         .compactMap { $0 }
     }
@@ -105,9 +101,8 @@ extension ExperimentResults {
         return Warning(
             code: "weights_changed",
             message:
-                "the ratio of the variations was changed (\(times.joined(separator: ", "))): if users before and after the "
-                + "change differ, the comparison is biased, because the variations have different shares of both; compare "
-                + "by day"
+                "the ratio of the variations was changed (\(times.joined(separator: ", "))): users are compared only with "
+                + "those who came under the same ratio, and the means of all users may differ otherwise than the lift says"
         )
     }
 
@@ -126,26 +121,8 @@ extension ExperimentResults {
         return Warning(
             code: "control_check_differs",
             message:
-                "control and control-check differ (p < \(ControlCheck.threshold)), although their users get the same: "
+                "control and control-check differ (always-valid p < \(ControlCheck.threshold)), although their users get the same: "
                 + "check the split and the tracking before you believe any difference")
-    }
-
-    private var fewUsersWarning: Warning? {
-        // Of the mean of a metric, all users may have done something.
-        let isRate = measured.map { $0.definition.statistic == .rate } ?? true
-        let few = variations.filter { result in
-            let converted = result.tally.goal.converted
-            return result.weight > 0
-                && (result.tally.counted < Self.fewestUsers || converted < Self.fewestOfEach
-                    || isRate && result.tally.counted - converted < Self.fewestOfEach)
-        }
-        guard !few.isEmpty else { return nil }
-        let rest = isRate ? " and \(Self.fewestOfEach) who did not" : ""
-        return Warning(
-            code: "few_users",
-            message: "too few users in \(few.map(\.name).joined(separator: ", ")): intervals and p-values need "
-                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted\(rest)"
-        )
     }
 
     private var multipleVariationsWarning: Warning? {

@@ -52,16 +52,17 @@ public struct ExperimentResults: Sendable {
         public var power: ResultsPower?
     }
 
-    /// An A/A test: `control` compared with `control-check`, which shows its users the same.
+    /// An A/A test: `control` compared with `control-check`, which shows its users the same. The p-values are always valid.
     public struct ControlCheck: Sendable {
         public var conversionPValue: Double?
         public var valuePValue: Double?
 
-        /// A p-value below this means that the two groups differ.
+        /// However often it is looked at, two groups that get the same are called different with a probability of at most this.
         static let threshold = 0.01
 
         public var isSuspicious: Bool {
-            [conversionPValue, valuePValue].contains { $0.map { $0 < Self.threshold } ?? false }
+            let pValues = [conversionPValue, valuePValue].compactMap { $0 }
+            return pValues.contains { $0 * Double(pValues.count) < Self.threshold }
         }
     }
 
@@ -136,12 +137,15 @@ public struct ExperimentResults: Sendable {
         let enrollment = EnrollmentRate(all.days, at: now)
         self.enrollment = enrollment
         let definition = measured?.definition
-        let steps = Self.steps(measured, counted, of: experiment, against: baseline.id, query)
+        let steps = Self.steps(
+            measured, counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
         let hasValues = definition == nil && tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+        let ranges = adaptive == nil ? sampleRatio.daysByRatio : []
+        let parts = Self.parts(tally, ranges)
         func data(_ variation: Variation, _ index: Int?) -> VariationData {
             VariationData(
-                tallyByID[variation.id] ?? VariationTally(variationID: variation.id),
+                tallyByID[variation.id] ?? VariationTally(variationID: variation.id), parts[variation.id],
                 index.flatMap { adaptive?.samples[$0] })
         }
         let reference = data(baseline, experiment.variations.firstIndex { $0.id == baseline.id })
@@ -153,8 +157,8 @@ public struct ExperimentResults: Sendable {
             var result = VariationResult(
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
                 expectedShare: sampleRatio.expectedShares?[index], tally: tally,
-                conversion: data.conversionEstimate(against: against, query),
-                value: hasValues ? data.valueEstimate(against: against, query) : nil,
+                conversion: data.estimate(.rate, against: against, query),
+                value: hasValues ? data.estimate(.mean, against: against, query) : nil,
                 metric: definition.map { data.estimate($0, against: against, query) }, steps: steps[id] ?? [])
             if against != nil {
                 let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])
@@ -165,21 +169,43 @@ public struct ExperimentResults: Sendable {
             return result
         }
         self.variations = variations
-        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues)
+        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues) { id in
+            VariationData(tallyByID[id] ?? VariationTally(variationID: id), parts[id])
+        }
+    }
+
+    /// Returns what the users of each variation did, by ranges of days of enrollment in which the variations had one ratio.
+    ///
+    /// - Returns: nothing if there is only one range.
+    private static func parts(
+        _ tally: ExperimentTally, _ ranges: [ClosedRange<Int64>]
+    ) -> [Identifier: [VariationTally]] {
+        guard ranges.count > 1 else { return [:] }
+        var parts: [Identifier: [VariationTally]] = [:]
+        for (index, range) in ranges.enumerated() {
+            for part in tally.enrolled(on: range).variations {
+                let id = part.variationID
+                let none = VariationTally(variationID: id)
+                parts[id, default: ranges.map { _ in none }][index] = part
+            }
+        }
+        return parts
     }
 
     /// Returns the steps of a funnel for each variation.
     private static func steps(
         _ measured: MeasuredMetric?, _ counted: (ExperimentTally) -> ExperimentTally, of experiment: Experiment,
-        against baselineID: Identifier, _ query: ResultsQuery
+        against baselineID: Identifier, by ranges: [ClosedRange<Int64>], _ query: ResultsQuery
     ) -> [Identifier: [Step]] {
         guard let measured, case .funnel(let goals) = measured.definition.content else { return [:] }
         var steps: [Identifier: [Step]] = [:]
         for (goal, tally) in zip(goals, measured.tallies) {
+            let tally = counted(tally)
             let tallies = Dictionary(
-                counted(tally).variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+                tally.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+            let parts = parts(tally, ranges)
             func data(_ id: Identifier) -> VariationData {
-                VariationData(tallies[id] ?? VariationTally(variationID: id))
+                VariationData(tallies[id] ?? VariationTally(variationID: id), parts[id])
             }
             let reference = data(baselineID)
             for id in experiment.variations.map(\.id) {
@@ -209,19 +235,20 @@ public struct ExperimentResults: Sendable {
     }
 
     private static func controlCheck(
-        _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool
+        _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool,
+        _ data: (Identifier) -> VariationData
     ) -> ControlCheck? {
         guard let control = variations.first(where: { $0.key == "control" }),
             let check = variations.first(where: { $0.key == "control-check" || $0.key == "control_check" })
         else { return nil }
-        let (left, right) = (VariationData(control.tally), VariationData(check.tally))
+        func pValue(_ statistic: MetricDefinition.Statistic) -> Double? {
+            data(check.id).contrast(statistic, against: data(control.id)).map { Evidence($0).pValue() }
+        }
         if let definition {
-            let p = right.controlPValue(definition, against: left)
+            let p = pValue(definition.statistic)
             return definition.statistic == .rate ? ControlCheck(conversionPValue: p) : ControlCheck(valuePValue: p)
         }
-        return ControlCheck(
-            conversionPValue: Comparison(right.conversion, against: left.conversion).twoProportionPValue,
-            valuePValue: hasValues ? Comparison(right.value.sample, against: left.value.sample).welchPValue : nil)
+        return ControlCheck(conversionPValue: pValue(.rate), valuePValue: hasValues ? pValue(.mean) : nil)
     }
 
     /// The goal or the key of the metric that is compared.
@@ -251,91 +278,4 @@ extension Experiment {
     /// Each variation's share of the experiment's bucket values, in hundredths of a percent; while enrollment is
     /// closed, the share that it had before.
     var shares: [Identifier: Int] { plannedAllocation.shares }
-}
-
-/// The counted users of a variation as samples for the statistics: conversions and values.
-struct VariationData {
-    let conversion: Sample
-    /// Conversions, paired with conversions before the exposure.
-    let conversionPair: PairedSample
-    /// Values since the exposure, paired with values before it.
-    let value: PairedSample
-    private let converted: Double
-    /// Samples in which each user counts with the inverse of a probability, if they are to be compared.
-    let adaptive: AdaptiveResults.Samples?
-
-    var users: Double { conversion.count }
-
-    init(_ tally: VariationTally, _ adaptive: AdaptiveResults.Samples? = nil) {
-        self.adaptive = adaptive
-        let goal = tally.goal
-        let count = Double(tally.counted)
-        converted = Double(goal.converted)
-        conversion = Sample(successes: converted, of: count)
-        guard count > 0 else {
-            conversionPair = Self.nobody
-            value = Self.nobody
-            return
-        }
-        let before = Double(goal.convertedBefore)
-        conversionPair = PairedSample(
-            count: count, mean: converted / count, meanBefore: before / count,
-            squares: converted - converted * converted / count, squaresBefore: before - before * before / count,
-            products: Double(goal.convertedBoth) - converted * before / count)
-        value = PairedSample(
-            count: count, mean: goal.y.value / count, meanBefore: goal.x.value / count,
-            squares: (goal.yy - goal.y * goal.y / count).value,
-            squaresBefore: (goal.xx - goal.x * goal.x / count).value,
-            products: (goal.xy - goal.x * goal.y / count).value)
-    }
-
-    private static let nobody = PairedSample(
-        count: 0, mean: 0, meanBefore: 0, squares: 0, squaresBefore: 0, products: 0)
-
-    func conversionEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
-        if let adaptive {
-            return Self.estimate(
-                adaptive.conversion, against: baseline?.adaptive?.conversion, adjusted: nil, query)
-        }
-        var estimate = ExperimentResults.Estimate(
-            mean: conversion.mean, standardDeviation: conversion.variance.squareRoot())
-        guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return estimate }
-        let comparison = Comparison(conversion, against: baseline.conversion)
-        let factor = Normal.quantile((1 + query.confidence) / 2)
-        let bayes = posterior(against: baseline).chanceToWinAndExpectedLoss
-        estimate.comparison = ResultsComparison(
-            comparison, pValue: comparison.twoProportionPValue, factor: factor, chanceToWin: bayes.chance,
-            expectedLoss: bayes.loss, adjusted: AdjustedComparison(conversionPair, against: baseline.conversionPair),
-            query)
-        return estimate
-    }
-
-    func posterior(against baseline: VariationData) -> RatePosterior {
-        RatePosterior(
-            successes: converted, of: conversion.count, againstSuccesses: baseline.converted,
-            of: baseline.conversion.count)
-    }
-
-    func valueEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
-        if let adaptive {
-            return Self.estimate(adaptive.value, against: baseline?.adaptive?.value, adjusted: nil, query)
-        }
-        return Self.estimate(
-            value.sample, against: baseline?.value.sample,
-            adjusted: baseline.flatMap { AdjustedComparison(value, against: $0.value) }, query)
-    }
-
-    static func estimate(
-        _ sample: Sample, against baseline: Sample?, adjusted: AdjustedComparison?, _ query: ResultsQuery
-    ) -> ExperimentResults.Estimate {
-        var estimate = ExperimentResults.Estimate(mean: sample.mean, standardDeviation: sample.variance.squareRoot())
-        guard let baseline else { return estimate }
-        let comparison = Comparison(sample, against: baseline)
-        guard let degrees = comparison.degreesOfFreedom else { return estimate }
-        estimate.comparison = ResultsComparison(
-            comparison, pValue: comparison.welchPValue,
-            factor: StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence),
-            chanceToWin: comparison.chanceToWin, expectedLoss: comparison.expectedLoss, adjusted: adjusted, query)
-        return estimate
-    }
 }

@@ -98,42 +98,13 @@ extension MetricDefinition {
 }
 
 extension VariationData {
-    /// The sample by which a metric is compared.
-    func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
-        switch statistic {
-        case .rate: adaptive?.conversion ?? conversion
-        case .mean: adaptive?.value ?? value.sample
-        case .ratio: value.ratio
-        }
-    }
-
-    /// - Parameter statistic: of a metric for which less may be better.
+    /// - Parameter definition: of a metric for which less may be better.
     func estimate(
         _ definition: MetricDefinition, against baseline: VariationData?, _ query: ResultsQuery
     ) -> ExperimentResults.Estimate {
-        var estimate =
-            switch definition.statistic {
-            case .rate: conversionEstimate(against: baseline, query)
-            case .mean: valueEstimate(against: baseline, query)
-            case .ratio: ratioEstimate(against: baseline, query)
-            }
-        guard definition.direction == .decrease, let baseline, estimate.comparison != nil else { return estimate }
-        // Better is less: the chance that the baseline is greater, and what is lost if the variation is.
-        if definition.statistic == .rate, adaptive == nil {
-            let (chance, loss) = baseline.posterior(against: self).chanceToWinAndExpectedLoss
-            estimate.comparison?.chanceToWin = chance
-            estimate.comparison?.expectedLoss = loss
-        } else if let own = sample(definition.statistic), let other = baseline.sample(definition.statistic) {
-            let turned = Comparison(other, against: own)
-            estimate.comparison?.chanceToWin = turned.chanceToWin
-            estimate.comparison?.expectedLoss = turned.expectedLoss
-        }
-        return estimate
-    }
-
-    private func ratioEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
-        guard let sample = value.ratio else { return ExperimentResults.Estimate(mean: .nan, standardDeviation: .nan) }
-        return Self.estimate(sample, against: baseline?.value.ratio, adjusted: nil, query)
+        estimate(
+            definition.statistic, against: baseline, isDecrease: definition.direction == .decrease,
+            decidesAdjusted: definition.statistic == .mean, query)
     }
 
     func power(
@@ -147,14 +118,5 @@ extension VariationData {
         case .mean: return valuePower(against: baseline, rates, query)
         case .ratio: return baseline.value.ratio.map { power(of: $0, against: baseline, rates, query) }
         }
-    }
-
-    /// The p-value of the difference between two groups that get the same.
-    func controlPValue(_ definition: MetricDefinition, against control: VariationData) -> Double? {
-        guard let own = sample(definition.statistic), let other = control.sample(definition.statistic) else {
-            return nil
-        }
-        let comparison = Comparison(own, against: other)
-        return definition.statistic == .rate ? comparison.twoProportionPValue : comparison.welchPValue
     }
 }

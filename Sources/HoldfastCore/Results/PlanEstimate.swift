@@ -94,11 +94,15 @@ public struct PlanEstimate: Sendable {
         days = try request.days(from: now)
         let given = request.minimumEffect
         let guardrail = isGoal ? nil : rule.metrics.guardrails.first { $0.metric == metric.key }
-        let margin = request.margin ?? (given == nil ? guardrail?.margin : nil)
-        self.margin = margin
+        var wanted: ExperimentMetrics.Margin?
+        if let share = request.margin {
+            wanted = .share(share)
+        } else if given == nil {
+            wanted = guardrail?.margin
+        }
         let sign: Double = metric.direction == .decrease ? -1 : 1
-        effect = margin ?? given ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
-        guard effect != nil || days != nil else {
+        let minimum = given ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
+        guard wanted != nil || minimum != nil || days != nil else {
             throw CoreError(
                 .unprocessable,
                 "`minimum_effect` or `margin` is required to compute users, or `days` or `until` to compute the effect",
@@ -115,10 +119,18 @@ public struct PlanEstimate: Sendable {
                 .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
         }
         comparisons = rule.primaryMetrics * compared.count
-        alpha = margin == nil ? rule.alpha / Double(comparisons) : rule.alpha
+        alpha = wanted == nil ? rule.alpha / Double(comparisons) : rule.alpha
         power = 1 - (1 - rule.power) / Double(1 + rule.guardrails)
         let sources = request.source == nil ? [own] + others : others
         baseline = try Self.baseline(request, metric, sources)
+        switch wanted {
+        case .share(let share): margin = share
+        case .absolute(let number): margin = number / abs(baseline.value.mean)
+        case nil: margin = nil
+        }
+        effect = margin ?? minimum
+        // Of a guardrail, the effect that must be ruled out.
+        let tested = margin.map { -sign * $0 } ?? effect
         traffic = Self.traffic(request, sources, of: experiment, at: now)
         guard days == nil || traffic != nil else {
             throw CoreError(
@@ -131,7 +143,7 @@ public struct PlanEstimate: Sendable {
         enrolled = experiment.variations.map { Double(counts[$0.id] ?? 0) }
         scene = Scene(
             shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
-            usersPerDay: traffic?.usersPerDay, effect: effect, days: days, isDecrease: effect.map { $0 < 0 } ?? false)
+            usersPerDay: traffic?.usersPerDay, effect: tested, days: days, isDecrease: tested.map { $0 < 0 } ?? false)
         (one, always) = scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
 
@@ -161,7 +173,11 @@ public struct PlanEstimate: Sendable {
             let value =
                 metric.statistic == .rate
                 ? Power.Baseline.rate(sample.mean)
-                : .mean(sample.mean, standardDeviation: sample.variance.squareRoot())
+                // The verdict adjusts means by what users did before.
+                : .mean(
+                    sample.mean,
+                    standardDeviation: (metric.statistic == .mean ? data.value.residualVariance : sample.variance)
+                        .squareRoot())
             return (value, source.experiment.key)
         }
         throw CoreError(
@@ -233,7 +249,7 @@ private struct Scene {
                 return power.smallestEffect(users: users, baselineUsers: baselineUsers, decrease: isDecrease)
                     .map { abs($0) }
             }
-            .map { isDecrease ? -$0 : $0 }
+            .map { isDecrease && power.aim == .difference ? -$0 : $0 }
         }
         return needs
     }
@@ -283,11 +299,7 @@ extension PlanEstimate {
     }
 
     private var baselineJSON: JSONValue {
-        let (mean, deviation) =
-            switch baseline.value {
-            case .rate(let rate): (rate, (rate * (1 - rate)).squareRoot())
-            case .mean(let mean, let deviation): (mean, deviation)
-            }
+        let (mean, deviation) = (baseline.value.mean, baseline.value.standardDeviation)
         return [
             "variation_key": JSONValue(experiment.variations[baselineIndex].key), "mean": .number(mean),
             "standard_deviation": .number(deviation), "from": baseline.source.map { JSONValue($0) } ?? .null,

@@ -9,6 +9,8 @@ public struct PlanResults: Sendable {
         public let results: ExperimentResults
         /// In the order of the variations; `nil` for the baseline.
         public let findings: [PlanVerdict.Finding?]
+        /// Of the share of users behind a guardrail, in the same order; empty where it is not watched.
+        public let shareFindings: [PlanVerdict.Finding?]
 
         public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
     }
@@ -27,21 +29,30 @@ public struct PlanResults: Sendable {
         let names = first.variations.map(\.name)
         let baseline = first.variations.firstIndex(where: \.isBaseline) ?? 0
         let variations = names.indices.filter { $0 != baseline }
-        let comparisons = metrics.flatMap { role, results in
-            variations.map { results.comparison(role, of: $0) }
-        }
+        let shares = metrics.map { $1.shareRole($0) }
+        let comparisons =
+            metrics.flatMap { role, results in variations.map { results.comparison(role, of: $0) } }
+            + zip(metrics, shares).flatMap { metric, role in
+                role.map { role in variations.map { metric.results.comparison(role, of: $0) } } ?? []
+            }
         let reasons = PlanVerdict.Conditions(of: metrics.filter { $0.role == .primary }.map(\.results), first)
         let verdict = PlanVerdict(
             comparisons, names: names, baseline: baseline, alpha: alpha, invalid: reasons.invalid,
             unready: reasons.unready)
         self.verdict = verdict
         self.alpha = alpha
-        self.metrics = metrics.enumerated().map { index, metric in
-            let start = index * variations.count
-            let own = Array(verdict.findings[start..<start + variations.count])
-            return Metric(
-                role: metric.role, results: metric.results,
-                findings: names.indices.map { variation in own.first { $0.variation == variation } })
+        var rest = verdict.findings[...]
+        func next() -> [PlanVerdict.Finding?] {
+            let own = rest.prefix(variations.count)
+            rest = rest.dropFirst(variations.count)
+            return names.indices.map { variation in own.first { $0.variation == variation } }
+        }
+        let findings = metrics.map { _ in next() }
+        let shareFindings = shares.map { $0 == nil ? [] : next() }
+        self.metrics = metrics.indices.map { index in
+            Metric(
+                role: metrics[index].role, results: metrics[index].results, findings: findings[index],
+                shareFindings: shareFindings[index])
         }
     }
 
@@ -94,9 +105,20 @@ extension PlanVerdict {
 
 extension ExperimentResults {
     func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
-        let isReady = unreadyWarnings.isEmpty
+        let variation = variations[index]
+        let estimate =
+            if case .shareOfGuardrail = role { variation.conversion } else { self.estimate(of: variation) ?? nil }
         return PlanVerdict.Comparison(
             metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease, variation: index,
-            sequence: isReady ? estimate(of: variations[index])?.comparison?.sequence : nil)
+            evidence: unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
+    }
+
+    /// The role of the share of users behind a metric, which is watched beside a guardrail that is a total or a mean.
+    func shareRole(_ role: PlanVerdict.Role) -> PlanVerdict.Role? {
+        guard case .guardrail(.share(let margin)) = role else { return nil }
+        switch measured?.definition.content {
+        case .total, .mean: return .shareOfGuardrail(margin: .share(margin))
+        default: return nil
+        }
     }
 }

@@ -18,14 +18,17 @@ public struct PlanVerdict: Sendable {
         case primary
         /// For information.
         case secondary
-        /// - Parameter margin: by how much it may become worse, as a share of the baseline's mean.
-        case guardrail(margin: Double)
+        /// - Parameter margin: by how much it may become worse.
+        case guardrail(margin: ExperimentMetrics.Margin)
+        /// The share of users who did anything that a guardrail counts. It shows breakage before a total or a mean does, and can
+        /// only speak against a variation.
+        case shareOfGuardrail(margin: ExperimentMetrics.Margin)
 
         public var name: String {
             switch self {
             case .primary: "primary"
             case .secondary: "secondary"
-            case .guardrail: "guardrail"
+            case .guardrail, .shareOfGuardrail: "guardrail"
             }
         }
     }
@@ -39,7 +42,7 @@ public struct PlanVerdict: Sendable {
         /// The index of the variation in the results.
         var variation: Int
         /// `nil` if nothing can be said yet.
-        var sequence: ResultsComparison.Sequence?
+        var evidence: Evidence?
     }
 
     public struct Finding: Sendable {
@@ -54,10 +57,9 @@ public struct PlanVerdict: Sendable {
         public var role: Role
         public var variation: Int
         public var outcome: Outcome
-        /// `nil` if nothing can be said yet, as are the interval and the p-value.
-        public var lift: Double?
-        /// Of a primary or secondary metric it excludes 0 if and only if the outcome is certain; of a guardrail the margin.
-        public var liftInterval: ClosedRange<Double>?
+        /// `nil` if nothing can be said yet, as is the p-value. The intervals of a primary or secondary metric exclude 0 if and only
+        /// if the outcome is certain; one of a guardrail, in the margin's unit, excludes the margin.
+        public var effect: EffectSize?
         /// Corrected as the role says. Of a guardrail it is about the margin.
         public var pValue: Double?
     }
@@ -131,7 +133,8 @@ public struct PlanVerdict: Sendable {
     private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
         zip(comparisons, findings).compactMap { comparison, finding in
             guard finding.variation == variation, finding.role == .primary else { return nil }
-            return finding.outcome == .better ? abs(finding.lift ?? 0) : 0
+            guard finding.outcome == .better, let effect = finding.effect else { return 0 }
+            return abs(effect.lift ?? effect.difference)
         }
     }
 
@@ -143,26 +146,25 @@ public struct PlanVerdict: Sendable {
             _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]
         ) -> [Int: TestedHypothesis] {
             let indices = comparisons.indices.filter { isWanted(comparisons[$0].role) }
-            let results = test(indices.map { comparisons[$0].sequence?.pValue ?? 1 }, alpha)
+            let results = test(indices.map { comparisons[$0].evidence?.pValue() ?? 1 }, alpha)
             return Dictionary(zip(indices, results), uniquingKeysWith: { first, _ in first })
         }
         let primary = tested({ $0 == .primary }) { Multiplicity.holm($0, alpha: $1) }
         let secondary = tested({ $0 == .secondary }) { Multiplicity.benjaminiHochberg($0, alpha: $1) }
-        let guardrails = comparisons.count { if case .guardrail = $0.role { true } else { false } }
+        let guardrails = comparisons.count { $0.role.margin != nil }
         return comparisons.enumerated().map { index, comparison in
             var finding = Finding(
                 metric: comparison.metric, role: comparison.role, variation: comparison.variation,
                 outcome: .uncertain)
-            guard let sequence = comparison.sequence else { return finding }
-            finding.lift = sequence.effect.estimate
-            if case .guardrail(let margin) = comparison.role {
-                finding.judge(sequence, margin, isDecrease: comparison.isDecrease, alpha: alpha, among: guardrails)
+            guard let evidence = comparison.evidence else { return finding }
+            if let margin = comparison.role.margin {
+                finding.judge(evidence, margin, isDecrease: comparison.isDecrease, alpha: alpha, among: guardrails)
             } else if let test = primary[index] ?? secondary[index] {
+                let effect = EffectSize(evidence, alpha: test.level)
+                finding.effect = effect
                 finding.pValue = test.pValue
-                finding.liftInterval = sequence.interval(alpha: test.level)
                 if test.isRejected {
-                    let isGain = (sequence.effect.estimate > 0) != comparison.isDecrease
-                    finding.outcome = isGain ? .better : .worse
+                    finding.outcome = (effect.difference > 0) != comparison.isDecrease ? .better : .worse
                 }
             }
             return finding
@@ -177,19 +179,34 @@ extension PlanVerdict.Finding {
     /// Compares with the margin of a guardrail. The end of the interval on the better side has the level α, as each
     /// variation must pass every guardrail. The other end is corrected, because one failure is enough to stop.
     fileprivate mutating func judge(
-        _ sequence: ResultsComparison.Sequence, _ margin: Double, isDecrease: Bool, alpha: Double, among count: Int
+        _ evidence: Evidence, _ margin: ExperimentMetrics.Margin, isDecrease: Bool, alpha: Double, among count: Int
     ) {
-        let edge = isDecrease ? margin : -margin
-        let distance = sequence.effect.estimate - edge
-        let isWithin = (distance > 0) != isDecrease
+        let edge = margin.edge(isDecrease: isDecrease)
+        let isWithin = evidence.contrast.isAbove(edge) != isDecrease
         let corrected = alpha / Double(max(1, count))
-        let p = sequence.pValue(against: edge)
-        pValue = isWithin ? p : p.map { min(1, $0 * Double(count)) }
-        if let p, p <= (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
-        guard let near = sequence.interval(alpha: alpha), let far = sequence.interval(alpha: corrected) else { return }
+        let p = evidence.pValue(edge)
+        pValue = isWithin ? p : min(1, p * Double(count))
+        if p < (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
         // Below the estimate lies what speaks for a loss, unless less is better.
-        liftInterval =
-            isDecrease ? far.lowerBound...near.upperBound : near.lowerBound...far.upperBound
+        let (low, high) = isDecrease ? (corrected, alpha) : (alpha, corrected)
+        func joined(_ interval: (Double) -> ClosedRange<Double>?) -> ClosedRange<Double>? {
+            guard let low = interval(low), let high = interval(high) else { return nil }
+            return low.lowerBound...high.upperBound
+        }
+        var effect = EffectSize(evidence, alpha: alpha)
+        effect.liftInterval = joined { evidence.liftInterval(alpha: $0) }
+        effect.differenceInterval = joined { evidence.differenceInterval(alpha: $0) }
+        self.effect = effect
+    }
+}
+
+extension PlanVerdict.Role {
+    /// Of a guardrail.
+    var margin: ExperimentMetrics.Margin? {
+        switch self {
+        case .guardrail(let margin), .shareOfGuardrail(let margin): margin
+        case .primary, .secondary: nil
+        }
     }
 }
 
@@ -201,11 +218,19 @@ private struct Sentences {
     let baseline: Int
 
     func certain(of variation: Int) -> [String] {
-        sentences { $0.variation == variation && $0.outcome != .uncertain && $0.role != .secondary }
+        sentences { finding in
+            guard finding.variation == variation, finding.outcome != .uncertain else { return false }
+            if case .shareOfGuardrail = finding.role { return finding.outcome == .beyondMargin }
+            return finding.role != .secondary
+        }
     }
 
     func uncertain(of variation: Int) -> [String] {
-        sentences { $0.variation == variation && $0.outcome == .uncertain && $0.role != .secondary }
+        sentences { finding in
+            guard finding.variation == variation, finding.outcome == .uncertain else { return false }
+            if case .shareOfGuardrail = finding.role { return false }
+            return finding.role != .secondary
+        }
     }
 
     func against(_ variation: Int) -> [String] {
@@ -215,19 +240,20 @@ private struct Sentences {
     private func sentences(_ isWanted: (PlanVerdict.Finding) -> Bool) -> [String] {
         findings.filter(isWanted).map { finding in
             let (name, base) = ("'\(names[finding.variation])'", "'\(names[baseline])'")
-            return
-                "\(finding.role.name) metric '\(finding.metric)': \(statement(finding, name, base))\(numbers(finding))"
+            let share = if case .shareOfGuardrail = finding.role { " (share of users)" } else { "" }
+            return "\(finding.role.name) metric '\(finding.metric)'\(share): \(statement(finding, name, base))"
+                + numbers(finding)
         }
     }
 
     private func statement(_ finding: PlanVerdict.Finding, _ name: String, _ base: String) -> String {
-        if case .guardrail(let margin) = finding.role {
-            let limit = "by its margin of \(Verdict.percent(margin, signed: false))"
+        if let margin = finding.role.margin {
+            let limit = "by its margin of \(margin)"
             switch finding.outcome {
             case .withinMargin: return "\(name) is not worse than \(base) \(limit)"
             case .beyondMargin:
                 return "\(name) is worse than \(base) by more than its margin of "
-                    + Verdict.percent(margin, signed: false)
+                    + "\(margin)"
             default: return "whether \(name) is worse than \(base) \(limit) is not certain yet"
             }
         }
@@ -238,13 +264,12 @@ private struct Sentences {
     }
 
     private func numbers(_ finding: PlanVerdict.Finding) -> String {
-        guard let lift = finding.lift, let pValue = finding.pValue else { return ", because it has too few users yet" }
-        let interval =
-            finding.liftInterval.map {
-                " (\(Verdict.percent($0.lowerBound)) to \(Verdict.percent($0.upperBound)))"
-            } ?? ""
+        guard let effect = finding.effect, let pValue = finding.pValue else {
+            return ", because it has too few users yet"
+        }
+        let numbers = if case .absolute = finding.role.margin { effect.inUnits } else { "\(effect)" }
         let count = comparisons.count { $0.role == finding.role }
         let correction = finding.role == .primary && count > 1 ? ", corrected for \(count) comparisons" : ""
-        return ": lift \(Verdict.percent(lift))\(interval), p \(ExperimentResults.short(pValue))\(correction)"
+        return ": \(numbers), p \(ExperimentResults.short(pValue))\(correction)"
     }
 }

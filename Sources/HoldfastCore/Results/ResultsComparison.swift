@@ -18,7 +18,7 @@ public struct ResultsQuery: Sendable {
     public var confidence = 0.95
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = Self.tuning
-    static let tuning = 5_000.0
+    static let tuning = AlwaysValid.tuning
     public var format = Format.json
     /// Of a goal, the metric that the verdict is about.
     public var metric = Verdict.Metric.conversion
@@ -139,87 +139,92 @@ public struct ResultsQuery: Sendable {
     ]
 }
 
+/// What decides about a variation: a contrast with the baseline, with p-values and intervals that are valid however often
+/// one looks.
+struct Evidence: Sendable {
+    let contrast: any Contrast
+    private let rule: AlwaysValid
+
+    init(_ contrast: any Contrast, tuning: Double = ResultsQuery.tuning) {
+        self.contrast = contrast
+        rule = AlwaysValid(tuning: tuning)
+    }
+
+    func pValue(_ hypothesis: NullHypothesis = .noEffect) -> Double { rule.pValue(contrast, hypothesis) }
+
+    /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`; `nil` if it is not bounded.
+    func liftInterval(alpha: Double) -> ClosedRange<Double>? { rule.lifts(of: contrast, alpha: alpha)?.ifBounded }
+
+    /// The same for the difference.
+    func differenceInterval(alpha: Double) -> ClosedRange<Double>? { rule.differences(of: contrast, alpha: alpha) }
+}
+
+extension ClosedRange<Double> {
+    /// `nil` if a bound is infinite.
+    fileprivate var ifBounded: Self? { lowerBound.isFinite && upperBound.isFinite ? self : nil }
+}
+
 /// A variation compared with the baseline.
 public struct ResultsComparison: Sendable {
-    /// The comparison adjusted for the users' data from before their exposure (CUPED).
-    public struct Adjusted: Sendable {
-        public var lift: Double?
-        public var liftInterval: ClosedRange<Double>?
-        public var pValue: Double?
-        public var sequentialLiftInterval: ClosedRange<Double>?
-        /// The share of the difference's variance that the adjustment removes.
-        public var varianceReduction: Double
-    }
+    /// The numbers of a contrast. Intervals that are not bounded are `nil`.
+    public struct Numbers: Sendable {
+        public let difference: Double
+        public let differenceInterval: ClosedRange<Double>?
+        /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
+        public let lift: Double?
+        public let liftInterval: ClosedRange<Double>?
+        /// Valid at one look that was planned before, as the intervals above.
+        public let pValue: Double
+        public let sequentialDifferenceInterval: ClosedRange<Double>?
+        public let sequentialLiftInterval: ClosedRange<Double>?
+        /// Valid however often one looks.
+        public let sequentialPValue: Double
 
-    /// The lift with its always-valid p-value.
-    struct Sequence: Sendable {
-        let effect: Effect
-        let pValue: Double
-        private let count: Double
-        private let sequence: ConfidenceSequence
-
-        /// - Returns: `nil` if all users did the same.
-        init?(_ lift: Effect, count: Double, _ sequence: ConfidenceSequence) {
-            guard let p = sequence.pValue(lift, count: count) else { return nil }
-            (effect, pValue, self.count, self.sequence) = (lift, p, count, sequence)
-        }
-
-        /// Returns the always-valid p-value of another effect than 0.
-        func pValue(against effect: Double) -> Double? {
-            var difference = self.effect
-            difference.estimate -= effect
-            return sequence.pValue(difference, count: count)
-        }
-
-        /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`.
-        func interval(alpha: Double) -> ClosedRange<Double>? {
-            sequence.interval(effect, count: count, alpha: alpha)
+        init(_ contrast: any Contrast, _ query: ResultsQuery) {
+            let (alpha, one) = (1 - query.confidence, OneLook())
+            let evidence = Evidence(contrast, tuning: query.tuning)
+            difference = contrast.difference
+            differenceInterval = one.differences(of: contrast, alpha: alpha)
+            lift = contrast.lift
+            liftInterval = one.lifts(of: contrast, alpha: alpha)?.ifBounded
+            pValue = one.pValue(contrast, .noEffect)
+            sequentialDifferenceInterval = evidence.differenceInterval(alpha: alpha)
+            sequentialLiftInterval = evidence.liftInterval(alpha: alpha)
+            sequentialPValue = evidence.pValue()
         }
     }
 
-    public var difference: Double
-    public var differenceInterval: ClosedRange<Double>
-    /// The difference as a share of the baseline's mean. All lifts are `nil` if that mean is 0 or nearly 0.
-    public var lift: Double?
-    public var liftInterval: ClosedRange<Double>?
-    /// `nil` if all users did the same.
-    public var pValue: Double?
+    /// Of what users did since their exposure.
+    public let numbers: Numbers
+    /// Adjusted by what the same users did before (CUPED); `nil` if nothing is known of that.
+    public let adjusted: Numbers?
+    /// The share of the difference's variance that the adjustment removes.
+    public let varianceReduction: Double?
+    /// Whether the adjusted numbers decide.
+    public let isDecidedAdjusted: Bool
     public var chanceToWin: Double?
     /// In units of the mean.
     public var expectedLoss: Double?
-    public var sequentialLiftInterval: ClosedRange<Double>?
-    public var sequentialPValue: Double? { sequence?.pValue }
-    let sequence: Sequence?
-    /// `nil` if there is no data from before the exposures.
-    public var adjusted: Adjusted?
+    /// Of the numbers that decide.
+    let evidence: Evidence
 
-    /// - Parameter factor: half the width of an interval, in standard errors.
-    /// - Returns: `nil` if the difference exceeds the range of `Double`.
-    init?(
-        _ comparison: Comparison, pValue: Double?, factor: Double, chanceToWin: Double?, expectedLoss: Double?,
-        adjusted: AdjustedComparison?, _ query: ResultsQuery
+    /// - Parameters:
+    ///   - adjusted: the contrast by CUPED.
+    ///   - decidesAdjusted: whether that decides.
+    init(
+        _ contrast: any Contrast, adjusted: MeanContrast?, decidesAdjusted: Bool, chanceToWin: Double?,
+        expectedLoss: Double?, _ query: ResultsQuery
     ) {
-        let effect = comparison.difference
-        guard let interval = effect.interval(halfWidth: factor) else { return nil }
-        difference = effect.estimate
-        differenceInterval = interval
-        lift = comparison.lift?.estimate
-        liftInterval = comparison.lift?.interval(halfWidth: factor)
-        self.pValue = pValue
+        numbers = Numbers(contrast, query)
+        self.adjusted = adjusted.map { Numbers($0, query) }
+        varianceReduction = (contrast as? MeanContrast).flatMap { raw in
+            adjusted.map { raw.variance > 0 ? 1 - $0.variance / raw.variance : 0 }
+        }
         self.chanceToWin = chanceToWin
         self.expectedLoss = expectedLoss
-        let sequence = ConfidenceSequence(alpha: 1 - query.confidence, tuning: query.tuning)
-        let count = comparison.baseline.count + comparison.variation.count
-        sequentialLiftInterval = comparison.lift.flatMap { sequence.interval($0, count: count) }
-        self.sequence = comparison.lift.flatMap { Sequence($0, count: count, sequence) }
-        self.adjusted = adjusted.flatMap { adjusted in
-            guard let degrees = adjusted.comparison.degreesOfFreedom else { return nil }
-            let factor = StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence)
-            return Adjusted(
-                lift: adjusted.lift?.estimate, liftInterval: adjusted.lift?.interval(halfWidth: factor),
-                pValue: adjusted.comparison.welchPValue,
-                sequentialLiftInterval: adjusted.lift.flatMap { sequence.interval($0, count: count) },
-                varianceReduction: 1 - adjusted.comparison.difference.variance / effect.variance)
-        }
+        isDecidedAdjusted = decidesAdjusted && adjusted != nil
+        evidence = Evidence(decidesAdjusted ? adjusted ?? contrast : contrast, tuning: query.tuning)
     }
+
+    public var lift: Double? { numbers.lift }
 }

@@ -38,6 +38,20 @@ public struct SampleRatioCheck: Sendable {
     /// When the ratio of the variations was changed while users took part.
     public var changes: [Timestamp] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
 
+    /// Ranges of UTC days in which users were enrolled under one ratio of the variations, and the days on which it was
+    /// changed, each alone. Users of different ranges are not compared with each other: a rate that differs from time to time
+    /// is no effect.
+    var daysByRatio: [ClosedRange<Int64>] {
+        var ranges: [ClosedRange<Int64>] = []
+        var start = Int64.min
+        for day in Set(changes.map(\.day)).sorted() {
+            if start < day { ranges.append(start...day - 1) }
+            ranges.append(day...day)
+            start = day + 1
+        }
+        return ranges + [start...Int64.max]
+    }
+
     init(_ tally: ExperimentTally, of experiment: Experiment) {
         let variations = experiment.variations.map(\.id)
         let counted = tally.countedByPeriod

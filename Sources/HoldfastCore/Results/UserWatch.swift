@@ -1,5 +1,6 @@
 import Bucketing
 import JSON
+import Statistics
 import Storage
 
 /// What is known of the users of an experiment, and what is wrong with it.
@@ -17,9 +18,9 @@ struct UserWatch: Sendable, Equatable {
 }
 
 extension UserWatch {
-    /// The probability that a metric which is not worse than its margin allows ever raises an alarm, for all guardrails
-    /// and variations of an experiment together, however often they are looked at.
-    static let guardrailAlpha = 0.05
+    /// The probability that an experiment in which nothing is worse than its margin allows ever raises an alarm, for all
+    /// metrics and variations together, however often they are looked at.
+    static let alpha = 0.05
 
     /// Reads what a store has of the users of an experiment, and of its guardrails.
     static func read(
@@ -36,12 +37,14 @@ extension UserWatch {
     ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)
         guard project.mayHaveMetrics(experiment) else { return watch }
-        let guardrails = project.metrics(of: experiment).guardrails
-        var query = try ResultsQuery([:])
-        query.confidence = 1 - guardrailAlpha
-        let tests = guardrails.count * max(1, experiment.variations.count - 1)
-        for guardrail in guardrails {
-            guard let metric = project.datafile.metric(key: guardrail.metric) else { continue }
+        let plan = project.metrics(of: experiment)
+        let watched: [(PlanVerdict.Role, Identifier)] =
+            plan.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) } + plan.primary.map { (.primary, $0) }
+        let query = try ResultsQuery([:])
+        var comparisons: [PlanVerdict.Comparison] = []
+        let others = experiment.variations.count - 1
+        for (role, key) in watched {
+            guard let metric = project.datafile.metric(key: key) else { continue }
             let measured = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
             // While earlier events are being filled in, some users lack what they did.
             guard !measured.isFilling else { continue }
@@ -49,9 +52,13 @@ extension UserWatch {
                 measured.name, of: experiment, in: project, frozenAt: nil, session)
             let results = try ExperimentResults(
                 experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured, periods: periods, now: now)
-            guard let alarm = results.alarm(of: guardrail, alpha: guardrailAlpha / Double(tests)) else { continue }
-            watch.alarms[.guardrail] = [watch.alarms[.guardrail], alarm].compactMap { $0 }.joined(separator: "; ")
+            let indices = results.variations.indices.filter { !results.variations[$0].isBaseline }
+            for role in [role, results.shareRole(role)].compactMap({ $0 }) {
+                comparisons += indices.map { results.comparison(role, of: $0) }
+            }
         }
+        watch.add(
+            comparisons, experiment.variations.map(\.key.string), tests: max(comparisons.count, watched.count * others))
         return watch
     }
 
@@ -66,38 +73,38 @@ extension UserWatch {
     }
 }
 
-extension ExperimentResults {
-    /// Returns a sentence if a variation is certainly worse than a guardrail's margin allows; `nil` if none is.
-    ///
-    /// - Parameter alpha: the level of the always-valid interval of each variation.
-    fileprivate func alarm(of guardrail: ExperimentMetrics.Guardrail, alpha: Double) -> String? {
-        // With few users the approximation does not hold.
-        guard !warnings.contains(where: { ["few_users", "no_exposures"].contains($0.code) }) else { return nil }
-        let isDecrease = measured?.definition.direction == .decrease
-        let worse = variations.filter { variation in
-            variation.metric?.comparison?.sequence.map {
-                guardrail.isBeyondMargin($0, isDecrease: isDecrease, alpha: alpha)
-            } ?? false
+extension UserWatch {
+    /// Adds what is certainly worse, by comparisons that share one level.
+    mutating func add(_ comparisons: [PlanVerdict.Comparison], _ names: [String], tests: Int) {
+        let alpha = Self.alpha / Double(max(1, tests))
+        for comparison in comparisons where comparison.isWorse(alpha: alpha) {
+            guard let effect = comparison.evidence.map({ EffectSize($0, alpha: alpha) }) else { continue }
+            let (kind, sentence): (ExperimentWarning, String) =
+                switch comparison.role {
+                case .guardrail(let margin):
+                    (.guardrail, "the guardrail '\(comparison.metric)' is worse than its margin of \(margin) allows")
+                case .shareOfGuardrail(let margin):
+                    (
+                        .guardrail,
+                        "the share of users behind the guardrail '\(comparison.metric)' is worse than its margin of "
+                            + "\(margin) allows"
+                    )
+                case .primary, .secondary: (.primary, "the primary metric '\(comparison.metric)' is worse")
+                }
+            let alarm = "\(sentence) in '\(names[comparison.variation])' (\(effect))"
+            alarms[kind] = [alarms[kind], alarm].compactMap { $0 }.joined(separator: "; ")
         }
-        guard !worse.isEmpty else { return nil }
-        let names = worse.map { variation in
-            let lift = variation.metric?.comparison?.lift ?? 0
-            return "'\(variation.name)' (\((lift * 1_000).rounded() / 10)%)"
-        }
-        return "the guardrail '\(guardrail.metric)' is worse than its margin of \(guardrail.margin * 100)% allows in "
-            + names.joined(separator: ", ")
     }
 }
 
-extension ExperimentMetrics.Guardrail {
-    /// Whether a variation is certainly worse than the margin allows.
+extension PlanVerdict.Comparison {
+    /// Whether the variation is certainly worse: by more than the margin of a guardrail, or at all.
     ///
-    /// - Parameters:
-    ///   - isDecrease: whether less is better.
-    ///   - alpha: the probability of ever saying so of a variation that is as good as the margin allows.
-    func isBeyondMargin(_ sequence: ResultsComparison.Sequence, isDecrease: Bool, alpha: Double) -> Bool {
-        guard let interval = sequence.interval(alpha: alpha) else { return false }
-        return isDecrease ? interval.lowerBound > margin : interval.upperBound < -margin
+    /// - Parameter alpha: the probability of ever saying so of a variation that is as good as that.
+    func isWorse(alpha: Double) -> Bool {
+        let edge = role.margin?.edge(isDecrease: isDecrease) ?? .noEffect
+        guard let evidence, evidence.pValue(edge) < alpha else { return false }
+        return evidence.contrast.isAbove(edge) == isDecrease
     }
 }
 

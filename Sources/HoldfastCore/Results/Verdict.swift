@@ -1,4 +1,5 @@
 import Bucketing
+import Glibc
 import Statistics
 import Storage
 
@@ -32,10 +33,7 @@ public struct Verdict: Sendable {
         /// The index of the variation in the results.
         public var index: Int
         public var outcome: Outcome
-        public var lift: Double
-        /// Always valid, at the level at which Holm's procedure tests this variation: it excludes 0 if and only if the
-        /// variation is better or worse.
-        public var liftInterval: ClosedRange<Double>?
+        public var effect: EffectSize
         /// Always valid, after Holm's correction.
         public var pValue: Double
     }
@@ -61,12 +59,14 @@ public struct Verdict: Sendable {
         let subject = results.measured.map { $0.definition.key.string } ?? results.query.metric.rawValue
         self.subject = subject
         let comparisons = variations.enumerated().compactMap { index, variation in
-            results.estimate(of: variation)?.comparison?.sequence.map { (index: index, sequence: $0) }
+            results.estimate(of: variation)?.comparison.map { (index: index, evidence: $0.evidence) }
         }
         // The direction in which a metric improves.
         let sign = results.measured?.definition.direction == .decrease ? -1.0 : 1
         findings = Self.findings(comparisons, sign, alpha: 1 - results.query.confidence)
-        let better = findings.filter { $0.outcome == .better }.sorted { $0.lift * sign > $1.lift * sign }
+        let better = findings.filter { $0.outcome == .better }.sorted {
+            $0.effect.difference * sign > $1.effect.difference * sign
+        }
         let worse = findings.filter { $0.outcome == .worse }
         let count = findings.count
         let baseline = results.baseline?.name ?? ""
@@ -96,22 +96,21 @@ public struct Verdict: Sendable {
     }
 
     private static func findings(
-        _ comparisons: [(index: Int, sequence: ResultsComparison.Sequence)], _ sign: Double, alpha: Double
+        _ comparisons: [(index: Int, evidence: Evidence)], _ sign: Double, alpha: Double
     ) -> [Finding] {
-        let tested = Multiplicity.holm(comparisons.map(\.sequence.pValue), alpha: alpha)
+        let tested = Multiplicity.holm(comparisons.map { $0.evidence.pValue() }, alpha: alpha)
         return zip(comparisons, tested).map { comparison, test in
-            let (index, sequence) = comparison
-            let lift = sequence.effect.estimate
+            let effect = EffectSize(comparison.evidence, alpha: test.level)
+            let isBetter = effect.difference * sign > 0
             return Finding(
-                index: index, outcome: test.isRejected ? lift * sign > 0 ? .better : .worse : .uncertain, lift: lift,
-                liftInterval: sequence.interval(alpha: test.level), pValue: test.pValue)
+                index: comparison.index, outcome: test.isRejected ? isBetter ? .better : .worse : .uncertain,
+                effect: effect, pValue: test.pValue)
         }
     }
 
     private static func numbers(of finding: Finding, among count: Int) -> String {
-        let interval = finding.liftInterval.map { " (\(percent($0.lowerBound)) to \(percent($0.upperBound)))" } ?? ""
         let correction = count > 1 ? ", corrected for \(count) variations" : ""
-        return "lift \(percent(finding.lift))\(interval), p \(ExperimentResults.short(finding.pValue))\(correction)"
+        return "\(finding.effect), p \(ExperimentResults.short(finding.pValue))\(correction)"
     }
 
     /// For people: a share as a number of percents with one decimal.
@@ -119,5 +118,50 @@ public struct Verdict: Sendable {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10
         return "\(signed && rounded > 0 ? "+" : "")\(rounded)%"
+    }
+}
+
+/// How much a variation differs from the baseline, with always-valid intervals of the level at which it was tested: each
+/// excludes 0 if and only if the variation is certainly better or worse.
+public struct EffectSize: Sendable, CustomStringConvertible {
+    public let difference: Double
+    /// `nil` if it is not bounded, as is that of the lift.
+    public internal(set) var differenceInterval: ClosedRange<Double>?
+    /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
+    public let lift: Double?
+    public internal(set) var liftInterval: ClosedRange<Double>?
+
+    init(_ evidence: Evidence, alpha: Double) {
+        difference = evidence.contrast.difference
+        differenceInterval = evidence.differenceInterval(alpha: alpha)
+        lift = evidence.contrast.lift
+        liftInterval = evidence.liftInterval(alpha: alpha)
+    }
+
+    /// For people: the lift, or the difference if the lift is not bounded.
+    public var description: String {
+        if let lift, let interval = liftInterval {
+            return "lift \(Verdict.percent(lift)) (\(Verdict.percent(interval.lowerBound)) to "
+                + "\(Verdict.percent(interval.upperBound)))"
+        }
+        return inUnits + (lift == nil ? "" : "; the lift is not bounded")
+    }
+
+    /// For people: the difference.
+    var inUnits: String {
+        let interval = differenceInterval.map {
+            " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
+        }
+        return "difference \(Verdict.number(difference))\(interval ?? ", not bounded")"
+    }
+}
+
+extension Verdict {
+    /// For people: a number with four significant digits and its sign.
+    static func number(_ number: Double, signed: Bool = true) -> String {
+        guard number != 0, number.isFinite else { return "0" }
+        let scale = pow(10, 3 - floor(log10(abs(number))))
+        let rounded = scale.isFinite && scale > 0 ? (number * scale).rounded() / scale : number
+        return "\(signed && rounded > 0 ? "+" : "")\(rounded)"
     }
 }

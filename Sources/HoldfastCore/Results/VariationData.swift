@@ -1,0 +1,139 @@
+import Bucketing
+import Statistics
+import Storage
+
+/// The counted users of a variation as the statistics need them, in total and by periods of allocation.
+struct VariationData {
+    /// What some of the users did.
+    struct Part {
+        let users: Double
+        let converted: Double
+        /// Of a ratio, the users who have something to divide by; of other totals, those who did something before.
+        let convertedBefore: Double
+        /// Values since the exposure, paired with values before it; of a ratio, both sums.
+        let value: PairedSample
+
+        init(_ tally: VariationTally) {
+            let goal = tally.goal
+            let count = Double(tally.counted)
+            users = count
+            converted = Double(goal.converted)
+            convertedBefore = Double(goal.convertedBefore)
+            guard count > 0 else {
+                value = PairedSample(
+                    count: 0, mean: 0, meanBefore: 0, squares: 0, squaresBefore: 0, products: 0)
+                return
+            }
+            value = PairedSample(
+                count: count, mean: goal.y.value / count, meanBefore: goal.x.value / count,
+                squares: (goal.yy - goal.y * goal.y / count).value,
+                squaresBefore: (goal.xx - goal.x * goal.x / count).value,
+                products: (goal.xy - goal.x * goal.y / count).value)
+        }
+    }
+
+    let total: Part
+    /// By periods of allocation; the total if there is one.
+    private let parts: [Part]
+    /// Samples in which each user counts with the inverse of a probability, if they are to be compared.
+    let adaptive: AdaptiveResults.Samples?
+
+    var users: Double { total.users }
+    var conversion: Sample { Sample(successes: total.converted, of: total.users) }
+    var value: PairedSample { total.value }
+
+    init(_ tally: VariationTally, _ parts: [VariationTally]? = nil, _ adaptive: AdaptiveResults.Samples? = nil) {
+        total = Part(tally)
+        self.parts = parts?.map { Part($0) } ?? [total]
+        self.adaptive = adaptive
+    }
+
+    /// The sample of all users.
+    func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
+        switch statistic {
+        case .rate: adaptive?.conversion ?? conversion
+        case .mean: adaptive?.value ?? value.sample
+        case .ratio: value.ratio
+        }
+    }
+
+    // MARK: Contrasts
+
+    /// The users of a side of a ratio who must have something to divide by: below, the delta method does not hold.
+    private static let fewestDenominators = 30.0
+
+    /// Returns the contrast that decides about what users did since their exposure.
+    ///
+    /// - Returns: `nil` if a side has too few users for any contrast.
+    func contrast(_ statistic: MetricDefinition.Statistic, against baseline: VariationData) -> (any Contrast)? {
+        if let own = adaptive, let other = baseline.adaptive, statistic != .ratio {
+            return statistic == .rate
+                ? MeanContrast(weighted: own.conversion, against: other.conversion)
+                : MeanContrast(weighted: own.value, against: other.value)
+        }
+        let pairs = pairs(with: baseline)
+        switch statistic {
+        case .rate:
+            return RateContrast(
+                pairs.map { own, other in
+                    RateContrast.Period(own.converted, of: own.users, baseline: other.converted, of: other.users)
+                })
+        case .mean: return MeanContrast(pairs.map { ($0.value.sample, $1.value.sample) })
+        case .ratio:
+            guard min(total.convertedBefore, baseline.total.convertedBefore) >= Self.fewestDenominators else {
+                return nil
+            }
+            return MeanContrast(
+                pairs.compactMap { own, other in own.value.ratio.flatMap { own in other.value.ratio.map { (own, $0) } }
+                })
+        }
+    }
+
+    /// Returns the contrast of means, adjusted by what the same users did before; `nil` if they did nothing.
+    func adjustedContrast(against baseline: VariationData) -> MeanContrast? {
+        guard adaptive == nil, total.value.squaresBefore + baseline.total.value.squaresBefore > 0 else { return nil }
+        return MeanContrast(adjusting: pairs(with: baseline).map { ($0.value, $1.value) })
+    }
+
+    private func pairs(with baseline: VariationData) -> [(own: Part, other: Part)] {
+        // A side without users has no periods.
+        parts.count == baseline.parts.count ? zip(parts, baseline.parts).map { ($0, $1) } : [(total, baseline.total)]
+    }
+
+    // MARK: Estimates
+
+    /// Returns the rate, mean or ratio, compared with the baseline.
+    ///
+    /// - Parameters:
+    ///   - isDecrease: whether less is better, for the chance to win and the expected loss.
+    ///   - decidesAdjusted: whether the contrast adjusted by CUPED decides, if there is one.
+    func estimate(
+        _ statistic: MetricDefinition.Statistic, against baseline: VariationData?, isDecrease: Bool = false,
+        decidesAdjusted: Bool = false, _ query: ResultsQuery
+    ) -> ExperimentResults.Estimate {
+        let sample = sample(statistic) ?? Sample(count: 0, mean: .nan, variance: .nan)
+        var estimate = ExperimentResults.Estimate(
+            mean: sample.mean, standardDeviation: sample.variance.squareRoot())
+        guard let baseline, let contrast = contrast(statistic, against: baseline) else { return estimate }
+        let (better, worse) = isDecrease ? (baseline, self) : (self, baseline)
+        let (chance, loss) = better.chanceToWinAndExpectedLoss(statistic, against: worse)
+        estimate.comparison = ResultsComparison(
+            contrast, adjusted: statistic == .mean ? adjustedContrast(against: baseline) : nil,
+            decidesAdjusted: decidesAdjusted, chanceToWin: chance, expectedLoss: loss, query)
+        return estimate
+    }
+
+    private func chanceToWinAndExpectedLoss(
+        _ statistic: MetricDefinition.Statistic, against other: VariationData
+    ) -> (Double?, Double?) {
+        if statistic == .rate, adaptive == nil {
+            let posterior = RatePosterior(
+                successes: total.converted, of: users, againstSuccesses: other.total.converted, of: other.users)
+            let (chance, loss) = posterior.chanceToWinAndExpectedLoss
+            return (chance, loss)
+        }
+        guard let own = sample(statistic), let other = other.sample(statistic) else { return (nil, nil) }
+        let posterior = MeanPosterior(own, against: other)
+        return (posterior.chanceToWin, posterior.expectedLoss)
+    }
+}
