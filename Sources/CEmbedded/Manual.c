@@ -35,6 +35,9 @@ static const struct embedded_file files[] = {
     {"Metrics", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Metrics.md" suffix(, 0)
     }},
+    {"HowHoldfastDecides", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/HowHoldfastDecides.md" suffix(, 0)
+    }},
     {"Feed", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Feed.md" suffix(, 0)
     }},

@@ -158,11 +158,3 @@ import Testing
         }
     }
 }
-
-extension SeededGenerator {
-    /// A number of the standard normal distribution, by the method of Box and Muller.
-    fileprivate mutating func normal() -> Double {
-        (-2 * log(Double.random(in: 1e-300..<1, using: &self))).squareRoot()
-            * cos(2 * .pi * Double.random(in: 0..<1, using: &self))
-    }
-}
