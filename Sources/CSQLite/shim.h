@@ -24,6 +24,11 @@ static inline void csqlite_copy_log_header(const volatile void *index, uint64_t 
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
+// A 32-bit word of the index.
+static inline uint32_t csqlite_index_word(const volatile void *index, int word) {
+    return __atomic_load_n((const volatile uint32_t *)index + word, __ATOMIC_SEQ_CST);
+}
+
 // "nBackfill", how many pages of the log are in the database (walformat.html, section 2.1). Only under the lock of
 // checkpoints, as SQLite does when it finds a log that nobody has open.
 static inline void csqlite_forget_copied_pages(void *index) {

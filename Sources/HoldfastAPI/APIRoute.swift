@@ -1,3 +1,4 @@
+import Glibc
 import HTTPServer
 import HoldfastCore
 import Storage
@@ -268,7 +269,31 @@ struct APIRoute {
         if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
             throw Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done")
         }
+        // No store keeps a NUL, and PostgreSQL takes none in a parameter.
+        if !isVital, request.target.contains("%00") {
+            throw CoreError(.invalid, "a path and its parameters must not contain NUL; got '%00'")
+        }
+        if scope == .token(.admin) || scope == .unbound(.admin), request.withBody(Self.hasNUL) {
+            throw CoreError(.invalid, #"a text must not contain NUL; got '\u0000'"#)
+        }
         if !readsQuery { _ = try request.query(knowing: []) }
         return admission
+    }
+
+    /// Whether a JSON text has a string with a NUL, which it can only escape.
+    private static func hasNUL(_ json: UnsafeRawBufferPointer) -> Bool {
+        let escape: StaticString = "\\u0000"
+        var start = 0
+        while start < json.count, let base = json.baseAddress,
+            let found = memmem(base + start, json.count - start, escape.utf8Start, escape.utf8CodeUnitCount)
+        {
+            let place = UnsafeRawPointer(found) - base
+            // A backslash that is escaped itself begins no escape.
+            if json[..<place].reversed().prefix(while: { $0 == UInt8(ascii: "\\") }).count.isMultiple(of: 2) {
+                return true
+            }
+            start = place + 1
+        }
+        return false
     }
 }

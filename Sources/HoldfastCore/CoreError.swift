@@ -109,6 +109,8 @@ public struct CoreError: Error, Sendable {
             self.init(.unavailable, reason)
         case .erased:
             self.init(.unavailable, "the user was erased during the request; nothing was stored; try again")
+        case .unstorable:
+            self.init(.invalid, "a text must not contain NUL (U+0000); nothing was stored")
         case .unavailable:
             self.init(.unavailable, "the store is unavailable; nothing was acknowledged; GET /readyz names the cause")
         case .readOnly:

@@ -29,6 +29,8 @@ public final class ReadOnlyStore: Store {
 
     public var readFailure: StorageError? { base.readFailure }
 
+    public var closeFailure: StorageError? { base.closeFailure }
+
     public var rules: ProfileRules { base.rules }
 
     public var clock: StoreClock { base.clock }

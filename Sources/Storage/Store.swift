@@ -37,6 +37,9 @@ public protocol Store: AnyObject, Sendable {
     /// Why writes fail; `nil` once a change or probe has written as much as the one that failed. Cheap.
     var writeFailure: StorageError? { get }
 
+    /// Why acknowledged writes may be missing in the database that ``close()`` has left; `nil` if none are.
+    var closeFailure: StorageError? { get }
+
     /// Returns counters and gauges. Cheap.
     func metrics() -> StoreMetrics
 
@@ -67,6 +70,7 @@ extension Store {
     /// The defaults, for stores whose probes detect every failure.
     public var readFailure: StorageError? { nil }
     public var writeFailure: StorageError? { nil }
+    public var closeFailure: StorageError? { nil }
 }
 
 /// The notification of a store's changes.
@@ -216,6 +220,8 @@ public enum StorageError: Error, Hashable, Sendable {
     case damaged(reason: String)
     /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
+    /// A text of the request contains NUL, which no store keeps. Nothing was stored.
+    case unstorable
     /// The store is read-only at present. Nothing was stored; the caller may retry later.
     case readOnly
     /// The store is a copy, and its upstream, which would decide, does not respond. Nothing was stored; the caller may retry
@@ -231,7 +237,7 @@ extension StorageError {
     /// Whether the error concerns this user only, so that the operation may succeed for others.
     public var concernsOneUser: Bool {
         switch self {
-        case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
+        case .tooManyAssignments, .conditionFailed, .damaged, .erased, .unstorable: true
         case .overloaded, .unavailable, .staleDatafile, .readOnly, .away, .undecided, .closed: false
         }
     }
@@ -247,6 +253,7 @@ extension StorageError: CustomStringConvertible {
         case .staleDatafile: "the decision must use the active datafile; it used another"
         case .unavailable(let reason), .damaged(let reason): reason
         case .erased: "the user was erased during the change"
+        case .unstorable: "a text must not contain NUL"
         case .readOnly: "the store is read-only"
         case .away: "the upstream does not respond"
         case .undecided: "the upstream has not responded completely"

@@ -127,6 +127,8 @@ public final class EdgeStore: Store {
     /// Changes and events pass to an upstream that responds.
     public var writeFailure: StorageError? { isUpstreamUp ? nil : base.writeFailure }
 
+    public var closeFailure: StorageError? { base.closeFailure }
+
     public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         base.probe { [self] result in
             outbox.probe { [self] waiting in

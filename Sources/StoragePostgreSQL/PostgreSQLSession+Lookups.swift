@@ -16,6 +16,7 @@ extension PostgreSQLSession {
 
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
         if let refusal = lookupRefusal { return completion(.failure(refusal)) }
+        guard Self.mayBeStored(userID) else { return completion(.success(nil)) }
         noteLookup()
         profileLookups.append((userID, completion))
         if !isInBatch { sendLookups() }
@@ -23,10 +24,14 @@ extension PostgreSQLSession {
 
     func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>) {
         if let refusal = lookupRefusal { return completion(.failure(refusal)) }
+        guard Self.mayBeStored(userID) else { return completion(.success(nil)) }
         noteLookup()
         attributeLookups.append((userID, completion))
         if !isInBatch { sendLookups() }
     }
+
+    /// A query with a NUL fails for all whose lookups it has.
+    private static func mayBeStored(_ userID: Identifier) -> Bool { !userID.string.utf8.contains(0) }
 
     private func noteLookup() {
         if profileLookups.isEmpty, attributeLookups.isEmpty { lookupsSince = now }
@@ -91,7 +96,7 @@ extension PostgreSQLSession {
         isOneNode: Bool = false
     ) {
         let failure = error.asStorageError
-        store.lookupsFailed(profiles.count + attributes.count, isOneNode ? nil : failure)
+        store.lookupsFailed(profiles.count + attributes.count, isOneNode || error.mayConcernOneChange ? nil : failure)
         for lookup in profiles { lookup.completion(.failure(failure)) }
         for lookup in attributes { lookup.completion(.failure(failure)) }
     }

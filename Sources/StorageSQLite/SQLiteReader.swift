@@ -169,6 +169,7 @@ final class SQLiteReader {
         do {
             let connection = try openConnection()
             if !isChecked || !isInBatch {
+                try file.contents?.expectNoDifference()
                 try checkCache(connection)
                 isChecked = true
             }
@@ -274,6 +275,17 @@ final class SQLiteReader {
         attributeCache?.removeAll()
     }
 
+    /// The reader of a session may be closed after the writer, and then be the last one to have the database open.
+    private func checkFiles(before connection: Connection) {
+        do throws(SQLiteError) {
+            try file.expectInPlace()
+            try file.contents?.expectOwn(on: connection)
+            connection.setCheckpointOnClose(true)
+        } catch {
+            // The log stays.
+        }
+    }
+
     var cacheMetrics: CacheMetrics {
         var metrics = CacheMetrics()
         metrics.hits = hits
@@ -286,6 +298,7 @@ final class SQLiteReader {
     func close() {
         isClosed = true
         endTransaction()
+        if let connection { checkFiles(before: connection) }
         connection = nil
         filter = nil
         clearCache()

@@ -71,6 +71,8 @@ public final class SQLiteStore: Store {
 
     public var writeFailure: StorageError? { writer.failure }
 
+    public var closeFailure: StorageError? { writer.closeFailure }
+
     public func metrics() -> StoreMetrics {
         writer.metrics()
     }

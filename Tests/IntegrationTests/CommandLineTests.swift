@@ -201,6 +201,33 @@ import Testing
         }
     }
 
+    @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
+    func `Descriptors are reserved, and a limit that is too small is refused at the start`() throws {
+        let prlimit = try #require(Executable.find("prlimit"))
+        for limit in ["64", "128", "215"] {
+            let child = try ChildProcess(
+                prlimit,
+                [
+                    "--nofile=\(limit):\(limit)", Executable.holdfast, "serve", "--listen", "127.0.0.1:0", "--database",
+                    database,
+                ])
+            #expect(child.wait() == .exit(78), "\(child.errors.text)")
+            #expect(
+                child.errors.text.contains("the limit of open files must be at least 216; it is \(limit)"),
+                "\(child.errors.text)")
+        }
+        let server = try ServerProcess(database: database, through: [prlimit, "--nofile=216:216"])
+        let clients = try (0..<16).map { _ in try server.client() }
+        for client in clients { #expect(try client.request("GET", "/livez").status == 200) }
+        // Many more than there are descriptors: each is refused, and the process goes on.
+        let others = try (0..<300).map { _ in try server.client() }
+        for client in others { #expect(try client.receive().status == 503) }
+        for client in clients {
+            #expect(try client.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
+        }
+        server.stop()
+    }
+
     @Test func `A request is logged only when that is asked for`() throws {
         let server = try ServerProcess(database: database)
         #expect(try server.request("GET", "/livez").status == 200)

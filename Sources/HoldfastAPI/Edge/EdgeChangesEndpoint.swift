@@ -191,6 +191,7 @@ extension StorageError {
         case .staleDatafile: "stale_datafile"
         case .damaged: "damaged"
         case .erased: "erased"
+        case .unstorable: "unstorable"
         case .readOnly: "read_only"
         case .closed: "closed"
         }

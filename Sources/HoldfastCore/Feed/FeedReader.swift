@@ -33,8 +33,10 @@ public final class FeedReader: Sendable {
     private static let pollInterval = Duration.milliseconds(50)
     /// How long what one of them has found holds for the others: somewhat less, so that the next look is not missed.
     private static let freshNanoseconds: UInt64 = 45_000_000
-    /// How many rows are read at once.
+    /// How many rows are read at once, at most. Each is a commit, which may have a thousand lines: who wants few lines begins
+    /// with one row.
     private static let pageRows = 16
+    private static let fewLines = 256
     /// About how much one batch reads at most, in bytes.
     private static let batchBytes = 4 << 20
 
@@ -113,8 +115,9 @@ public final class FeedReader: Sendable {
     ) async throws(Failure) -> Batch {
         var batch = Batch(next: cursor)
         var bytes = 0
+        var rows = limit < Self.fewLines ? 1 : Self.pageRows
         while batch.lines.count < limit, bytes < Self.batchBytes {
-            let page = try await page(from: batch.next.number, limit: Self.pageRows)
+            let page = try await page(from: batch.next.number, limit: rows)
             guard page.has(batch.next) else { throw .gone }
             for row in page.rows where batch.lines.count < limit {
                 bytes += row.entries.count
@@ -124,13 +127,14 @@ public final class FeedReader: Sendable {
                     throw .store(error)
                 }
             }
-            if page.rows.count < Self.pageRows {
+            if page.rows.count < rows {
                 if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number - 1 {
                     batch.next = page.next
                     batch.isAtEnd = true
                 }
                 break
             }
+            rows = min(2 * rows, Self.pageRows)
         }
         return batch
     }

@@ -166,7 +166,9 @@ final class Connection: @unchecked Sendable {
         guard current == nil, let next = waiting.first else { return }
         switch state {
         case .idle: connect()
-        case .connecting, .closed: break
+        // The last exchange may have failed while this connection is being made: then nothing looks for overdue ones.
+        case .connecting: tickSoon()
+        case .closed: break
         case .open(let handle) where configuration.cluster.hasLeftBehind(handle.timeline):
             guard !isInTransaction else { return lose(.leftBehind) }
             watch?.cancel()

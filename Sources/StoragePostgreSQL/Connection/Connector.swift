@@ -84,7 +84,7 @@ final class Connector: Sendable {
         if !configuration.usesPooler {
             let limit = "SET lock_timeout = \(PostgreSQLConfiguration.milliseconds(lockTimeout))"
             for statement in [Self.planning, limit] {
-                try handle.query(statement, within: configuration.statementTimeout)
+                try handle.query(statement, within: Self.patience(configuration))
             }
         }
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1 else {
@@ -117,6 +117,12 @@ final class Connector: Sendable {
         throw PostgreSQLError(connection: failures.joined(separator: "; "))
     }
 
+    /// How long a server may take for a step of making a connection, in seconds. Of several servers one may be gone without a
+    /// word, and the next one is to be reached before lookups have failed for long.
+    private static func patience(_ configuration: PostgreSQLConfiguration) -> Double {
+        ConnectionString(configuration.url).hosts.count > 1 ? 2 : 5
+    }
+
     /// Opens a connection to one server.
     ///
     /// - Parameter forWatch: whether to look at the server, whatever it is; otherwise it must be as the connection string
@@ -124,10 +130,11 @@ final class Connector: Sendable {
     static func open(
         _ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, _ number: Int, forWatch: Bool = false
     ) throws(PostgreSQLError) -> Handle {
+        let patience = Self.patience(configuration)
         // The connection string is the value of `dbname`: its settings override those before it, as those after it do.
         let parameters =
             [
-                ("connect_timeout", "5"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
+                ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
                 ("keepalives_count", "3"),
                 ("tcp_user_timeout", "20000"), ("dbname", configuration.url), ("client_encoding", "UTF8"),
                 ("fallback_application_name", "holdfast"),
@@ -149,7 +156,7 @@ final class Connector: Sendable {
         guard PQstatus(pointer) == CONNECTION_OK else {
             throw PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
         }
-        try handle.inspect(configuration, within: configuration.statementTimeout)
+        try handle.inspect(configuration, within: patience)
         guard !configuration.usesPooler else { return handle }
         // The client's own time-out is shorter. These limits end what it has left running. Behind a pooler they would
         // also apply to other clients.
@@ -158,7 +165,7 @@ final class Connector: Sendable {
             """
             SET statement_timeout = \(milliseconds * 2); SET lock_timeout = \(milliseconds);
             SET idle_in_transaction_session_timeout = \(milliseconds * 2)
-            """, within: configuration.statementTimeout)
+            """, within: patience)
         return handle
     }
 }

@@ -96,6 +96,8 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// The error as users of the store see it.
     var asStorageError: StorageError {
         switch state {
+        // The only text that HTTP and JSON can say and a database cannot store has a NUL.
+        case "22021", "22P05": .unstorable
         case "53100": .unavailable(reason: "the disk of the database is full")
         case "25006": .unavailable(reason: "the database is read-only; a primary is required")
         case "42P01", "42703", "3F000":

@@ -18,7 +18,9 @@ extension OptimisticTransaction {
         case _ where error.mayConcernOneNode && store.isDistributed && changes.count > 1 && changes[0].node == nil:
             divide(error)
         case .none, .reconnect:
-            fail(error.asStorageError, concernsAll: !error.concernsSomeUsers(isDistributed: store.isDistributed))
+            let concernsOthers =
+                !error.concernsSomeUsers(isDistributed: store.isDistributed) && !error.mayConcernOneChange
+            fail(error.asStorageError, concernsAll: concernsOthers)
         }
     }
 

@@ -200,6 +200,19 @@ struct LogHeader: Equatable, Sendable {
         }
     }
 
+    /// The number of frames in the log.
+    var frames: UInt32 { withUnsafeBytes(of: words) { $0.load(fromByteOffset: 16, as: UInt32.self) } }
+
+    /// The checksum of all frames.
+    var checksum: (UInt32, UInt32) {
+        withUnsafeBytes(of: words) {
+            ($0.load(fromByteOffset: 24, as: UInt32.self), $0.load(fromByteOffset: 28, as: UInt32.self))
+        }
+    }
+
+    /// The salts, which change whenever the log restarts, as they are in the log's header.
+    var salts: [UInt8] { withUnsafeBytes(of: words) { Array($0[32..<40]) } }
+
     /// `iChange` in SQLite's wal.c: raised by every commit, and by nothing else.
     private var commits: UInt32 {
         withUnsafeBytes(of: words) { $0.load(fromByteOffset: 8, as: UInt32.self) }
@@ -208,4 +221,22 @@ struct LogHeader: Equatable, Sendable {
     static func == (one: LogHeader, other: LogHeader) -> Bool {
         one.words == other.words
     }
+}
+
+/// How much of the write-ahead log is in the database, as the log's index says.
+struct LogCopying: Equatable, Sendable {
+    let salts: [UInt8]
+    /// `nBackfill` (https://sqlite.org/walformat.html, section 2.1): how many frames are in the database.
+    let copied: UInt32
+    /// `nBackfillAttempted`: how many frames a checkpoint has begun to copy.
+    let attempted: UInt32
+
+    init(salts: [UInt8], at index: UnsafeRawPointer) {
+        self.salts = salts
+        copied = csqlite_index_word(index, 24)
+        attempted = csqlite_index_word(index, 32)
+    }
+
+    /// Whether the database changes only after another checkpoint has announced itself.
+    var isComplete: Bool { copied == attempted }
 }

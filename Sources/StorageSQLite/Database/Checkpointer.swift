@@ -110,6 +110,7 @@ final class Checkpointer: Sendable {
 
     private func copyInPasses(_ connection: Connection, _ copier: inout Copier) throws(SQLiteError) {
         try copier.copyAllIfNeeded(connection)
+        try file.contents?.expectOwn(on: connection)
         var copied = 0
         for _ in 0..<Self.passes {
             let pass = try connection.checkpoint(.passive)
@@ -124,6 +125,7 @@ final class Checkpointer: Sendable {
             // The whole log is too much to copy between two commits.
             guard !copier.mustCopyAll else { return false }
             do throws(SQLiteError) {
+                try file.contents?.expectOwn(on: connection)
                 let result = try connection.checkpoint(.restart, lockTimeout: Self.patience)
                 return result.copied == result.pages
             } catch {
@@ -146,6 +148,7 @@ final class Checkpointer: Sendable {
         guard file.lacksOnlyLog else { return }
         copier.withLock { copier in
             do throws(SQLiteError) {
+                try file.contents?.expectOwn(on: connection)
                 if copier.mustCopyAll { try connection.forgetCopiedPages() }
                 _ = try connection.checkpoint(.passive)
                 try connection.synchronizeDatabase()

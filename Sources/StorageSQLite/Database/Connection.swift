@@ -244,6 +244,11 @@ final class Connection {
     /// ``watchLog()``.
     var logHeader: LogHeader? { logIndex.map { LogHeader(at: $0) } }
 
+    /// How much of the log is in the database; `nil` before ``watchLog()``.
+    var logCopying: LogCopying? {
+        logIndex.map { LogCopying(salts: LogHeader(at: $0).salts, at: $0) }
+    }
+
     /// Makes ``logHeader`` available, from SQLite's own mapping of the log's index, for the lifetime of the connection. The
     /// connection must have read something before: only then has SQLite opened the log.
     func watchLog() {
@@ -285,10 +290,8 @@ final class Connection {
     ///
     /// - Throws: ``SQLiteError`` if the log cannot grow, for example because the disk is full.
     func extendLog(pages: Int) throws(SQLiteError) {
-        var log: UnsafeMutablePointer<sqlite3_file>?
-        guard let end = logHeader?.end,
-            sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK,
-            let log, let methods = log.pointee.pMethods?.pointee, let write = methods.xWrite,
+        guard let end = logHeader?.end, let log = logFile, let methods = log.pointee.pMethods?.pointee,
+            let write = methods.xWrite,
             let size = methods.xFileSize
         else { return }
         var former: sqlite3_int64 = 0
@@ -311,19 +314,50 @@ final class Connection {
         }
     }
 
-    private var mainFile: UnsafeMutablePointer<sqlite3_file>? {
+    private var mainFile: UnsafeMutablePointer<sqlite3_file>? { file(SQLITE_FCNTL_FILE_POINTER) }
+    private var logFile: UnsafeMutablePointer<sqlite3_file>? { file(SQLITE_FCNTL_JOURNAL_POINTER) }
+
+    private func file(_ control: Int32) -> UnsafeMutablePointer<sqlite3_file>? {
         var file: UnsafeMutablePointer<sqlite3_file>?
-        return sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK ? file : nil
+        return sqlite3_file_control(handle, "main", control, &file) == SQLITE_OK ? file : nil
     }
 
-    /// Returns the first bytes of the file; `nil` if the file is shorter.
+    /// A file that this connection has open.
+    enum File {
+        case database
+        case log
+    }
+
+    /// Returns bytes of a file as they are there, past SQLite's cache; `nil` if the file is shorter.
     ///
     /// They are read through SQLite's own descriptor: closing another descriptor of the file would release the POSIX locks
     /// of all connections in this process.
-    func firstBytes(_ count: Int) -> [UInt8]? {
-        guard let file = mainFile, let read = file.pointee.pMethods?.pointee.xRead else { return nil }
+    func bytes(_ count: Int, at offset: Int64, of file: File) throws(SQLiteError) -> [UInt8]? {
+        guard let file = file == .log ? logFile : mainFile, let read = file.pointee.pMethods?.pointee.xRead else {
+            return nil
+        }
         var bytes = [UInt8](repeating: 0, count: count)
-        return read(file, &bytes, Int32(count), 0) == SQLITE_OK ? bytes : nil
+        let code = read(file, &bytes, Int32(count), offset)
+        // The call bypassed the connection, which has no error message.
+        guard code == SQLITE_OK || code == Self.shortRead else { throw SQLiteError(nil, code) }
+        return code == SQLITE_OK ? bytes : nil
+    }
+
+    /// `SQLITE_IOERR_SHORT_READ`, a macro that Swift does not import.
+    private static let shortRead = SQLITE_IOERR | (2 << 8)
+
+    /// The size of the database file in bytes.
+    func databaseSize() throws(SQLiteError) -> Int64 {
+        var size: sqlite3_int64 = 0
+        guard let file = mainFile, let measure = file.pointee.pMethods?.pointee.xFileSize else { return 0 }
+        let code = measure(file, &size)
+        guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
+        return size
+    }
+
+    /// The number of the first page of the table `counters`.
+    func rootOfCounters() throws(SQLiteError) -> Int64 {
+        try integer("SELECT rootpage FROM sqlite_schema WHERE name = 'counters'")
     }
 }
 

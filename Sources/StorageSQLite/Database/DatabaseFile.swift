@@ -9,13 +9,15 @@ struct DatabaseFile: Sendable {
     let path: String
     /// The files as of ``opened()``; empty before.
     private var openFiles: [OpenFile] = []
+    /// What is in them; `nil` before ``opened()``.
+    private(set) var contents: ContentsCheck?
 
     init(path: String) {
         self.path = path
     }
 
     /// "HdFt" in `PRAGMA application_id`, which marks a Holdfast database.
-    private static let applicationID: Int64 = 0x4864_4674
+    static let applicationID: Int64 = 0x4864_4674
     private static let pageSize = 1_024
     static var version: Int64 { Int64(Migrations.sqlite.count) }
 
@@ -146,6 +148,7 @@ struct DatabaseFile: Sendable {
             PRAGMA cache_spill = OFF;
             """)
         connection.countLogPages()
+        connection.setCheckpointOnClose(true)
         return connection
     }
 
@@ -153,6 +156,8 @@ struct DatabaseFile: Sendable {
     func connect(_ access: Connection.Access, lockTimeout: Double) throws(SQLiteError) -> Connection {
         try expectInPlace()
         let connection = try Connection(path: path, access: access, lockTimeout: lockTimeout)
+        // Only the writer's connection does, which checks the files' contents before.
+        connection.setCheckpointOnClose(false)
         try connection.execute("PRAGMA schema_version")
         connection.watchLog()
         return connection
@@ -194,6 +199,7 @@ struct DatabaseFile: Sendable {
     /// connection is open.
     func opened() -> DatabaseFile {
         var file = self
+        file.contents = ContentsCheck(path: path)
         file.openFiles = [
             ("database file", ""), ("write-ahead log", "-wal"), ("index of the write-ahead log", "-shm"),
         ].map { name, suffix in
@@ -205,16 +211,19 @@ struct DatabaseFile: Sendable {
 
     /// Checks that all files are still in place: writes to a file that was moved or deleted are lost, even when synced.
     ///
-    /// - Throws: ``SQLiteError/fileHasMoved`` if a path no longer leads to the open file.
+    /// - Throws: ``SQLiteError/fileHasMoved`` if a path no longer leads to the open file;
+    ///   ``SQLiteError/fileWasOverwritten`` if that was noticed before.
     func expectInPlace() throws(SQLiteError) {
+        try contents?.expectNoDifference()
         for file in openFiles where Identity(path: file.path) != file.identity { throw file.hasMoved }
     }
 
     /// Checks that no other log has taken the place of the open one. Deleted files remain readable, but not once somebody
     /// writes to another log through the same index.
     ///
-    /// - Throws: ``SQLiteError/fileHasMoved``
+    /// - Throws: ``SQLiteError/fileHasMoved``; ``SQLiteError/fileWasOverwritten`` if that was noticed before.
     func expectNoOtherLog() throws(SQLiteError) {
+        try contents?.expectNoDifference()
         for file in openFiles where file.isLog {
             if let identity = Identity(path: file.path), identity != file.identity { throw file.hasMoved }
         }
@@ -246,13 +255,19 @@ struct DatabaseHeader {
     /// Whether the file is in the mode in which SQLite writes a log.
     let usesLog: Bool
 
-    private static let length = 100
+    static let length = 100
     private static let magic = Array("SQLite format 3\0".utf8)
 
     /// - Returns: `nil` if the file is not a database.
     init?(path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .read, lockTimeout: 0)
-        guard let bytes = connection.firstBytes(Self.length), bytes.starts(with: Self.magic) else { return nil }
+        guard let bytes = try connection.bytes(Self.length, at: 0, of: .database) else { return nil }
+        self.init(bytes)
+    }
+
+    /// - Returns: `nil` if the bytes do not begin a database.
+    init?(_ bytes: [UInt8]) {
+        guard bytes.count >= Self.length, bytes.starts(with: Self.magic) else { return nil }
         // 65,536 does not fit into two bytes and is written as 1.
         let size = UInt32(bytes[16]) << 8 | UInt32(bytes[17])
         pageSize = size == 1 ? 65_536 : size

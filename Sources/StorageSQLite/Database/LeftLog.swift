@@ -29,9 +29,13 @@ struct LeftLog {
     /// Frames left from before the log began anew are not counted: the salts of its header change each time, and each frame
     /// repeats them.
     ///
-    /// - Parameter limit: where counting ends.
+    /// - Parameters:
+    ///   - limit: where counting ends.
+    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a commit.
     /// - Returns: `nil` if it is no log.
-    private static func read(_ path: String, commits limit: Int64) -> (pageSize: UInt32, commits: Int64)? {
+    private static func read(
+        _ path: String, commits limit: Int64, frame: (Int, Int) -> Void = { _, _ in }
+    ) -> (pageSize: UInt32, commits: Int64)? {
         // No lock of SQLite is on this file: closing a descriptor releases none.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -50,7 +54,9 @@ struct LeftLog {
             for start in stride(from: 0, through: count - frameHeaderLength, by: frameLength) {
                 guard commits < limit, block[start + 8..<start + 16] == salts else { return (pageSize, commits) }
                 // The last frame of a commit has the size of the database after it.
-                if block.bigEndian(at: start + 4) > 0 { commits += 1 }
+                let databasePages = block.bigEndian(at: start + 4)
+                if databasePages > 0 { commits += 1 }
+                frame(Int(block.bigEndian(at: start)), Int(databasePages))
             }
             guard count == block.count else { return (pageSize, commits) }
             offset += count
@@ -85,6 +91,9 @@ struct LeftLog {
         guard header.pageSize == pageSize else {
             return "its pages have \(pageSize) bytes, those of the file \(header.pageSize)"
         }
+        if let missing = Self.missingPage(path, of: status.st_size, header.pageSize) {
+            return "the file ends before page \(missing), which is not in the log either"
+        }
         // The number of the last commit in the file itself, and with the log. Each commit of Holdfast raises it by one, and
         // the log begins with a commit to the state that it was copied into. In this order, because other processes may
         // commit meanwhile.
@@ -95,6 +104,24 @@ struct LeftLog {
         else { return nil }
         let first = max(withLog - commits, 0)
         return "it continues commit \(first) and ends with commit \(withLog), the file ends with commit \(inFile)"
+    }
+
+    /// Returns the first page behind the end of a database that the commits of its log do not have; `nil` if none is missing.
+    private static func missingPage(_ path: String, of size: off_t, _ pageSize: UInt32) -> Int? {
+        let present = Int(size) / Int(pageSize)
+        // What was read of the log in one transaction, and at the end of each, how long the database is.
+        var (pending, logged, count): ([Int], Set<Int>, Int) = ([], [], 0)
+        _ = read(path, commits: .max) { page, databasePages in
+            if page > present { pending.append(page) }
+            guard databasePages > 0 else { return }
+            logged.formUnion(pending)
+            pending.removeAll()
+            count = databasePages
+        }
+        guard count > present else { return nil }
+        // SQLite leaves out the page of the lock bytes.
+        let lockPage = 0x4000_0000 / Int(pageSize) + 1
+        return (present + 1...count).first { !logged.contains($0) && $0 != lockPage }
     }
 
     private static func lastCommit(_ database: String, isFileAlone: Bool) throws(SQLiteError) -> Int64 {

@@ -27,17 +27,22 @@ struct SQLiteError: Error, CustomStringConvertible {
     var isDamage: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
     /// Whether a new connection may succeed where this one failed.
-    var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && code != Self.fileHasMoved }
+    var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && !concernsFiles }
 
     /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be opened:
     /// the write-ahead log beside it belongs to the former file.
     static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
+    /// Ours alone: the file or its log was overwritten in place; see ``ContentsCheck``.
+    static let fileWasOverwritten = SQLITE_READONLY | (200 << 8)
+
+    private var concernsFiles: Bool { code == Self.fileHasMoved || code == Self.fileWasOverwritten }
+
     var description: String { "\(message) (SQLite \(code))" }
 
     /// The error as users of the store see it.
     var asStorageError: StorageError {
-        if code == Self.fileHasMoved { return .unavailable(reason: message) }
+        if concernsFiles { return .unavailable(reason: message) }
         return switch primaryCode {
         case SQLITE_BUSY, SQLITE_LOCKED: .unavailable(reason: "the database is locked by another process")
         case SQLITE_FULL: .unavailable(reason: "the disk or the database is full")
@@ -53,7 +58,9 @@ extension DatabaseError {
     }
 
     private static func reason(_ path: String, _ error: SQLiteError) -> String {
-        if error.isDamage { return "it must be an undamaged SQLite database; \(error)" }
+        if error.isDamage {
+            return "it must be an undamaged SQLite database; \(error); 'holdfast restore' puts a backup in its place"
+        }
         guard error.primaryCode == SQLITE_CANTOPEN else { return "\(error)" }
         let directory = path.contains("/") ? String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)]) : "."
         if access(directory.isEmpty ? "/" : directory, F_OK) != 0 {

@@ -15,6 +15,7 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var failure: Failure?
+        var closeFailure: StorageError?
         var metrics = StoreMetrics()
 
         /// Whether the caller must schedule a commit.
@@ -151,6 +152,9 @@ final class Writer: Sendable {
     /// Why transactions fail; `nil` once as much has been written as the one that failed.
     var failure: StorageError? { state.withLock { $0.failure?.error } }
 
+    /// Why acknowledged writes may be missing in the database that was closed.
+    var closeFailure: StorageError? { state.withLock(\.closeFailure) }
+
     private func submit(_ write: PendingWrite) {
         let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
             if state.isClosed { return (.closed, false) }
@@ -280,6 +284,7 @@ final class Writer: Sendable {
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection(for: batch)
         try connection.statement("BEGIN IMMEDIATE").run()
+        try file.contents?.expectOwn(on: connection)
         // The time of another process's commits is noted with its erasures.
         if try erasures.value.update(on: connection) { clock.advance(to: try counters(on: connection).latestTime) }
         let transaction = WriteTransaction(
@@ -311,6 +316,7 @@ final class Writer: Sendable {
         // The sync was of these files only if they are still in place.
         let now = DispatchTime.now().uptimeNanoseconds
         try file.expectInPlace()
+        try file.contents?.expectOwn(on: connection)
         filesSeen.value = now
         return transaction
     }
@@ -421,10 +427,25 @@ final class Writer: Sendable {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
             userFilter.close()
             checkpointer.close(before: connection.value)
+            if let connection = connection.value { checkFiles(before: connection) }
             // SQLite copies and deletes the log if nobody else has the database open.
             connection.value = nil
             let remaining = file.sizes.log
             if remaining > 0 { configuration.report(.logRemains(bytes: remaining)) }
+        }
+    }
+
+    /// Keeps SQLite from copying the log into another database, and from deleting another log, when the connection is closed.
+    private func checkFiles(before connection: Connection) {
+        do throws(SQLiteError) {
+            // A log that was only deleted is still open, and is copied.
+            if !file.lacksOnlyLog { try file.expectInPlace() }
+            try file.contents?.expectOwn(on: connection)
+        } catch {
+            if error.code == SQLiteError.fileWasOverwritten || (try? file.expectNoOtherLog()) == nil {
+                connection.setCheckpointOnClose(false)
+            }
+            state.withLock { $0.closeFailure = error.asStorageError }
         }
     }
 }

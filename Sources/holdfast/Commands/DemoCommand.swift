@@ -29,7 +29,8 @@ struct DemoCommand: ParsableCommand {
             at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         defer { try? FileManager.default.removeItem(at: directory) }
         configuration.database = DatabaseLocation(directory.appendingPathComponent("holdfast.db").path)
-        try ServerRun(configuration, settings).run { address in
+        var server = ServerRun(configuration, settings)
+        try server.run { address in
             let host = "\(address)".split(separator: ":").dropLast().joined(separator: ":").filter {
                 !"[]".contains($0)
             }

@@ -236,7 +236,8 @@ struct ServeCommand: ParsableCommand {
 
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        try ServerRun(try ConfigurationError.wrapping { try configuration(settings) }, settings).run()
+        var server = ServerRun(try ConfigurationError.wrapping { try configuration(settings) }, settings)
+        try server.run()
     }
 
     /// - Throws: ``Failure``, naming the setting that is wrong.

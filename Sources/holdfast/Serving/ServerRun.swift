@@ -10,7 +10,7 @@ import StorageEdge
 
 /// One run of the server, from its configuration to the end of the process.
 struct ServerRun {
-    private let configuration: ServeConfiguration
+    private var configuration: ServeConfiguration
     private let settings: Settings
     private let logger: Logger
 
@@ -23,7 +23,7 @@ struct ServerRun {
     /// Serves until SIGTERM or SIGINT.
     ///
     /// - Parameter whenListening: called once the server listens, with its address.
-    func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
+    mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let identity = configuration.identity
         let access = try ConfigurationError.wrapping {
@@ -36,9 +36,9 @@ struct ServerRun {
         let signals = Signals(delay: configuration.shutdownDelay)
 
         warnOfUnknownVariables()
-        if let shortage = DescriptorLimit.raise(for: configuration.http.limits.connections) {
-            logger.warning("\(shortage)")
-        }
+        let limit = try DescriptorLimit(raisingFor: configuration.http)
+        if let shortage = limit.shortage { logger.warning("\(shortage)") }
+        configuration.http.limits.connections = limit.connections
         let store = try openStore()
         var isStopped = false
         defer { if !isStopped { store.close() } }
@@ -95,6 +95,10 @@ struct ServerRun {
         signals.waitForDelay()
         stop(server, services)
         isStopped = true
+        if let failure = store.closeFailure {
+            logger.error("the write-ahead log was not copied into the database", metadata: ["reason": "\(failure)"])
+            throw Failure("\(configuration.database): acknowledged writes may be missing in it: \(failure)")
+        }
     }
 
     /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
@@ -227,27 +231,52 @@ private struct UpstreamTokenReload {
 }
 
 /// The limit of open files and sockets of the process.
-enum DescriptorLimit {
-    /// Descriptors for the database, the event loops and the log.
-    private static let reserve = 200
+struct DescriptorLimit {
+    /// The number of connections that may be open: the descriptors for everything else are reserved. Without one left, the
+    /// process could not even wait for a timer, and Dispatch ends it.
+    let connections: Int
+    /// A warning if that is less than was configured.
+    let shortage: String?
+
+    /// With fewer connections a server is of no use.
+    private static let leastConnections = 16
+
+    /// Descriptors for the database, the event loops, Dispatch and the log, and for connections that are being refused.
+    private static func reserve(_ http: HTTPServer.Configuration) -> Int {
+        max(200, 100 + 8 * http.eventLoops)
+    }
 
     /// Raises the soft limit to what the connections need, at most to the hard limit.
     ///
-    /// - Returns: a warning if the connections do not fit.
-    static func raise(for connections: Int) -> String? {
+    /// - Throws: ``ConfigurationError`` if the limit is too low for a server.
+    init(raisingFor http: HTTPServer.Configuration) throws {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
-        guard getrlimit(resource, &limit) == 0 else { return nil }
-        let needed = rlim_t(connections + reserve)
+        let (wanted, reserve) = (http.limits.connections, Self.reserve(http))
+        guard getrlimit(resource, &limit) == 0 else {
+            (connections, shortage) = (wanted, nil)
+            return
+        }
+        let needed = rlim_t(wanted + reserve)
         if limit.rlim_cur < needed {
             limit.rlim_cur = min(needed, limit.rlim_max)
             setrlimit(resource, &limit)
             getrlimit(resource, &limit)
         }
-        guard limit.rlim_cur < needed else { return nil }
-        let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
-        return
-            "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
-            + "raise it (ulimit -n), or lower --max-connections"
+        guard limit.rlim_cur < needed else {
+            (connections, shortage) = (wanted, nil)
+            return
+        }
+        connections = max(0, Int(clamping: limit.rlim_cur) - reserve)
+        let least = min(wanted, Self.leastConnections)
+        guard connections >= least else {
+            throw ConfigurationError(
+                reason: Failure(
+                    "the limit of open files must be at least \(reserve + least); it is \(limit.rlim_cur): raise it "
+                        + "(ulimit -n)"))
+        }
+        shortage =
+            "\(wanted) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for "
+            + "\(connections): raise it (ulimit -n), or lower --max-connections"
     }
 }
