@@ -282,17 +282,14 @@ struct APIRoute {
 
     /// Whether a JSON text has a string with a NUL, which it can only escape.
     private static func hasNUL(_ json: UnsafeRawBufferPointer) -> Bool {
-        let escape: StaticString = "\\u0000"
         var start = 0
         while start < json.count, let base = json.baseAddress,
-            let found = memmem(base + start, json.count - start, escape.utf8Start, escape.utf8CodeUnitCount)
+            let found = memchr(base + start, Int32(UInt8(ascii: "\\")), json.count - start)
         {
             let place = UnsafeRawPointer(found) - base
-            // A backslash that is escaped itself begins no escape.
-            if json[..<place].reversed().prefix(while: { $0 == UInt8(ascii: "\\") }).count.isMultiple(of: 2) {
-                return true
-            }
-            start = place + 1
+            if json[place...].starts(with: "\\u0000".utf8) { return true }
+            // Behind the character that is escaped, which may be a backslash.
+            start = place + 2
         }
         return false
     }
