@@ -59,7 +59,7 @@ struct EnrolledShares {
         var shares = [Double](repeating: 0, count: indices.count)
         for (id, values) in owned {
             comparisons += 1
-            if let index = indices[id] { shares[index] = Double(values.intersection(set).count) }
+            if let index = indices[id] { shares[index] = Double(values.count(in: set)) }
         }
         return shares
     }
@@ -119,10 +119,21 @@ private struct BucketSet: Hashable {
     }()
 
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
-    var count: Int { words.reduce(0) { $0 + $1.nonzeroBitCount } }
+
+    /// Returns the number of values that both sets have.
+    func count(in other: BucketSet) -> Int {
+        var count = 0
+        for index in words.indices { count += (words[index] & other.words[index]).nonzeroBitCount }
+        return count
+    }
 
     mutating func insert(_ values: Range<Int>) {
-        for value in values { words[value / 64] |= 1 << UInt64(value % 64) }
+        var value = values.lowerBound
+        while value < values.upperBound {
+            let end = min(values.upperBound, (value / 64 + 1) * 64)
+            words[value / 64] |= (UInt64.max >> UInt64(64 - (end - value))) << UInt64(value % 64)
+            value = end
+        }
     }
 
     func intersection(_ other: BucketSet) -> BucketSet {
