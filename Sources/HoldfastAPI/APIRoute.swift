@@ -85,6 +85,8 @@ struct APIRoute {
     private(set) var isAnsweredByEdges: Bool
     /// Whether the handler takes a body that is compressed; otherwise it is refused.
     private let acceptsGzip: Bool
+    /// ``Route/bodyBytes``
+    private let bodyBytes: Int?
     private let handler: Handler
 
     init(
@@ -98,12 +100,13 @@ struct APIRoute {
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, respondsLater: Bool = false,
-        isConditional: Bool = false, readsQuery: Bool = false, acceptsGzip: Bool = false,
+        isConditional: Bool = false, readsQuery: Bool = false, acceptsGzip: Bool = false, bodyBytes: Int? = nil,
         _ handle: @escaping (borrowing Request, Call) async throws -> Response
     ) {
         self.init(
             method, pattern, scope: scope, isVital: isVital, respondsLater: respondsLater,
-            isConditional: isConditional, readsQuery: readsQuery, acceptsGzip: acceptsGzip, .asynchronous(handle))
+            isConditional: isConditional, readsQuery: readsQuery, acceptsGzip: acceptsGzip, bodyBytes: bodyBytes,
+            .asynchronous(handle))
     }
 
     init(
@@ -125,9 +128,10 @@ struct APIRoute {
     private init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
         respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool, acceptsGzip: Bool = false,
-        _ handler: Handler
+        bodyBytes: Int? = nil, _ handler: Handler
     ) {
         self.acceptsGzip = acceptsGzip
+        self.bodyBytes = bodyBytes
         // Nothing about users.
         isAnsweredByEdges = scope == .none
         self.method = method
@@ -179,6 +183,7 @@ struct APIRoute {
         }
         return Route(
             method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
+            bodyBytes: bodyBytes,
             refusal: { [self] request in
                 var caller: String?
                 do {
@@ -250,7 +255,7 @@ struct APIRoute {
     ) throws -> Admission {
         let admission: Admission
         do {
-            admission = try gate.admit(request, credential: wire.credential(of: request), to: scope)
+            admission = try gate.admit(request, credential: wire.credential(of: request), to: self)
         } catch {
             if let token = error.token { setCaller(token.name) }
             throw error.problem

@@ -23,6 +23,9 @@ struct Call: Sendable {
     /// Whether the caller may set overrides in experiments of all projects.
     var mayOverride: Bool { admission.token?.scope.allows(.admin) ?? true && access == .all }
 
+    /// Whether the caller may remove overrides.
+    var mayRemoveOverrides: Bool { admission.token?.scope.allows(.admin) ?? true }
+
     /// ``Caller/mayNameAnyUser``
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 

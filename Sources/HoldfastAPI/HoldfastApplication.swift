@@ -70,7 +70,7 @@ public final class HoldfastApplication: Application {
             switch location {
             case .route(let index): protocolOfRoute[index]
             // A path that no protocol claims belongs to the first one.
-            case .path(let path): protocols.first { $0.pathPrefixes.contains { path.hasPrefix($0) } } ?? protocols[0]
+            case .path(let path): protocols.first { $0.claims(path) } ?? protocols[0]
             case .none: protocols[0]
             }
         return wire.response(to: Problem(failure.status, failure.detail))

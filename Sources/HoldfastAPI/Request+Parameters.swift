@@ -4,6 +4,28 @@ import HoldfastCore
 import Storage
 
 extension Request {
+    /// Passes the body to a function, expanded if it is compressed by gzip.
+    ///
+    /// - Throws: 400 if it is not whole, 413 if it is longer than the limit when it is expanded.
+    func withExpandedBody<Value>(
+        limit: Int, _ body: (UnsafeRawBufferPointer) throws(CoreError) -> Value
+    ) throws(CoreError) -> Value {
+        let isCompressed = field("content-encoding")?.lowercased() == "gzip"
+        return try withBody { bytes throws(CoreError) -> Value in
+            guard isCompressed else { return try body(bytes) }
+            switch Gzip.expand(bytes, limit: limit) {
+            case .expanded(let expanded):
+                let result = expanded.withUnsafeBytes { bytes in
+                    Result { () throws(CoreError) in try body(bytes) }
+                }
+                return try result.get()
+            case .malformed: throw CoreError(.invalid, "the body must be whole and compressed by gzip")
+            case .tooLong:
+                throw CoreError(.tooLarge, "the body must have at most \(limit) bytes when it is expanded")
+            }
+        }
+    }
+
     /// Returns the `{user_id}` of the path, its first parameter.
     func userID() throws(CoreError) -> Identifier {
         guard let text = parameter(0) else { throw CoreError(.invalid, "the user id in the path must be UTF-8") }

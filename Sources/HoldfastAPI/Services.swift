@@ -46,6 +46,8 @@ public final class Services: Sendable {
         public var trustedProxies = TrustedProxies()
         /// The origins whose pages may call client routes; `nil` for this server's own pages only.
         public var allowedOrigins: AllowedOrigins?
+        /// The names under which a server without tokens may be called, besides those of this host.
+        public var allowedHosts = AllowedHosts()
         /// Elements of an array that one request looks up, assigns or records.
         public var elementLimit = 1_000
         /// Bytes of one line of an import.

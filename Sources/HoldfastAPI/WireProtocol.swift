@@ -8,7 +8,7 @@ import Storage
 protocol WireProtocol {
     var routes: [APIRoute] { get }
 
-    /// Prefixes of paths that belong to this protocol alone, so that a 404 below them has its error format.
+    /// Paths that belong to this protocol alone with all below them, so that a 404 there has its error format.
     var pathPrefixes: [String] { get }
 
     /// The secret of the access token that a request carries; `nil` if it has none.
@@ -20,6 +20,11 @@ protocol WireProtocol {
 
 extension WireProtocol {
     var pathPrefixes: [String] { [] }
+
+    /// Whether a path belongs to this protocol.
+    func claims(_ path: some StringProtocol) -> Bool {
+        pathPrefixes.contains { path == $0 || path.hasPrefix($0 + "/") }
+    }
 
     func credential(of request: borrowing Request) -> Substring? {
         tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
@@ -64,7 +69,9 @@ struct LoopServices {
                 events: services.events, known: services.knownExposures, uses: services.uses,
                 clock: services.store.clock),
             metrics: services.decisions, uses: services.uses, isCopy: services.store.isCopy)
-        gate = AccessGate(services.access, refusals: services.refusals)
+        gate = AccessGate(
+            services.access, refusals: services.refusals,
+            LocalAccess(hosts: services.options.allowedHosts, origins: services.options.allowedOrigins))
         requests = LocalRequests(loop, gate)
         forwarder =
             if let upstream = services.upstream { UpstreamForwarder(upstream, gate, services.projects) } else { nil }

@@ -84,6 +84,8 @@ public struct TestRequest: Sendable {
     public var body: [UInt8]?
     /// Header fields, such as `If-Match: *`, without `Host` and `Content-Length`.
     public var fields: [String]
+    /// As in the field `Host`.
+    public var host: String
 
     public init(
         _ method: String, _ target: String, _ body: String? = nil, token: String? = nil, fields: [String] = []
@@ -92,8 +94,10 @@ public struct TestRequest: Sendable {
     }
 
     public init(
-        _ method: String, _ target: String, bytes: [UInt8]?, token: String? = nil, fields: [String] = []
+        _ method: String, _ target: String, bytes: [UInt8]?, token: String? = nil, fields: [String] = [],
+        host: String = "localhost"
     ) {
+        self.host = host
         self.method = method
         self.target = target
         body = bytes
@@ -102,7 +106,7 @@ public struct TestRequest: Sendable {
 
     /// Returns the request as HTTP/1.1 writes it.
     public func encoded() -> [UInt8] {
-        var lines = ["\(method) \(target) HTTP/1.1", "Host: test"] + fields
+        var lines = ["\(method) \(target) HTTP/1.1", "Host: \(host)"] + fields
         if let body { lines.append("Content-Length: \(body.count)") }
         return Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8) + (body ?? [])
     }

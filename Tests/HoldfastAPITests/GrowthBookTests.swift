@@ -50,6 +50,27 @@ import Testing
         server.stop()
     }
 
+    @Test(arguments: ["{}", #"{"id":""}"#, #"{"id":null,"country":"de"}"#])
+    func `A visitor without an id gets what needs no user, and is enrolled in nothing`(attributes: String) throws {
+        let server = try startServer()
+        let response = try evaluate(server, #"{"attributes":\#(attributes)}"#)
+        #expect(response.status == 200, "\(response.text)")
+        let features = response["features"]
+        #expect(features["word"] == ["defaultValue": "blue", "rules": [["force": "blue"]]])
+        #expect(features["german"]["defaultValue"] == .bool(attributes.contains("de")))
+        #expect(features["tested"]["rules"].array?.first?["tracks"].array == nil)
+        #expect(try server.request("GET", "/v1/profiles").text.isEmpty)
+        server.stop()
+    }
+
+    @Test func `The hash attribute is the one that the experiment hashes`() throws {
+        let server = try startServer()
+        let response = try evaluate(server, user("ann", #","$opt_bucketing_id":"household""#))
+        let track = try #require(response["features"]["tested"]["rules"].array?.first?["tracks"].array?.first)
+        #expect(track["result"]["hashAttribute"] == "$opt_bucketing_id" && track["result"]["hashValue"] == "household")
+        server.stop()
+    }
+
     @Test func `A forced feature has its value, and enrolls nobody`() throws {
         let server = try startServer()
         let body = #"{"attributes":{"id":"listed"},"forcedFeatures":[["tested","x"],["nope",1]]}"#
@@ -91,7 +112,6 @@ import Testing
             #"{"attributes":{"id":"a"},"forcedFeatures":[["x"]]}"#,
             "a forced feature must be an array of its key and its value; got an array, at /forcedFeatures/0"
         ),
-        (#"{"attributes":{"id":""}}"#, "a user id must be 1 to 1024 bytes long; got none, at /attributes/id"),
     ])
     func `A request without a user is refused`(body: String, error: String) throws {
         let server = try startServer()

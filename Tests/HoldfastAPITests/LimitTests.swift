@@ -52,17 +52,23 @@ import Testing
         #expect(try server.request("GET", "/ups/lookup?user_id=\(tooLong)").status == 400)
     }
 
-    @Test func `A request has up to 1,000 attributes of up to 4,096 bytes, and a selection up to 1,000 values`() throws
-    {
-        #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["a"]}"#).status == 201)
-        func attributes(_ count: Int, _ length: Int = 1) -> String {
+    @Test func `Up to 1,000 attributes of up to 4,096 bytes count, others that nobody asks for are ignored`() throws {
+        let audience = (0..<1_001).map { #"{"name":"a\#($0)","match":"exact","value":"x"}"# }
+        let audiences = stride(from: 0, to: 1_001, by: 500).map { audience[$0..<min(1_001, $0 + 500)] }
+        for (index, conditions) in audiences.enumerated() {
+            let definition =
+                #"{"variations":["a"],"audience":{"conditions":["or",\#(conditions.joined(separator: ","))]}}"#
+            let made = try server.request("PUT", "/v1/experiments/e\(index == 0 ? "" : "\(index)")", definition)
+            #expect(made.status == 201, "\(made.text)")
+        }
+        func attributes(_ count: Int, _ length: Int = 1, name: String = "a") -> String {
             let text = String(repeating: "x", count: length)
-            return "{" + (0..<count).map { #""a\#($0)":"\#(text)""# }.joined(separator: ",") + "}"
+            return "{" + (0..<count).map { #""\#(name)\#($0)":"\#(text)""# }.joined(separator: ",") + "}"
         }
         let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
         for (attributes, status) in [
             (attributes(1_000), 200), (attributes(1_001), 400), (attributes(2, 4_096), 200),
-            (attributes(2, 4_097), 400),
+            (attributes(2, 4_097), 400), (attributes(1_001, name: "b"), 200), (attributes(2, 4_097, name: "b"), 200),
         ] {
             let body = #"{"user_id":"u","experiment":"e","attributes":\#(attributes)}"#
             let assigned = try server.request("POST", "/v1/assign", body)

@@ -117,6 +117,28 @@ import Testing
         server.stop()
     }
 
+    @Test func `A page without a targeting key gets what needs no user, and is enrolled in nothing`() throws {
+        let response = try evaluateAll(#"{"country":"de"}"#)
+        #expect(response.status == 200, "\(response.text)")
+        let flags = response["flags"].array ?? []
+        func flag(_ key: String) -> JSONValue { flags.first { $0["key"].string == key } ?? .null }
+        #expect(flag("word")["value"] == "blue" && flag("german")["value"] == true)
+        #expect(flag("tested")["metadata"]["experimentId"].isNull && flag("tested")["variant"] == "")
+        #expect(try server.request("GET", "/v1/profiles").text.isEmpty)
+        #expect(try server.request("GET", "/v1/exposures").text.isEmpty)
+        server.stop()
+    }
+
+    @Test(arguments: [
+        #""flags":"word, nope""#, #""flags":["word","nope"]"#, #""gofeatureflag":{"flagList":["word","nope"]}"#,
+    ])
+    func `A context may list the flags of a bulk evaluation`(list: String) throws {
+        let flags = try evaluateAll(#"{"targetingKey":"ann",\#(list)}"#)["flags"].array ?? []
+        #expect(flags.map { $0["key"] } == ["word", "nope"])
+        #expect(flags.first?["value"] == "blue" && flags.last?["errorCode"] == "FLAG_NOT_FOUND")
+        server.stop()
+    }
+
     // MARK: Errors
 
     @Test(arguments: [
@@ -126,7 +148,7 @@ import Testing
         (#"{"context":{"targetingKey":null}}"#, "TARGETING_KEY_MISSING"),
         (#"{"context":{"targetingKey":7}}"#, "INVALID_CONTEXT"),
         (#"{"context":{"targetingKey":"a\u0000"}}"#, "INVALID_CONTEXT"),
-        (#"{"context":{"targetingKey":"a","x":"\#(String(repeating: "x", count: 5_000))"}}"#, "INVALID_CONTEXT"),
+        (#"{"context":{"targetingKey":"a","country":"\#(String(repeating: "x", count: 5_000))"}}"#, "INVALID_CONTEXT"),
     ])
     func `A request that cannot be evaluated is refused in the protocol's format`(body: String, code: String) throws {
         let one = try server.request("POST", "/ofrep/v1/evaluate/flags/word", body)

@@ -1,6 +1,7 @@
 import APITestSupport
 import Dispatch
 import Foundation
+import HTTPServer
 import JSON
 import Testing
 
@@ -108,6 +109,47 @@ import Testing
         #expect(exposures.map { $0["experiment_key"] } == ["checkout", "checkout", "rule"])
         #expect(exposures.map { $0["variation_id"] } == ["70011", "n", "91"])
         #expect(exposures[0]["detail"]["attributes"] == ["country": "de"])
+        server.stop()
+    }
+
+    /// SDKs send null for an id that is not a decimal number.
+    @Test func `An impression of a holdout counts by its key, whatever its id is`() throws {
+        let holdout = try server.request("PUT", "/v1/holdouts/all", #"{"share":50}"#)
+        #expect(holdout.status == 201, "\(holdout.text)")
+        let id = try #require(holdout["id"].string)
+        func impression(_ user: String, experiment: String) -> String {
+            let metadata = #"{"rule_type":"holdout","rule_key":"all","variation_key":"off"}"#
+            let decision =
+                #"{"campaign_id":null,"experiment_id":\#(experiment),"variation_id":null,"metadata":\#(metadata)}"#
+            let event = #"{"entity_id":null,"key":"campaign_activated"}"#
+            return #"{"visitor_id":"\#(user)","snapshots":[{"decisions":[\#(decision)],"events":[\#(event)]}]}"#
+        }
+        let sent = try send(
+            [impression("ann", experiment: "null"), impression("bob", experiment: "\"\(id)\"")].joined(separator: ","))
+        #expect(sent.status == 204 && sent.field("x-refused-events") == nil, "\(sent.text)")
+        let exposures = try lines("/v1/exposures")
+        #expect(exposures.map { $0["user_id"] } == ["ann", "bob"])
+        #expect(exposures.allSatisfy { $0["experiment_id"].string == id })
+        server.stop()
+    }
+
+    @Test func `A batch may have 10 MiB, and be compressed`() throws {
+        let visitor = Self.impression("ann")
+        func body(_ bytes: Int) -> [UInt8] {
+            let padding = String(repeating: " ", count: bytes - visitor.utf8.count - 15)
+            return Array(#"{"visitors":[\#(visitor)\#(padding)]}"#.utf8)
+        }
+        func post(_ body: [UInt8], _ fields: [String] = []) throws -> Int {
+            try server.response(to: TestRequest("POST", "/sdk/v1/events", bytes: body, fields: fields)).status
+        }
+        #expect(try post(body(10 << 20)) == 204)
+        #expect(try post(body((10 << 20) + 1)) == 413)
+        let compressed = ["Content-Encoding: gzip"]
+        #expect(try post(#require(Gzip.compress(body(10 << 20), .fast)), compressed) == 204)
+        #expect(try post(#require(Gzip.compress(body((10 << 20) + 1), .fast)), compressed) == 413)
+        #expect(try post(body(1_000), compressed) == 400)
+        #expect(try lines("/v1/exposures").count == 1)
+        #expect(try server.request("POST", "/ups/save", String(repeating: " ", count: 2 << 20)).status == 413)
         server.stop()
     }
 

@@ -68,12 +68,14 @@ import Testing
         #expect(try server.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
         let target = try TemporaryDirectory()
         let disk = try SmallFileSystem(at: target.path)
-        let ballast = try disk.fill()
-        let backup = try Command("backup", "--database", database, target.file("copy.db"))
-        #expect(backup.end == .exit(1))
-        #expect(backup.errors.contains("full"), "\(backup.errors)")
-        #expect(try FileManager.default.contentsOfDirectory(atPath: target.path) == ["ballast"])
-        unlink(ballast)
+        for room in [0, 4_096, 65_536] {
+            let ballast = try disk.fill(leaving: off_t(room))
+            let backup = try Command("backup", "--database", database, target.file("copy.db"))
+            #expect(backup.end == .exit(1))
+            #expect(backup.errors.contains("full"), "\(backup.errors)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: target.path) == ["ballast"])
+            unlink(ballast)
+        }
         #expect(try Command("backup", "--database", database, target.file("copy.db")).end == .exit(0))
         server.stop()
     }

@@ -28,7 +28,7 @@ import Testing
     @Test func `A chunked body is refused as soon as it is greater than the limit`() throws {
         let server = try server(["--max-body-size", "4KiB"])
         let client = try server.client()
-        try client.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try client.send("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         let piece = String(repeating: " ", count: 4_096)
         try client.send("1000\r\n\(piece)\r\n1\r\n ")
         #expect(try client.receive().status == 413)
@@ -37,7 +37,7 @@ import Testing
     @Test func `A body greater than the limit is refused in the Agent's format below the Agent's paths`() throws {
         let server = try server()
         let client = try server.client()
-        try client.send("POST /v1/activate HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+        try client.send("POST /v1/activate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n")
         let tooLarge = try client.receive()
         #expect(tooLarge.status == 413)
         #expect(tooLarge["error"].string != nil)

@@ -61,7 +61,7 @@ import Testing
                 == 201)
         for (field, status) in [("If-Match: \"?\"", 412), ("X-Optimizely-SDK-Key: ?", 400)] {
             let client = try server.client()
-            let head = Array("DELETE /v1/experiments/checkout HTTP/1.1\r\nHost: test\r\n\(field)\r\n\r\n".utf8)
+            let head = Array("DELETE /v1/experiments/checkout HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n\r\n".utf8)
             try client.send(head.map { $0 == UInt8(ascii: "?") ? 0xFF : $0 })
             #expect(try client.receive().status == status)
         }
@@ -88,7 +88,7 @@ import Testing
         let client = try server.client()
         let text = profile("ada", ["11": "1"])
         let chunked =
-            "POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "POST /ups/save HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
             + "1\r\n{\r\n\(String(text.utf8.count - 1, radix: 16));a=b\r\n\(text.dropFirst())\r\n0\r\nX: y\r\n\r\n"
         for request in [
             HTTPClient.head("POST", "/ups/save", text), chunked, HTTPClient.head("GET", "/v1/profiles/ada"),
@@ -117,7 +117,7 @@ import Testing
         let (slow, slowBody) = (try server.client(), try server.client())
         let start = ContinuousClock.now
         try slow.send("GET /livez HT")
-        try slowBody.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try slowBody.send("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         #expect(try server.request("GET", "/livez").status == 200)
         for client in [slow, slowBody] {
             #expect(try client.receive().status == 408)
@@ -139,10 +139,11 @@ import Testing
         for _ in 0..<50 {
             let client = try server.client()
             try client.send(
-                "POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: \(text.utf8.count + 1)\r\n\r\n\(text)")
+                "POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(text.utf8.count + 1)\r\n\r\n\(text)")
         }
         let halfImport = try server.client()
-        try halfImport.send("POST /v1/profiles HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"use")
+        try halfImport.send(
+            "POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"use")
         halfImport.finishSending()
         _ = try? halfImport.receive()
         let client = try server.client()
@@ -184,20 +185,23 @@ import Testing
         let client = try server.client()
         let text = profile("ada", ["11": "1"])
         try client.send(
-            "POST /ups/save HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \(text.utf8.count)\r\n\r\n")
+            "POST /ups/save HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: \(text.utf8.count)\r\n\r\n"
+        )
         #expect(try client.receive().status == 100)
         try client.send(text)
         #expect(try client.receive().text == text)
     }
 
     @Test(arguments: [
-        ("GET /nope HTTP/1.1\r\nHost: a\r\n\r\n", 404), ("POST /livez HTTP/1.1\r\nHost: a\r\n\r\n", 405),
-        ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501), ("GET /livez HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-        ("GET /livez HTTP/1.1\r\n\r\n", 400), ("GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-        ("GET /livez HTTP/1.1\r\nHost : a\r\n\r\n", 400), ("GET /livez HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n", 400),
-        ("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        ("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
-        ("POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        ("GET /nope HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("POST /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        ("BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501), ("GET /livez HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+        ("GET /livez HTTP/1.1\r\n\r\n", 400), ("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", 400),
+        ("GET /livez HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        ("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: b\r\n c\r\n\r\n", 400),
+        ("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        ("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        ("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\u{1}\u{FC}\u{3}\u{3}\r\n\r\n", 400),
     ])
     func `A request that cannot be served is refused as a problem`(request: String, status: Int) throws {

@@ -41,7 +41,7 @@ import Testing
         let server = try ServerProcess(database: database, ["--shutdown-timeout", "200ms"])
         let client = try server.client()
         #expect(try client.request("GET", "/livez").status == 200)
-        try client.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try client.send("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         try passAllLoops(server)
         server.stop()
     }
@@ -81,7 +81,7 @@ import Testing
         try reader.send(HTTPClient.head("GET", "/v1/profiles", fields: ["X-Request-Id: the-export"]))
         #expect(try reader.receiveHead().status == 200)
         let unfinished = try server.client()
-        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         try passAllLoops(server)
         server.stop()
         let line = try #require(server.child.errors.all.first { $0.contains("a response was cut off") })
@@ -113,7 +113,7 @@ import Testing
         #expect(load.wait { $0.acknowledged >= 50 })
         // A response that waits for a body which never comes keeps the server from ending by itself.
         let unfinished = try server.client()
-        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         try passAllLoops(server)
         server.child.send(SIGTERM)
         #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)

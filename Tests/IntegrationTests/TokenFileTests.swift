@@ -28,7 +28,7 @@ import Testing
 
     @Test func `An import without the scope is refused before its body is sent`() throws {
         try client.send(
-            "POST /v1/profiles HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n"
+            "POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100\r\n"
                 + "Authorization: Bearer read-secret-0123456789\r\n\r\n")
         #expect(try client.receive().status == 403)
     }

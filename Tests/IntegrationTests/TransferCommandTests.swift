@@ -91,7 +91,7 @@ import Testing
         let lines = (10_000..<30_000).map { profile("user\($0)", ["1": "v\($0 % 7)", "2": "x"]) + "\n" }.joined()
         let server = try ServerProcess(database: directory.file("holdfast.db"))
         let client = try server.client()
-        try client.send("POST /v1/profiles HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try client.send("POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         var rest = Array(lines.utf8)[...]
         while !rest.isEmpty {
             let piece = rest.prefix(9_973)

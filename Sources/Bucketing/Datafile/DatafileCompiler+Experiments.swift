@@ -108,7 +108,7 @@ extension DatafileCompiler {
 
 extension [Identifier] {
     /// Returns each id once, at its first position.
-    func uniqued() -> [Identifier] {
+    package func uniqued() -> [Identifier] {
         var seen: Set<Identifier> = []
         return filter { seen.insert($0).inserted }
     }

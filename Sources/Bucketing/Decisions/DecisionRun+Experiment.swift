@@ -47,6 +47,10 @@ extension DecisionRun {
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none
         }
+        guard !user.isUnidentified else {
+            reasons.add("Experiment \"\(experiment.key)\" needs the id of the user.")
+            return .none
+        }
         let storesNewVariation: Bool
         let staleVariationID: Identifier?
         switch heldVariation(of: experiment) {
@@ -205,6 +209,10 @@ extension DecisionRun {
 
 extension DecisionRun {
     func bucket(into experiment: Experiment) -> Variation? {
+        if user.isUnidentified {
+            guard experiment.gate == nil, experiment.isBucketed else { return nil }
+            return experiment.trafficAllocation.entityOfAll.flatMap(experiment.variation(id:))
+        }
         guard let gate = experiment.gate else {
             guard experiment.isBucketed, let id = bucketedID(in: experiment, experiment.trafficAllocation) else {
                 return nil

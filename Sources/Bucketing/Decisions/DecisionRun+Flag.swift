@@ -150,6 +150,7 @@ extension DecisionRun {
     ///
     /// - Parameter rule: the rule that a local holdout is evaluated for; `nil` for a global holdout.
     func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
+        guard !user.isUnidentified else { return nil }
         let kind = rule == nil ? "holdout" : "local holdout"
         let key = holdout.key
         let admits = admits(holdout.audience, to: "holdout \"\(holdout.key)\"")

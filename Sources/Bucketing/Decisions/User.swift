@@ -3,6 +3,9 @@ public import JSON
 /// The user that a decision is made for.
 public struct User: Sendable {
     public var id: Identifier
+    /// Whether nobody has said who the user is, as on a page before any id exists. Such a user gets what needs no user:
+    /// takes part in no experiment and no holdout, and of a delivery gets what everybody in its audience gets.
+    public private(set) var isUnidentified = false
     /// The attributes in the request, which take precedence over stored ones.
     public var attributes: JSONObject
     /// The stored attributes; `nil` if nothing is stored, or no audience needs it.
@@ -32,6 +35,13 @@ public struct User: Sendable {
         forcedVariations = Self.variations(forcedDecisions)
     }
 
+    /// A user without an id.
+    public static func unidentified(attributes: JSONObject) -> User {
+        var user = User(id: "", attributes: attributes)
+        user.isUnidentified = true
+        return user
+    }
+
     private static func variations(_ decisions: [ForcedDecision]) -> [ForcedDecision.Target: Identifier] {
         decisions.isEmpty ? [:] : Dictionary(decisions.map { ($0.target, $0.variationKey) }, uniquingKeysWith: { $1 })
     }
@@ -46,7 +56,7 @@ public struct User: Sendable {
 
 extension User {
     /// The attribute that replaces the user id for bucketing, if it is a string.
-    static let bucketingIDAttribute = "$opt_bucketing_id"
+    public static let bucketingIDAttribute = "$opt_bucketing_id"
 
     /// The id that is hashed to bucket the user.
     public var bucketingID: Identifier {

@@ -28,6 +28,11 @@ public struct TrafficAllocation: Sendable, Equatable {
         }
         return nil
     }
+
+    /// The entity that owns every bucket value, if one does.
+    var entityOfAll: Identifier? {
+        shares.first { !$0.key.string.isEmpty && $0.value >= Bucketer.bucketCount }?.key
+    }
 }
 
 extension TrafficAllocation {

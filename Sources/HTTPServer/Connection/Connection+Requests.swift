@@ -47,7 +47,8 @@ extension Connection {
             machine.refuseBeforeBody()
         } else {
             awaitsBody = true
-            machine.readBody()
+            machine.readBody(
+                limit: match.route.map { worker.router.routes[$0].bodyBytes(worker.configuration.limits) })
         }
     }
 

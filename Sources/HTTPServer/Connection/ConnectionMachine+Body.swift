@@ -1,7 +1,10 @@
 /// Reads request bodies: as a whole, stored after the head, or piece by piece.
 extension ConnectionMachine {
     /// Reads the body of the current head as a whole.
-    mutating func readBody() {
+    ///
+    /// - Parameter limit: its greatest length, in bytes; `nil` for that of most routes.
+    mutating func readBody(limit: Int? = nil) {
+        bodyLimit = limit ?? limits.bodyBytes
         if awaitsContinue, !isBodyTooLarge { sendContinue() }
         reading = .buffering(bodyDecoder, end: head.length)
     }
@@ -59,7 +62,7 @@ extension ConnectionMachine {
                     input.move(position..<position + data, to: end)
                     position += data
                     end += data
-                    if end - head.length > limits.bodyBytes { return fail(bodyTooLarge) }
+                    if end - head.length > bodyLimit { return fail(bodyTooLarge) }
                 case .end(let framing):
                     input.remove(end..<position + framing)
                     reading = .ready(body: head.length..<end)
@@ -73,7 +76,7 @@ extension ConnectionMachine {
 
     /// Whether the head announces a body beyond the limit.
     private var isBodyTooLarge: Bool {
-        if case .fixed(let length) = head.body { return length > limits.bodyBytes }
+        if case .fixed(let length) = head.body { return length > bodyLimit }
         return false
     }
 
@@ -81,7 +84,7 @@ extension ConnectionMachine {
         RequestFailure(.badRequest, "the body must be complete; the connection ended early")
     }
 
-    private var bodyTooLarge: RequestFailure { .bodyTooLarge(limit: limits.bodyBytes) }
+    private var bodyTooLarge: RequestFailure { .bodyTooLarge(limit: bodyLimit) }
 
     /// The size of an incomplete body that is read as a whole, with its head.
     var unfinishedBodyBytes: Int {

@@ -42,6 +42,8 @@ struct ConnectionMachine: ~Copyable {
     var input = ByteBuffer()
     var responses = ResponseQueue()
     var head = RequestHead()
+    /// The greatest length of the body that is read as a whole.
+    var bodyLimit = 0
     var parser: RequestHeadParser
     let limits: Limits
     private(set) var endOfInput = false

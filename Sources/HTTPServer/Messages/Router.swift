@@ -21,6 +21,8 @@ public struct Route {
     /// ``Responder/setCaller(_:)`` takes it. Asked only if the client waits to be told to send the body; the handler
     /// must check again.
     let refusal: Refusal?
+    /// The longest body that it takes, in bytes, where that is more than ``Limits/bodyBytes``; `nil` if it is not.
+    public let bodyBytes: Int?
     /// Whether it changes state. Pipelined requests behind it wait for its response, so that they see the change.
     public let changesState: Bool
     /// Whether another thread makes a large response later. Pipelined requests behind it wait, so that a connection
@@ -29,16 +31,20 @@ public struct Route {
 
     var holdsNext: Bool { changesState || respondsLater }
 
+    /// The longest body that it takes.
+    func bodyBytes(_ limits: Limits) -> Int { max(limits.bodyBytes, bodyBytes ?? 0) }
+
     /// - Parameter changesState: `nil` if it follows from the method. A `GET` that changes state does not serve `HEAD`.
     public init(
         _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, refusal: Refusal? = nil, _ handler: Handler
+        respondsLater: Bool = false, bodyBytes: Int? = nil, refusal: Refusal? = nil, _ handler: Handler
     ) {
         self.method = method
         self.pattern = pattern
         self.handler = handler
         self.isVital = isVital
         self.refusal = refusal
+        self.bodyBytes = bodyBytes
         self.changesState = changesState ?? !method.isSafe
         self.respondsLater = respondsLater
     }

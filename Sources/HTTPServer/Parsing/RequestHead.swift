@@ -88,7 +88,7 @@ public enum Method: UInt8, Sendable, CaseIterable {
     }
 
     /// Whether it only reads (RFC 9110 §9.2.1), so that pipelined requests behind it need not wait.
-    var isSafe: Bool {
+    public var isSafe: Bool {
         switch self {
         case .get, .head, .options, .trace: true
         case .post, .put, .patch, .delete, .connect: false

@@ -227,9 +227,10 @@ extension Application {
             Request(
                 head: head, bytes: bytes, bodyRange: body, parameters: parameters, id: pending.id, peer: local.peer)
         }
+        let longest = router.routes[index].bodyBytes(limits)
         switch router.routes[index].handler {
-        case .buffered where local.body.count > limits.bodyBytes:
-            let failure = RequestFailure.bodyTooLarge(limit: limits.bodyBytes)
+        case .buffered where local.body.count > longest:
+            let failure = RequestFailure.bodyTooLarge(limit: longest)
             collector.respond(response(to: failure, at: .route(index)), to: 0)
         case .buffered(let handler):
             handler(request(body: head.length..<bytes.count), responder)

@@ -5,6 +5,7 @@ import Storage
 final class AccessGate {
     private let control: AccessControl
     private let refusals: RefusalLog
+    private let localAccess: LocalAccess
     private var generation: UInt64 = 0
     private var tokens: [Token] = []
     private var identity: IdentityProvider?
@@ -12,8 +13,9 @@ final class AccessGate {
     /// Of the requests that are admitted now, see ``LocalRequests``.
     var approval: Approval?
 
-    init(_ control: AccessControl, refusals: RefusalLog) {
+    init(_ control: AccessControl, refusals: RefusalLog, _ localAccess: LocalAccess) {
         self.control = control
+        self.localAccess = localAccess
         self.refusals = refusals
     }
 
@@ -21,12 +23,16 @@ final class AccessGate {
     ///
     /// - Throws: 401 or 403, after logging the refusal.
     func admit(
-        _ request: borrowing Request, credential: @autoclosure () -> Substring?, to scope: APIRoute.Scope
+        _ request: borrowing Request, credential: @autoclosure () -> Substring?, to route: APIRoute
     ) throws(AccessRefusal) -> Admission {
+        let scope = route.scope
         guard scope != .none else { return admission(by: nil, to: scope) }
         refresh()
-        guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
+            guard !isOpen else {
+                if let refusal = localAccess.refusal(of: request, to: route) { throw AccessRefusal(refusal) }
+                return admission(by: nil, to: scope)
+            }
             return try admit(
                 secret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
         } catch {

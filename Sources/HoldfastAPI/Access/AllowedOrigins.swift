@@ -34,6 +34,9 @@ public struct AllowedOrigins: Sendable {
     /// Whether an origin, in lower case, is listed by its name. `*` lists none.
     func lists(_ origin: String) -> Bool { origins?.contains(origin) ?? false }
 
+    /// Whether the pages of an origin may call client routes.
+    func allows(_ origin: String) -> Bool { origins?.contains(origin) ?? true }
+
     private static func isOrigin(_ text: String) -> Bool {
         guard let end = text.firstRange(of: "://") else { return false }
         let (scheme, host) = (text[..<end.lowerBound].utf8, text[end.upperBound...].utf8)

@@ -58,8 +58,9 @@ struct BucketeerEvaluationEndpoints {
 
     private func decide(
         _ subject: DecisionQuery.Subject, for user: User, in project: Project
-    ) async throws(StorageError) -> [FlagEvaluation] {
-        let query = DecisionQuery(for: user, subject, options: .disableDecisionEvent)
+    ) async throws -> [FlagEvaluation] {
+        let query = try DecisionQuery(for: user, subject, options: .disableDecisionEvent)
+            .usable(in: project, at: ["user", "data"])
         let decisions = try await decisions.decide(query, in: project)
         return decisions.flags.map { FlagEvaluation($0, decisions.project.datafile) }
     }
@@ -144,7 +145,6 @@ private struct BucketeerEvaluationRequest: Sendable {
         userID = try ProfileInput.checkUserID(
             try user.protobufText("id", in: place), at: place.appending("id"))
         data = try user.protobufMessage("data", in: place) ?? JSONObject()
-        try ProfileInput.check(attributes: data, at: place.appending("data"))
         for member in data where member.value.string == nil {
             throw CoreError(
                 .invalid, "`data` must have strings as values; got \(member.value.kind)",

@@ -10,6 +10,10 @@ import Synchronization
 /// - SeeAlso: `proto/gateway/service.proto` and `proto/event/client/event.proto` of bucketeer-io/bucketeer.
 struct BucketeerProtocol: WireProtocol {
     let routes: [APIRoute]
+    /// Also the methods of its gateway that this server lacks.
+    let pathPrefixes = [
+        "/get_evaluations", "/get_evaluation", "/get_feature_flags", "/get_segment_users", "/register_events", "/ping",
+    ]
 
     init(_ loop: LoopServices) {
         let services = loop.services

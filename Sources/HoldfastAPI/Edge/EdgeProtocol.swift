@@ -4,7 +4,7 @@ import HoldfastCore
 /// What other servers that follow this one as edges ask for: its users and definitions as they are stored, and the changes
 /// and events of their clients. A token of the scope `edge` admits to nothing else.
 struct EdgeProtocol: WireProtocol {
-    let pathPrefixes = ["/edge/"]
+    let pathPrefixes = ["/edge"]
     let routes: [APIRoute]
 
     /// The maximum number of changes, events or users in one request, and of bytes in its body. An edge sends fewer. The

@@ -110,7 +110,7 @@ struct UpstreamForwarder {
         }
         let token: Token?
         do throws(AccessRefusal) {
-            token = try gate.admit(request, credential: credential, to: route.scope).token
+            token = try gate.admit(request, credential: credential, to: route).token
         } catch {
             if let token = error.token { setCaller(token.name) }
             throw error.problem

@@ -18,7 +18,7 @@ struct GrowthBookEvaluation {
         let project = try request.growthBookProject(projects, call)
         let forced = input.forcedFeatures
         let subject = DecisionQuery.Subject.chosenFlags { $0.flags.map(\.key).filter { forced[$0] == nil } }
-        let query = DecisionQuery(for: input.user, subject, options: .disableDecisionEvent)
+        let query = try DecisionQuery(for: input.user, subject, options: .disableDecisionEvent).usable(in: project)
         var response = Response.json(Self.encode(try await decisions.decide(query, in: project), input))
         // Tells the JavaScript SDK that there is a stream of changes.
         response.fields = [("X-SSE-Support", "enabled")]
@@ -37,7 +37,7 @@ struct GrowthBookEvaluation {
             // Without a value the SDK returns the default of its caller.
             guard let value = evaluation.value, !value.isNull else { continue }
             append(evaluation.flagKey, value, to: &writer) { writer in
-                append(evaluation, value, of: input.user.id, in: project.datafile, to: &writer)
+                append(evaluation, value, of: input.user, in: project.datafile, to: &writer)
             }
         }
         for flag in project.datafile.flags {
@@ -74,7 +74,7 @@ struct GrowthBookEvaluation {
 
     /// Writes the experiment that has given the value, if one has, for the SDK's tracking callback.
     private static func append(
-        _ evaluation: FlagEvaluation, _ value: JSONValue, of userID: Identifier, in datafile: Datafile,
+        _ evaluation: FlagEvaluation, _ value: JSONValue, of user: User, in datafile: Datafile,
         to writer: inout JSONWriter
     ) {
         guard let experiment = evaluation.experimentID.flatMap({ datafile.experiment(id: $0) }),
@@ -84,7 +84,7 @@ struct GrowthBookEvaluation {
         writer.beginArray()
         writer.beginObject()
         append(experiment, index, value, to: &writer)
-        append(evaluation, index, value, of: userID, to: &writer)
+        append(evaluation, index, value, of: user, to: &writer)
         writer.endObject()
         writer.endArray()
     }
@@ -105,17 +105,17 @@ struct GrowthBookEvaluation {
     }
 
     private static func append(
-        _ evaluation: FlagEvaluation, _ index: Int, _ value: JSONValue, of userID: Identifier,
-        to writer: inout JSONWriter
+        _ evaluation: FlagEvaluation, _ index: Int, _ value: JSONValue, of user: User, to writer: inout JSONWriter
     ) {
+        let isHashedByID = user.bucketingID == user.id
         writer.key("result")
         writer.beginObject()
         writer.member("featureId", evaluation.flagKey.string)
         writer.member("inExperiment", true)
         writer.member("hashUsed", evaluation.source == .bucketed || evaluation.source == .stored)
         writer.member("stickyBucketUsed", evaluation.source == .stored)
-        writer.member("hashAttribute", "id")
-        writer.member("hashValue", userID.string)
+        writer.member("hashAttribute", isHashedByID ? "id" : User.bucketingIDAttribute)
+        writer.member("hashValue", user.bucketingID.string)
         writer.member("variationId", index)
         if let key = evaluation.variationKey { writer.member("key", key.string) }
         writer.key("value")
@@ -124,7 +124,7 @@ struct GrowthBookEvaluation {
     }
 }
 
-/// `{"attributes":{"id",…},"forcedFeatures"?:[[key,value],…]}`. Other members have no effect, as forced variations and the URL.
+/// `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members have no effect, as forced variations and the URL.
 private struct GrowthBookRequest: Sendable {
     let user: User
     /// Values by flag that the SDK wants instead of a decision.
@@ -147,15 +147,18 @@ private struct GrowthBookRequest: Sendable {
                 .invalid, "`attributes` must be an object; got \(object["attributes"]?.kind ?? "nothing")", at: place)
         }
         let id = place.appending("id")
-        guard let value = attributes["id"], let text = value.string ?? value.integer.map(String.init) else {
+        guard let value = attributes["id"], !value.isNull, value.string != "" else {
+            attributes["id"] = nil
+            return .unidentified(attributes: attributes)
+        }
+        guard let text = value.string ?? value.integer.map(String.init) else {
             throw CoreError(
                 .invalid,
                 "the attribute `id` must be the user's id, a string or a whole number; got "
-                    + "\(attributes["id"]?.kind ?? "nothing")", at: id)
+                    + value.kind, at: id)
         }
         let userID = try ProfileInput.checkUserID(text, at: id)
         attributes["id"] = nil
-        try ProfileInput.check(attributes: attributes, at: place)
         return User(id: userID, attributes: attributes)
     }
 

@@ -12,7 +12,7 @@ import Storage
 /// - SeeAlso: `packages/lib/eval` and `featuresController.ts` of growthbook/growthbook-proxy.
 struct GrowthBookProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/api/eval/", "/sub/"]
+    let pathPrefixes = ["/api", "/sub"]
 
     init(_ loop: LoopServices) {
         let evaluation = GrowthBookEvaluation(decisions: loop.decisions, projects: loop.projects)

@@ -18,7 +18,8 @@ struct AssignEndpoints {
         let sdkKey = request.sdkKey
         guard let list = body.array else {
             let asked = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
-            return decisions.decide(asked.query(enrolls: true), in: try project(of: asked), call) {
+            let project = try project(of: asked)
+            return decisions.decide(try asked.query(enrolls: true, in: project), in: project, call) {
                 .json(Self.encode(try asked.decision(of: $0)))
             } error: {
                 Problem($0).response
@@ -68,8 +69,9 @@ struct AssignEndpoints {
     }
 
     private func decide(_ request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
-        try request.decision(
-            of: await decisions.decide(request.query(enrolls: enrolls), in: try project(of: request)))
+        let project = try project(of: request)
+        return try request.decision(
+            of: await decisions.decide(request.query(enrolls: enrolls, in: project), in: project))
     }
 
     /// - Throws: 404 if there is no such project, or if it does not have the experiment.
@@ -125,10 +127,11 @@ private final class AssignRequest: Sendable {
         self.sdkKey = try object.optionalText("sdk_key", in: place) ?? sdkKey
     }
 
-    func query(enrolls: Bool) -> DecisionQuery {
-        DecisionQuery(
+    func query(enrolls: Bool, in project: Project) throws(CoreError) -> DecisionQuery {
+        try DecisionQuery(
             for: user, anonymousID: anonymousID, .experiment(experiment), options: .includeReasons,
-            storesAssignments: enrolls, requiresStorage: true)
+            storesAssignments: enrolls, requiresStorage: true
+        ).usable(in: project, at: place.appending("attributes"))
     }
 
     func decision(of decisions: Decisions) throws(CoreError) -> ExperimentDecision {

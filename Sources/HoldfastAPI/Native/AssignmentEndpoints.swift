@@ -152,15 +152,29 @@ struct AssignmentEndpoints {
         return error
     }
 
-    /// Removes the override, so that the assignment beneath comes back, or else the assignment.
+    /// Removes the assignment; of an admin the override, if there is one, so that the assignment beneath comes back.
+    ///
+    /// - Throws: 409 if there is an override, and the caller is no admin.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
-        let change = ProfileChange(
-            userID: userID, operation: .remove(experimentID: experiment.id),
-            condition: Self.condition(request, of: experiment))
+        let condition = Self.condition(request, of: experiment)
+        let keepsOverride = !call.mayRemoveOverrides
+        var change = ProfileChange(
+            userID: userID, operation: .remove(experimentID: experiment.id), condition: condition)
+        if keepsOverride {
+            change.condition = { $0?[experiment.id]?.source != .override && condition?($0) ?? true }
+        }
         let author = call.author(request)
-        guard try await completed({ store.submit(change, by: author, $0) }).changed else {
+        let removed = change
+        let result = await settled { store.submit(removed, by: author, $0) }
+        if keepsOverride, case .failure(.conditionFailed) = result {
+            let profile = try await completed { store.profile(of: userID, $0) }
+            guard profile?[experiment.id]?.source == .override else { throw StorageError.conditionFailed }
+            throw CoreError(
+                .conflict, "the assignment must not be an override, which only an admin removes; nothing was removed")
+        }
+        guard try result.get().changed else {
             throw CoreError(.notFound, "the user has no assignment in this experiment")
         }
         return Response(.noContent)

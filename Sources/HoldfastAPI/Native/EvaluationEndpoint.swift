@@ -24,7 +24,7 @@ struct EvaluationEndpoint {
             throw CoreError.undefined("no flag has the key '\(key)'")
         }
         var decided: Decisions?
-        if let project { decided = try await decisions.decide(input.query, in: project) }
+        if let project { decided = try await decisions.decide(input.query.usable(in: project), in: project) }
         return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: known)
     }
 

@@ -392,7 +392,10 @@ extension ExperimentResults {
         ] + fields.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
     }
 
-    private static func quoted(_ field: String) -> String {
+    /// A text that a spreadsheet would take for a formula gets an apostrophe: whoever may name a goal could plant one.
+    private static func quoted(_ text: String) -> String {
+        let isFormula = text.utf8.first.map { "=+-@\t\r".utf8.contains($0) } ?? false
+        let field = isFormula && Double(text) == nil ? "'" + text : text
         guard field.utf8.contains(where: { "\",\r\n".utf8.contains($0) }) else { return field }
         return "\"" + field.replacing("\"", with: "\"\"") + "\""
     }

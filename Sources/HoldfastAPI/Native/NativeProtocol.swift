@@ -87,7 +87,7 @@ struct NativeProtocol: WireProtocol {
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
                 assignment.put),
             APIRoute(
-                .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
+                .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.write), isConditional: true,
                 assignment.delete),
             APIRoute(
                 .get, "/v1/profiles/{user_id}/experiments/{experiment}/explain", scope: .token(.read),

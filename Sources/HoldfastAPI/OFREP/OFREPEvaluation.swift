@@ -24,13 +24,14 @@ struct OFREPEvaluation {
             throw OFREPError(.general, "the key in the path must be UTF-8")
         }
         do {
-            let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
+            let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext(bytes).identifiedUser() }
             let project = try project(request, call)
             let flagKey = Identifier(key)
             guard project.datafile.flag(key: flagKey) != nil else {
                 throw OFREPError.notFound(flagKey, in: project.datafile)
             }
-            let query = DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request))
+            let query = try OFREPContext.usable(
+                DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request)), in: project)
             decisions.decide(query, in: project, call) {
                 try Self.response($0, to: flagKey)
             } error: {
@@ -50,20 +51,27 @@ struct OFREPEvaluation {
         return .json(writer.finish())
     }
 
+    /// All flags, or those that the context lists; for a context without a targeting key with what needs no user.
+    ///
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: what a
     /// user gets can change without a new revision of the datafile, and stays the same when it is found in another way,
     /// such as stored instead of drawn.
     func evaluateAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
-        let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
+        let context = try request.withBody { bytes throws(OFREPError) in try OFREPContext(bytes) }
         let project = try project(request, call)
         if let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version {
             // Another server has announced a change that this one has not seen yet.
             try call.requireUpToDate()
         }
-        let query = DecisionQuery(for: user, .allFlags, options: Self.options(request))
+        let unknown = context.flagKeys?.filter { project.datafile.flag(key: $0) == nil } ?? []
+        if !unknown.isEmpty { try call.requireUpToDate() }
+        let query = try OFREPContext.usable(
+            DecisionQuery(
+                for: context.user, context.flagKeys.map { .flags($0) } ?? .allFlags, options: Self.options(request)),
+            in: project)
         let decided = try await decisions.decide(query, in: project)
-        let (json, tag) = Self.encode(decided, changesPath, for: call.admission.token)
+        let (json, tag) = Self.encode(decided, unknown, changesPath, for: call.admission.token)
         return .json(json, entityTag: tag, ifNoneMatch: request.field("if-none-match"))
     }
 
@@ -80,7 +88,7 @@ struct OFREPEvaluation {
     // MARK: Responses
 
     private static func encode(
-        _ decisions: Decisions, _ changesPath: String, for token: Token?
+        _ decisions: Decisions, _ unknown: [Identifier], _ changesPath: String, for token: Token?
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
         let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
@@ -99,6 +107,10 @@ struct OFREPEvaluation {
             appendValue(evaluation, to: &covered)
             covered.member("variant", evaluation.variationKey?.string ?? "")
             covered.endObject()
+        }
+        for key in unknown {
+            OFREPError.notFound(key, in: project.datafile).append(to: &writer)
+            covered.value(.string(key.string))
         }
         writer.endArray()
         covered.endArray()
@@ -170,16 +182,22 @@ struct OFREPEvaluation {
     }
 }
 
-/// The evaluation context of a request: `{"context":{"targetingKey",…}}`. All members but the targeting key are
+/// The evaluation context of a request: `{"context":{"targetingKey"?,…}}`. All members but the targeting key are
 /// attributes of the user.
-enum OFREPContext {
+struct OFREPContext: Sendable {
     private static let parser = JSONParser(maximumDepth: 64)
+    /// The flags that a bulk evaluation may list.
+    private static let flagLimit = 1_000
 
-    /// Returns the user of the body of a request.
-    static func user(_ bytes: UnsafeRawBufferPointer) throws(OFREPError) -> User {
+    let user: User
+    /// The flags that the context lists, each once; `nil` for all.
+    let flagKeys: [Identifier]?
+
+    /// Parses the body of a request.
+    init(_ bytes: UnsafeRawBufferPointer) throws(OFREPError) {
         let body: JSONValue
         do throws(JSONError) {
-            body = try parser.parse(bytes)
+            body = try Self.parser.parse(bytes)
         } catch {
             throw OFREPError(.parseError, CoreError(error, in: "the body").detail)
         }
@@ -190,18 +208,56 @@ enum OFREPContext {
             throw OFREPError(
                 .invalidContext, "`context` must be an object; got \(object["context"]?.kind ?? "no such member")")
         }
+        flagKeys = try Self.flagKeys(context)
+        var attributes = context
+        attributes["targetingKey"] = nil
         guard let key = context["targetingKey"], !key.isNull, key.string != "" else {
-            throw OFREPError(.targetingKeyMissing, "`targetingKey` is required in the context: the id of the user")
+            user = .unidentified(attributes: attributes)
+            return
         }
         guard let text = key.string else {
             throw OFREPError(.invalidContext, "`targetingKey` must be a string; got \(key.kind)")
         }
-        var attributes = context
-        attributes["targetingKey"] = nil
         do throws(CoreError) {
-            let userID = try ProfileInput.checkUserID(text, at: ["targetingKey"])
-            try ProfileInput.check(attributes: attributes, at: [])
-            return User(id: userID, attributes: attributes)
+            user = User(id: try ProfileInput.checkUserID(text, at: ["targetingKey"]), attributes: attributes)
+        } catch {
+            throw OFREPError(context: error)
+        }
+    }
+
+    /// - Throws: 400 if the context names no user.
+    func identifiedUser() throws(OFREPError) -> User {
+        guard !user.isUnidentified else {
+            throw OFREPError(.targetingKeyMissing, "`targetingKey` is required in the context: the id of the user")
+        }
+        return user
+    }
+
+    /// Returns the flags that providers list for a bulk evaluation, which OFREP has no member for: `flags`, as for Flipt an
+    /// array or a list with commas, or `gofeatureflag.flagList`, as for GO Feature Flag.
+    private static func flagKeys(_ context: JSONObject) throws(OFREPError) -> [Identifier]? {
+        var list = context["gofeatureflag"]?.object?["flagList"]
+        if list == nil { list = context["flags"] }
+        var names: [String]
+        switch list {
+        case .string(let text):
+            names = text.split(separator: ",").map { part in String(part.filter { $0 != " " }) }
+        case .array(let elements): names = elements.compactMap(\.string)
+        // Any other value is an attribute.
+        default: return nil
+        }
+        names = names.filter { !$0.isEmpty }
+        guard !names.isEmpty else { return nil }
+        guard names.count <= flagLimit else {
+            throw OFREPError(.invalidContext, "a list of flags must have at most \(flagLimit); got \(names.count)")
+        }
+        return names.map { Identifier($0) }.uniqued()
+    }
+
+    /// Returns the query with the attributes that may count in a project.
+    static func usable(_ query: DecisionQuery, in project: Project) throws(OFREPError) -> DecisionQuery {
+        do throws(CoreError) {
+            return try query.usable(in: project, at: [])
         } catch {
             throw OFREPError(context: error)
         }

@@ -7,7 +7,7 @@ import Storage
 /// The OpenFeature Remote Evaluation Protocol, version 0.3: providers of OpenFeature evaluate flags with it.
 struct OFREPProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/ofrep/"]
+    let pathPrefixes = ["/ofrep"]
     private let gate: AccessGate
 
     private static let changesPath = "/ofrep/v1/changes"

@@ -7,7 +7,7 @@ import Storage
 /// What the OpenFeature CLI pulls to generate typed accessors of flags: version 0 of its sync API, for reading.
 struct OpenFeatureManifestProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/openfeature/"]
+    let pathPrefixes = ["/openfeature"]
 
     init(_ loop: LoopServices) {
         let manifest = OpenFeatureManifest(catalog: loop.services.projects, projects: loop.projects)

@@ -66,7 +66,7 @@ struct ActivateRequest: Sendable {
     let enabled: Bool?
 
     init(_ request: AgentRequest) throws(AgentError) {
-        let attributes = try request.body.userAttributes()
+        let attributes = try request.body.userAttributes(in: request.project)
         user = User(id: try request.body.userID(), attributes: attributes)
         names = try Self.names(request.query)
         sendsImpressions = request.query.value("disableTracking") != "true"

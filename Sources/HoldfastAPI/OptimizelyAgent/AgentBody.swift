@@ -148,13 +148,13 @@ extension AgentBody {
         return nil
     }
 
-    func userAttributes() throws(AgentError) -> JSONObject {
+    /// Returns `userAttributes`, as far as they may count in the project.
+    func userAttributes(in project: Project) throws(AgentError) -> JSONObject {
         let attributes = try object("userAttributes") ?? JSONObject()
         do throws(CoreError) {
-            try ProfileInput.check(attributes: attributes, at: ["userAttributes"])
+            return try ProfileInput.usable(attributes, in: project, at: ["userAttributes"])
         } catch {
             throw AgentError(error)
         }
-        return attributes
     }
 }

@@ -70,8 +70,9 @@ struct DecideRequest: Sendable {
         let body = request.body
         let optionNames = try body.texts("decideOptions")
         let forcedDecisions = try Self.forcedDecisions(body)
-        let attributes = try body.userAttributes()
-        let wantsSegments = try body.flag("fetchSegments")
+        let attributes = try body.userAttributes(in: request.project)
+        // The segments are those of this server, which every decision knows.
+        _ = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
         let user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
         let anonymousID = try body.anonymousID(mayNameAny: request.caller.mayNameAnyUser)
@@ -85,8 +86,6 @@ struct DecideRequest: Sendable {
         if form == .one { options.remove(.enabledFlagsOnly) }
         query = DecisionQuery(
             for: user, anonymousID: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
-        // `fetchSegments` means the segments of an external service (ODP), which this server does not query.
-        guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
     }
 
     /// Options for the cache of contextual bandits. They have no effect, because what this server gives is sticky.

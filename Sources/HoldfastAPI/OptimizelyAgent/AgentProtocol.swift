@@ -5,6 +5,7 @@ import Storage
 /// The API of Optimizely Agent: the same paths, names, statuses and JSON. Errors are `{"error":"…"}`.
 struct AgentProtocol: WireProtocol {
     let routes: [APIRoute]
+    let pathPrefixes: [String]
 
     init(_ loop: LoopServices) {
         let operations = Self.operations(loop)
@@ -12,6 +13,7 @@ struct AgentProtocol: WireProtocol {
             operations: operations, projects: loop.projects, gate: loop.gate, forwarder: loop.forwarder)
         let notifications = AgentNotificationsEndpoint(
             notifications: loop.services.agentNotifications, feed: loop.services.changes, projects: loop.projects)
+        pathPrefixes = operations.map(\.path) + ["/v1/batch", "/v1/notifications"]
         routes =
             operations.map { $0.isAnsweredByEdges ? $0.route(loop.projects).atEdge : $0.route(loop.projects) }
             + [
@@ -30,7 +32,7 @@ struct AgentProtocol: WireProtocol {
         let track = TrackEndpoint(
             events: services.events, clock: services.store.clock, notifications: notifications)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
-        let profile = AgentProfileEndpoints(store: loop.session)
+        let profile = AgentProfileEndpoints(store: loop.session, projects: loop.projects)
         let config = ConfigEndpoint()
         let datafile = AgentDatafileEndpoint()
 

@@ -15,7 +15,7 @@ struct TrackEndpoint {
 
     func post(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try Self.userID(request.body)
-        let attributes = try request.body.userAttributes()
+        let attributes = try request.body.userAttributes(in: request.project)
         let tags = try request.body.object("eventTags") ?? JSONObject()
         guard let key = request.query.value("eventKey"), !key.isEmpty else {
             throw AgentError(.badRequest, "missing required path parameter: eventKey")

@@ -8,6 +8,7 @@ import Storage
 /// merges, and one without the map is refused, so that no server deletes assignments of another.
 struct AgentProfileEndpoints {
     let store: any StoreSession
+    let projects: ProjectView
 
     func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
@@ -37,7 +38,8 @@ struct AgentProfileEndpoints {
         let map = try request.body.object("experimentBucketMap")
         let userID = try request.body.userID()
         guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
-        let change = ProfileChange(userID: userID, operation: .save(try Self.assignments(map), onConflict: .replace))
+        let profile = ProfileInput(userID: userID, assignments: try Self.assignments(map))
+        let change = profile.withoutForced(by: projects).change(onConflict: .replace)
         _ = try await completed { store.submit(change, $0) }
         return AgentResponse(.ok)
     }

@@ -9,7 +9,7 @@ import Storage
 /// as in the native API.
 struct OptimizelySDKProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/datafiles/", "/sdk/", "/predict/"]
+    let pathPrefixes = ["/datafiles", "/sdk", "/predict"]
 
     init(_ loop: LoopServices) {
         let datafile = SDKDatafileEndpoint(projects: loop.projects, clock: loop.services.store.clock)
@@ -18,7 +18,9 @@ struct OptimizelySDKProtocol: WireProtocol {
             decisions: loop.decisions, projects: loop.projects, limit: loop.services.options.elementLimit)
         routes = [
             APIRoute(.get, "/datafiles/{sdk_key}.json", scope: .anyToken, readsQuery: true, datafile.get),
-            APIRoute(.post, "/sdk/v1/events", scope: .token(.client), readsQuery: true, events.post),
+            APIRoute(
+                .post, "/sdk/v1/events", scope: .token(.client), readsQuery: true, acceptsGzip: true,
+                bodyBytes: SDKEventEndpoint.longestBody, events.post),
             APIRoute(.post, "/predict/{rule_id}", scope: .token(.client), readsQuery: true, predictions.post),
         ].map(\.atEdge)
     }

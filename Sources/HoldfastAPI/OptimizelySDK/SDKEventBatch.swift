@@ -169,8 +169,8 @@ extension SDKEventBatch {
             do throws(CoreError) {
                 let decision = try decision.payload("a decision", at: place)
                 // A delivery to everyone else is not an experiment.
-                guard let experimentID = try decision.optionalText("experiment_id", in: place), !experimentID.isEmpty
-                else { continue }
+                let reportedID = try decision.optionalText("experiment_id", in: place) ?? ""
+                guard let experimentID = reportedID.isEmpty ? holdoutID(of: decision) : reportedID else { continue }
                 guard !projects.contains(where: { $0.delivers(experimentID: Identifier(experimentID)) }) else {
                     continue
                 }
@@ -180,6 +180,15 @@ extension SDKEventBatch {
                 events.append(.failure(error))
             }
         }
+    }
+
+    /// Returns the id of the holdout of a decision, by its key: SDKs send null for an id that is not a decimal number.
+    private func holdoutID(of decision: JSONObject) -> String? {
+        let metadata = decision["metadata"]?.object
+        guard metadata?["rule_type"]?.string == Decision.RuleType.holdout.rawValue,
+            let key = metadata?["rule_key"]?.string
+        else { return nil }
+        return projects.lazy.compactMap { $0.holdoutID(key: Identifier(key)) }.first?.string
     }
 
     private mutating func reported(

@@ -11,11 +11,13 @@ struct SDKEventEndpoint {
     let projects: ProjectView
 
     private static let parser = JSONParser()
+    /// What SDKs were told a request may have; a visitor's events come in one.
+    static let longestBody = 10 << 20
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
         let isStrict = request.field("x-optimizely-strict")?.lowercased() == "true"
-        let value = try request.withBody { bytes throws(CoreError) in
+        let value = try request.withExpandedBody(limit: Self.longestBody) { bytes throws(CoreError) in
             do throws(JSONError) {
                 return try Self.parser.parse(bytes)
             } catch {

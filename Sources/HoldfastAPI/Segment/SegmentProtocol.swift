@@ -12,7 +12,7 @@ import Storage
 /// - SeeAlso: "HTTP API" of Segment's documentation, and its specification of A/B tests.
 struct SegmentProtocol: WireProtocol {
     let routes: [APIRoute]
-    let pathPrefixes = ["/segment/"]
+    let pathPrefixes = ["/segment"]
 
     init(_ loop: LoopServices) {
         let batch = SegmentBatchEndpoint(services: loop.services, projects: loop.projects)
@@ -70,15 +70,8 @@ struct SegmentBatchEndpoint {
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
         let isStrict = request.field("x-strict-mode") == "1"
-        let isCompressed = request.field("content-encoding")?.lowercased() == "gzip"
-        let value = try request.withBody { bytes throws(CoreError) in
-            guard isCompressed else { return try JSONInput.parse(bytes) }
-            switch Gzip.expand(bytes, limit: Self.longestBody) {
-            case .expanded(let body): return try JSONInput.parse(body)
-            case .malformed: throw CoreError(.invalid, "the body must be whole and compressed by gzip")
-            case .tooLong:
-                throw CoreError(.tooLarge, "the body must have at most \(Self.longestBody) bytes when it is expanded")
-            }
+        let value = try request.withExpandedBody(limit: Self.longestBody) { bytes throws(CoreError) in
+            try JSONInput.parse(bytes)
         }
         let now = services.store.clock.now()
         let batch = try SegmentBatch(

@@ -1,4 +1,5 @@
 public import Bucketing
+public import JSON
 
 /// What to decide for a user, and what to store and record: a request of any protocol, independent of its format.
 public struct DecisionQuery: Sendable {
@@ -31,7 +32,7 @@ public struct DecisionQuery: Sendable {
         case flag(Flag)
     }
 
-    public let user: User
+    public private(set) var user: User
     /// The user's id before login, if known: where the user has no assignment, that of this profile counts and is
     /// stored for the user.
     public let anonymousID: Identifier?
@@ -54,6 +55,18 @@ public struct DecisionQuery: Sendable {
         self.options = options
         self.storesAssignments = storesAssignments
         self.requiresStorage = requiresStorage
+    }
+
+    /// Returns the query with the attributes that may count in a project.
+    ///
+    /// - Parameter place: the place of the attributes in the body.
+    /// - Throws: 400 if an audience would use one that is too long, or too many.
+    public func usable(
+        in project: Project, at place: @autoclosure () -> JSONPointer = ["attributes"]
+    ) throws(CoreError) -> DecisionQuery {
+        var query = self
+        query.user.attributes = try ProfileInput.usable(user.attributes, in: project, at: place())
+        return query
     }
 
     var recordsExposures: Bool { !options.contains(.disableDecisionEvent) }

@@ -45,7 +45,7 @@ public final class StickyDecisionService {
         _ query: DecisionQuery, in project: Project,
         _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
     ) {
-        guard query.anonymousID == nil, !Self.asksAttributes(query, project),
+        guard query.anonymousID == nil, !query.user.isUnidentified, !Self.asksAttributes(query, project),
             !project.forcesVariations(on: query.user.id)
         else { return completion(nil) }
         session.profile(of: query.user.id) { [self] read in
@@ -79,6 +79,7 @@ public final class StickyDecisionService {
 
     /// Decides, and stores new assignments.
     public func decide(_ query: DecisionQuery, in project: Project) async throws(StorageError) -> Decisions {
+        if query.user.isUnidentified { return decideWithoutUser(query, in: project) }
         var project = project
         // Another process may have erased the user, and with the user the forced variation.
         if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
@@ -105,6 +106,15 @@ public final class StickyDecisionService {
                 project = try await newest(project)
             }
         }
+    }
+
+    /// Decides for a user without an id, of whom nothing is stored and nothing is recorded.
+    private func decideWithoutUser(_ query: DecisionQuery, in project: Project) -> Decisions {
+        let attributes = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
+        let result = query.decide(
+            in: project, StickyAssignments(nil, query.user.id, project, attributes: attributes))
+        for decision in result.value.flags { metrics.count(decision.source) }
+        return result.value
     }
 
     /// What is stored of a user.

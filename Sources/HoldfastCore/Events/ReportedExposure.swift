@@ -36,8 +36,8 @@ public struct ReportedExposure {
     ///   - place: the place of the decision in the body.
     /// - Throws: 422 if the variation is not known, or an id is too long.
     public func exposure(in projects: [Project], at place: JSONPointer) throws(CoreError) -> Exposure {
-        let project = projects.first { $0.datafile.experiment(id: experimentID) != nil }
-        let experiment = project?.datafile.experiment(id: experimentID)
+        let project = projects.first { $0.measured(id: experimentID) != nil }
+        let experiment = project?.measured(id: experimentID)
         guard let variationID = variationID ?? variationKey.flatMap({ experiment?.variation(key: $0)?.id }) else {
             throw CoreError(
                 .unprocessable, "`variation_id` is required, or else the key of a variation of a known experiment",

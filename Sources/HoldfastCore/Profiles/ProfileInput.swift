@@ -153,7 +153,8 @@ public struct ProfileInput {
 }
 
 extension ProfileInput {
-    /// Returns the user of a request: its `user_id` and its `attributes`, if any.
+    /// Returns the user of a request: its `user_id` and its `attributes`, if any, which ``DecisionQuery/usable(in:at:)``
+    /// is to check.
     ///
     /// - Parameter place: the place of the object in the body.
     public static func user(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> User {
@@ -163,7 +164,6 @@ extension ProfileInput {
             throw CoreError(
                 .invalid, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
         }
-        try check(attributes: attributes, at: place.appending("attributes"))
         return User(id: userID, attributes: attributes)
     }
 
@@ -208,19 +208,45 @@ extension ProfileInput {
     /// The maximum length of a string attribute, in bytes.
     static let attributeBytes = 4_096
 
-    /// Checks the number and length of attributes, which bound the time to evaluate audiences: it grows with both.
-    public static func check(
-        attributes: JSONObject, at place: @autoclosure () -> JSONPointer
-    ) throws(CoreError) {
-        guard attributes.count <= attributeLimit else {
-            throw CoreError(
-                .invalid, "attributes must be at most \(attributeLimit); got \(attributes.count)", at: place())
-        }
+    /// Returns the attributes that may count: with one that is too long, or too many, those that nobody asks for are left
+    /// out. Number and length bound the time to evaluate audiences, which grows with both.
+    ///
+    /// - Throws: 400 if an audience of the project uses one that is too long, or too many of them.
+    public static func usable(
+        _ attributes: JSONObject, in project: Project, at place: @autoclosure () -> JSONPointer
+    ) throws(CoreError) -> JSONObject {
+        let isMany = attributes.count > attributeLimit
+        func length(_ value: JSONValue) -> Int { value.string?.utf8.count ?? 0 }
+        guard isMany || attributes.contains(where: { length($0.value) > attributeBytes }) else { return attributes }
+        var usable = JSONObject()
         for member in attributes {
-            guard let text = member.value.string, text.utf8.count > attributeBytes else { continue }
-            throw CoreError(
-                .invalid, "an attribute must be at most \(attributeBytes) bytes long; got \(text.utf8.count)",
-                at: place().appending(member.key))
+            let isUsed = project.uses(attribute: member.key)
+            guard isUsed || !isMany && length(member.value) <= attributeBytes else { continue }
+            guard length(member.value) <= attributeBytes else {
+                throw CoreError(
+                    .invalid,
+                    "an attribute that an audience uses must be at most \(attributeBytes) bytes long; got "
+                        + "\(length(member.value))",
+                    at: place().appending(member.key))
+            }
+            usable[member.key] = member.value
         }
+        guard usable.count <= attributeLimit else {
+            throw CoreError(
+                .invalid, "attributes that audiences use must be at most \(attributeLimit); got \(usable.count)",
+                at: place())
+        }
+        return usable
+    }
+
+    /// Returns what is to be saved of the profile: without the variations that an admin forces on the user for a test. An
+    /// SDK that was told such a variation must not make it the user's own.
+    public func withoutForced(by projects: ProjectView) -> ProfileInput {
+        let forced = projects.forcedVariations(on: userID)
+        guard !forced.isEmpty else { return self }
+        var input = self
+        input.assignments = ExperimentBucketMap(
+            assignments.entries.filter { forced[$0.experimentID]?.contains($0.variationID) != true })
+        return input
     }
 }

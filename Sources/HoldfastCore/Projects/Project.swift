@@ -104,16 +104,29 @@ public final class Project: Sendable {
         !forcedVariations.isEmpty && forcedVariations[userID] != nil
     }
 
+    /// Whether an attribute of a request can count: an audience uses it, or it is hashed instead of the user's id.
+    func uses(attribute name: String) -> Bool {
+        let key = Identifier(name)
+        return name == User.bucketingIDAttribute || datafile.mentions.attributes.contains(key)
+            || datafile.mentions.segments.contains { schema.segments[$0]?.mentions.attributes.contains(key) ?? false }
+    }
+
     /// Returns the allocation of an experiment, for exposures that are decided with this datafile.
     ///
     /// - Returns: `nil` if the datafile does not have the experiment.
     public func allocation(experimentID: Identifier) -> AllocationPeriod? {
-        let experiment =
-            datafile.experiment(id: experimentID) ?? datafile.holdouts.last { $0.id == experimentID }?.comparison
-        return experiment.map {
+        measured(id: experimentID).map {
             AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.plannedAllocation)
         }
     }
+
+    /// Returns the experiment of an id, or the comparison of the holdout of that id.
+    func measured(id: Identifier) -> Experiment? {
+        datafile.experiment(id: id) ?? datafile.holdouts.last { $0.id == id }?.comparison
+    }
+
+    /// Returns the id of a holdout.
+    public func holdoutID(key: Identifier) -> Identifier? { datafile.holdouts.last { $0.key == key }?.id }
 
     /// Returns the version of the definitions with which an exposure to a variation enrolls a user who has no
     /// assignment.

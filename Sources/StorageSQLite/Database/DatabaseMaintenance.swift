@@ -55,7 +55,8 @@ public enum DatabaseMaintenance {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
         } catch {
-            unlink(partial)
+            // On a full disk SQLite may leave a journal of the copy behind.
+            for name in [partial, partial + "-journal", partial + "-wal", partial + "-shm"] { unlink(name) }
             throw DatabaseError(path, error)
         }
         try publish(partial, descriptor, as: target)

@@ -104,6 +104,12 @@ struct ServeCommand: ParsableCommand {
             "Origins whose pages may use client tokens, or * (default: none).", valueName: "list"))
     var corsOrigins: String?
 
+    @Option(
+        help: .init(
+            "Without tokens: names of this host besides localhost and IP addresses (default: none).",
+            valueName: "list"))
+    var allowedHosts: String?
+
     @OptionGroup var profiles: ProfileRuleOptions
 
     @Option(help: .init("How long entries of the audit log are kept (default: 400d).", valueName: "time"))
@@ -385,6 +391,7 @@ struct ServeCommand: ParsableCommand {
 
     private func apply(_ settings: Settings, to services: inout Services.Options) throws {
         try settings.apply(corsOrigins, "cors-origins", to: &services.allowedOrigins)
+        try settings.apply(allowedHosts, "allowed-hosts", to: &services.allowedHosts)
         try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &services.changeStreams)
         let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
         try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &services.changeHeartbeat)

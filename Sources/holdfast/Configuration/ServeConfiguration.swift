@@ -62,6 +62,14 @@ extension AllowedOrigins: Setting {
     static let form = "* or a list of origins such as https://shop.example,http://localhost:3000, without paths"
 }
 
+extension AllowedHosts: Setting {
+    init?(setting: String) {
+        self.init(setting)
+    }
+
+    static let form = "a list of names of hosts such as holdfast.internal,build-7, without ports"
+}
+
 extension TrustedProxies: Setting {
     init?(setting: String) {
         var ranges: [AddressRange] = []

@@ -54,7 +54,7 @@ import Testing
         }
         if !body.isEmpty { body = body.mutated(with: bodies, using: &random) }
         let head =
-            "Host: a\r\nContent-Type: application/json\r\nX-Optimizely-SDK-Key: default\r\nContent-Length: \(body.count)\r\n\r\n"
+            "Host: localhost\r\nContent-Type: application/json\r\nX-Optimizely-SDK-Key: default\r\nContent-Length: \(body.count)\r\n\r\n"
         return Array("\(example.method) ".utf8) + target + Array(" HTTP/1.1\r\n\(head)".utf8) + body
     }
 
