@@ -14,6 +14,9 @@ struct APIRoute {
         case token(Token.Scope, or: Token.Scope? = nil)
         /// The same of a token that is not bound to projects: what concerns all of them, or the users of all.
         case unbound(Token.Scope, or: Token.Scope? = nil)
+        /// A token of the scope, or one of scope `client` for the profile of a user of its own; the handler asks
+        /// ``Call/checkProfile(of:)``.
+        case profile(Token.Scope)
 
         /// Whether the token may call the route.
         func admits(_ token: Token) -> Bool {
@@ -21,6 +24,7 @@ struct APIRoute {
             case .none, .anyToken: true
             case .token: isAllowed(to: token)
             case .unbound: isAllowed(to: token) && token.projects == .all
+            case .profile(let needed): token.scope.allows(needed) || token.scope == .client
             }
         }
 
@@ -29,6 +33,7 @@ struct APIRoute {
             switch self {
             case .none, .anyToken: []
             case .token(let scope, let other), .unbound(let scope, let other): [scope] + (other.map { [$0] } ?? [])
+            case .profile(let scope): [scope]
             }
         }
 
@@ -52,7 +57,7 @@ struct APIRoute {
             switch self {
             case .none: "none"
             case .anyToken: "any"
-            case .token, .unbound: needed.map { "\($0)" }.joined(separator: " or ")
+            case .token, .unbound, .profile: needed.map { "\($0)" }.joined(separator: " or ")
             }
         }
     }
@@ -160,9 +165,9 @@ struct APIRoute {
     var takesLong: Bool {
         if respondsLater || isStreamed { return true }
         return switch scope {
-        case .none, .anyToken, .token(.client, _), .token(.write, _): false
-        case .token(.read, _): method != .get
-        case .token, .unbound: true
+        case .none, .anyToken, .token(.client, _), .token(.write, _), .profile(.write): false
+        case .token(.read, _), .profile(.read): method != .get
+        case .token, .unbound, .profile: true
         }
     }
 

@@ -29,6 +29,21 @@ struct Call: Sendable {
     /// ``Caller/mayNameAnyUser``
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
+    /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``. A token
+    /// of scope `client` may for the anonymous user of its device, whose id nobody else knows, and for the person whom the
+    /// token names.
+    ///
+    /// - Throws: 403
+    func checkProfile(of userID: Identifier) throws(CoreError) {
+        guard let token = admission.token, token.scope == .client, !TakeoverRules.isUnguessable(userID.string),
+            token.person?.subject.map({ Identifier($0) }) != userID
+        else { return }
+        throw CoreError(
+            .forbidden,
+            "the scope \(admission.scope) is required for this user; a token of scope client may use the profile of its anonymous user ('anonymous-' and a random UUID) and of the user whom a signed token names (`sub`)"
+        )
+    }
+
     /// Whether the caller may read what is stored of users' attributes, and so be told whether a value was stored before.
     var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
 

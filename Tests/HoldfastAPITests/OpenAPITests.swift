@@ -56,7 +56,7 @@ import Testing
             switch route.scope {
             case .none: #expect(security == [], "\(operation.name)")
             case .anyToken: #expect(security == [["token": []]], "\(operation.name)")
-            case .token, .unbound:
+            case .token, .unbound, .profile:
                 // OFREP takes the token as an API key, too.
                 let alternatives = operation.path.hasPrefix("/ofrep/") ? ["token", "apiKey"] : ["token"]
                 let expected = route.scope.needed.flatMap { scope in

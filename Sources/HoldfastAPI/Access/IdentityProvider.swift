@@ -93,7 +93,8 @@ public struct IdentityProvider: Sendable {
                 "the claim `\(settings.scopesClaim)` must have a value that is mapped to a scope; it has none")
         }
         return Token(
-            name: name, expiresAt: expiry, person: Token.Person(publicKey: key.publicKey, rule: rule))
+            name: name, expiresAt: expiry,
+            person: Token.Person(publicKey: key.publicKey, rule: rule, subject: claims["sub"]?.string))
     }
 
     private func key(_ header: JSONObject, _ refused: (String) -> Problem) throws(Problem) -> JSONWebKey {

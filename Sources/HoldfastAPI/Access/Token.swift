@@ -62,6 +62,8 @@ public final class Token: Sendable {
     struct Person: Sendable {
         let publicKey: [UInt8]
         let rule: IdentityProvider.ScopeRule
+        /// The claim `sub`.
+        let subject: String?
     }
 
     /// The token of a person. It has no secret that a request could send.

@@ -106,7 +106,7 @@ struct UpstreamForwarder {
         switch route.scope {
         case .none, .token(.admin, _), .unbound(.admin, _): return nil
         case .anyToken: needed = .read
-        case .token(let scope, _), .unbound(let scope, _): needed = scope
+        case .token(let scope, _), .unbound(let scope, _), .profile(let scope): needed = scope
         }
         let token: Token?
         do throws(AccessRefusal) {

@@ -13,6 +13,7 @@ struct LookupEndpoint {
     /// Responds with the profiles in the order of the ids, with `null` for a user without a profile.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userIDs = try userIDs(request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) })
+        for userID in userIDs { try call.checkProfile(of: userID) }
         return try await ProfileLookup(userIDs, reader).response()
     }
 

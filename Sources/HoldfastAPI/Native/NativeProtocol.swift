@@ -64,12 +64,12 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/profiles", scope: .unbound(.admin, or: .export), readsQuery: true, transfer.exportProfiles),
             APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
-            APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post).atEdge,
-            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, callback: profile.get)
+            APIRoute(.post, "/v1/profiles/lookup", scope: .profile(.read), lookup.post).atEdge,
+            APIRoute(.get, "/v1/profiles/{user_id}", scope: .profile(.read), readsQuery: true, callback: profile.get)
                 .atEdge,
             APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, callback: profile.put),
             APIRoute(
-                .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
+                .patch, "/v1/profiles/{user_id}", scope: .profile(.write), isConditional: true, readsQuery: true,
                 callback: profile.patch),
             APIRoute(
                 .delete, "/v1/profiles/{user_id}", scope: .unbound(.admin), isConditional: true, readsQuery: true,

@@ -16,6 +16,10 @@ struct ProfileEndpoints {
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
+        try call.checkProfile(of: userID)
+        guard !detail || call.mayNameAnyUser else {
+            throw CoreError(.forbidden, "`detail` requires the scope read, because it names admins")
+        }
         store.profile(of: userID) { result in
             call.respond(result) { profile in
                 guard let profile else {
@@ -48,6 +52,7 @@ struct ProfileEndpoints {
     func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
+        try call.checkProfile(of: body.userID)
         submit(body.change(onConflict: rule, if: Self.condition(request, of: body.userID)), call) { _ in .ok }
     }
 

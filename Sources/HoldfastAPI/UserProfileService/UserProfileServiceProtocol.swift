@@ -14,13 +14,13 @@ struct UserProfileServiceProtocol: WireProtocol {
         let userProfileService = UserProfileServiceEndpoints(store: loop.session, projects: loop.projects)
         routes = [
             APIRoute(
-                .post, "/ups/lookup", scope: .token(.read), readsQuery: true, callback: userProfileService.postLookup),
+                .post, "/ups/lookup", scope: .profile(.read), readsQuery: true, callback: userProfileService.postLookup),
             APIRoute(
-                .get, "/ups/lookup", scope: .token(.read), readsQuery: true, callback: userProfileService.getLookup),
+                .get, "/ups/lookup", scope: .profile(.read), readsQuery: true, callback: userProfileService.getLookup),
             APIRoute(
-                .post, "/ups/save", scope: .token(.write), readsQuery: true, callback: userProfileService.postSave),
+                .post, "/ups/save", scope: .profile(.write), readsQuery: true, callback: userProfileService.postSave),
             APIRoute(
-                .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true,
+                .get, "/ups/save", scope: .profile(.write), changesState: true, readsQuery: true,
                 callback: userProfileService.getSave),
         ].map(\.atEdge)
     }
@@ -31,7 +31,7 @@ private struct UserProfileServiceEndpoints {
     let projects: ProjectView
 
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
+        try lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
     }
 
     private static func userID(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> Identifier {
@@ -56,17 +56,18 @@ private struct UserProfileServiceEndpoints {
     }
 
     func getLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        lookUp(try Self.userID(try request.queryOfContract()), call)
+        try lookUp(try Self.userID(try request.queryOfContract()), call)
     }
 
     /// Responds with the profile; for a user without one, with an empty map.
-    private func lookUp(_ userID: Identifier, _ call: Call) {
+    private func lookUp(_ userID: Identifier, _ call: Call) throws(CoreError) {
+        try call.checkProfile(of: userID)
         store.profile(of: userID) { result in call.respond(result) { .json(ProfileJSON.encode(userID, $0)) } }
     }
 
     func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.queryOfContract())
-        save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
+        try save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
     }
 
     func getSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -77,10 +78,11 @@ private struct UserProfileServiceEndpoints {
             throw CoreError(.invalid, "the query parameter `experiment_bucket_map` is required")
         }
         let map = try JSONInput.parse(parameter: "experiment_bucket_map", text)
-        save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
+        try save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
     }
 
-    private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
+    private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) throws(CoreError) {
+        try call.checkProfile(of: body.userID)
         store.submit(body.withoutForced(by: projects).change(onConflict: rule)) { result in
             call.respond(result) { .json(ProfileJSON.encode(body.userID, $0.profile)) }
         }

@@ -26,6 +26,7 @@ SCOPES = """# scope value
 admin holdfast-admins
 admin shop-team projects=shop
 read everyone
+client app-users
 """
 
 
@@ -198,6 +199,19 @@ def check(directory, url):
     expect("and no other", ask(url, team, "PUT", "/v1/experiments/x", body, "default")[0] == 403)
     entries = ask(url, signed(), "GET", "/v1/audit?action=experiment.put")[1]["entries"]
     expect(f"the person is the author: {entries}", [entry["author"] for entry in entries] == ["bob"])
+    ada = signed(sub="ada", realm={"roles": ["app-users"]})
+    profile = '{"user_id":"ada","experiment_bucket_map":{"7001":{"variation_id":"v"}}}'
+    expect("a person of an app saves the own profile", ask(url, ada, "PATCH", "/v1/profiles/ada", profile)[0] == 200)
+    status, answer = ask(url, ada, "GET", "/v1/profiles/ada")
+    expect("and loads it", answer["experiment_bucket_map"] == {"7001": {"variation_id": "v"}})
+    for method, path, body in [
+        ("GET", "/v1/profiles/bob", None), ("PATCH", "/v1/profiles/bob", '{"experiment_bucket_map":{}}'),
+        ("POST", "/ups/lookup", '{"user_id":"bob"}'), ("POST", "/v1/profiles/lookup", '{"user_ids":["ada","bob"]}'),
+        ("GET", "/v1/profiles/ada?detail=true", None), ("DELETE", "/v1/profiles/ada", None),
+        ("PUT", "/v1/profiles/ada/experiments/7001", '{"variation_id":"v"}'),
+    ]:
+        status, answer = ask(url, ada, method, path, body)
+        expect(f"nobody else's, nor more: {method} {path} {status} {answer}", status == 403)
     expect("a token of the file works beside", ask(url, "on-call-secret-0123456789")[0] == 200)
 
     # The provider changes its keys: the server reads the file again, and refuses what the former key has signed.
