@@ -18,6 +18,9 @@ let server =
         .unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release)),
     ]
 
+/// Of what also runs on devices, and in packages that depend on this one, which may have no unsafe flags.
+let portable = strict + [.enableUpcomingFeature("NonisolatedNonsendingByDefault")]
+
 /// With `HOLDFAST_FUZZING` set the fuzz targets are a program for libFuzzer (`Tests/Fuzz/run`), else a test.
 let fuzz: Target =
     Context.environment["HOLDFAST_FUZZING"] == nil
@@ -42,6 +45,8 @@ let package = Package(
         // A product of its own: only who uses it builds swift-syntax.
         .library(name: "HoldfastMacros", targets: ["HoldfastMacros"]),
         .library(name: "HoldfastOptimizely", targets: ["HoldfastOptimizely"]),
+        .library(name: "HoldfastObjectiveC", targets: ["HoldfastObjectiveC"]),
+        .library(name: "HoldfastOnDevice", targets: ["HoldfastOnDevice"]),
         // Only for tests, which load them into the server.
         .library(name: "FaultyDisk", type: .dynamic, targets: ["FaultyDisk"]),
         .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
@@ -71,8 +76,8 @@ let package = Package(
         .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The server, from what depends on nothing to what depends on all.
-        .target(name: "JSON", swiftSettings: server),
-        .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: server),
+        .target(name: "JSON", swiftSettings: portable),
+        .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: portable),
         .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
         .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
@@ -157,6 +162,11 @@ let package = Package(
             name: "HoldfastClient", resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: strict),
         // The client library as a service for another SDK.
         .target(name: "HoldfastOptimizely", dependencies: ["HoldfastClient"], swiftSettings: strict),
+        // The client library with decisions on the device, by the server's own code.
+        .target(
+            name: "HoldfastOnDevice", dependencies: ["HoldfastClient", "Bucketing", "JSON"], swiftSettings: portable),
+        // The client library for Objective-C.
+        .target(name: "HoldfastObjectiveC", dependencies: ["HoldfastClient"], swiftSettings: strict),
         // Macros for the client's remote values.
         .target(
             name: "HoldfastMacros", dependencies: ["HoldfastClient", "HoldfastMacrosPlugin"], swiftSettings: strict),
@@ -224,11 +234,23 @@ let package = Package(
         ),
         .testTarget(
             name: "HoldfastClientTests",
-            dependencies: ["HoldfastClient", "HoldfastMacros", "holdfast", "client-process", "ProcessTestSupport"],
+            dependencies: [
+                "HoldfastClient", "HoldfastMacros", "HoldfastOnDevice", "holdfast", "client-process",
+                "ProcessTestSupport",
+            ],
             exclude: ["Generated/definitions.yaml", "StandIns"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
             swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastObjectiveCTests", dependencies: ["HoldfastObjectiveC", "HoldfastClient"],
+            swiftSettings: strict),
+        // Declares what the example uses of Firebase.
+        .target(
+            name: "FirebaseRemoteConfig", path: "Tests/StandIns/FirebaseRemoteConfig", swiftSettings: strict),
+        .testTarget(
+            name: "FirebaseExampleTests", dependencies: ["HoldfastClient", "FirebaseRemoteConfig"],
+            path: "Tests/Examples/FirebaseRemoteConfig", swiftSettings: strict),
         .testTarget(
             name: "HoldfastMacroUseTests", dependencies: ["HoldfastClient", "HoldfastMacros"], swiftSettings: strict),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
@@ -269,3 +291,15 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+/// With `HOLDFAST_CLIENT_ONLY` set the package is the client library with those of its tests that need no server, for
+/// systems on which the server does not build, such as a simulator.
+if Context.environment["HOLDFAST_CLIENT_ONLY"] != nil {
+    let libraries = ["HoldfastClient", "HoldfastOptimizely", "HoldfastObjectiveC", "HoldfastOnDevice"]
+    let tests = ["HoldfastOptimizelyTests", "HoldfastObjectiveCTests", "FirebaseRemoteConfig", "FirebaseExampleTests"]
+    let names = Set(libraries + tests + ["Bucketing", "JSON"])
+    package.targets.removeAll { !names.contains($0.name) }
+    package.products.removeAll { !libraries.contains($0.name) }
+    package.dependencies = []
+    package.traits = []
+}

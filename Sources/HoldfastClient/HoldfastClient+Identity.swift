@@ -34,6 +34,19 @@ extension HoldfastClient {
         return await freshness(timeout)
     }
 
+    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on: after a login by the signed token of the app's
+    /// identity provider, whenever that token is renewed, and after a logout by the app's own. A signed token that the server
+    /// maps to the scope `client` lets ``UserProfileService`` load and save the profile of the user whom it names.
+    ///
+    /// - Throws: ``HoldfastError/invalidArgument(_:)`` unless the token consists of visible ASCII characters.
+    public func setToken(_ token: String?) throws(HoldfastError) {
+        guard HoldfastConfiguration.isToken(token) else {
+            throw .invalidArgument("token must consist of visible ASCII characters")
+        }
+        core.server.token.withLock { $0 = token }
+        core.server.savesOwnProfiles.isSet = false
+    }
+
     /// Sets a new anonymous user as current user, so that the next person on the device does not share a user with the
     /// former one.
     ///

@@ -49,6 +49,18 @@ extension HoldfastClient {
         }
     }
 
+    /// Creates the shared client, sets its user, and waits until the flags are fetched or the time is over. An unreachable server
+    /// is no error of this call; see ``HoldfastClient/initialize(user:timeout:)``.
+    ///
+    /// - Throws: as ``start(configuration:user:transport:clock:)``.
+    @discardableResult
+    public static func initialize(
+        configuration: HoldfastConfiguration, user: HoldfastUser, timeout: Duration = .seconds(5),
+        transport: (any HoldfastTransport)? = nil, clock: any HoldfastClock = SystemClock()
+    ) async throws(HoldfastError) -> Freshness {
+        try await makeShared(configuration, user, transport, clock).freshness(timeout)
+    }
+
     private static func makeShared(
         _ configuration: HoldfastConfiguration, _ user: HoldfastUser, _ transport: (any HoldfastTransport)?,
         _ clock: any HoldfastClock

@@ -11,8 +11,9 @@ public import Foundation
 public struct HoldfastConfiguration: Sendable {
     /// Base URL of the server: `http` or `https`, a host, and an optional path.
     public var endpoint: URL
-    /// Secret of a token; `nil` if the server requires none. In an app, of scope `client`, which suffices for all but
-    /// ``UserProfileService``; that class needs `write`, which is for servers only.
+    /// Secret of a token; `nil` if the server requires none. In an app, of scope `client`: with it ``UserProfileService`` has
+    /// the profile of the anonymous user, and with the signed token of the app's identity provider that of its user; see
+    /// ``HoldfastClient/setToken(_:)``. For other users that class needs `write`, which is for servers only.
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
@@ -106,6 +107,10 @@ public struct HoldfastConfiguration: Sendable {
             .appendingPathComponent(String(name, radix: 16))
     }
 
+    static func isToken(_ text: String?) -> Bool {
+        text.map { !$0.isEmpty && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } } ?? true
+    }
+
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)`` with the name of the wrong setting.
     func check() throws(HoldfastError) {
         guard let scheme = endpoint.scheme?.lowercased(), ["http", "https"].contains(scheme),
@@ -114,7 +119,7 @@ public struct HoldfastConfiguration: Sendable {
             throw .invalidConfiguration(
                 "endpoint must be an http or https URL without query and fragment; got \(endpoint)")
         }
-        if let token, token.isEmpty || !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
+        guard Self.isToken(token) else {
             throw .invalidConfiguration("token must consist of visible ASCII characters")
         }
         guard !directory.standardizedFileURL.path.contains("/Containers/Shared/AppGroup/") else {

@@ -13,6 +13,9 @@ public import HoldfastClient
 /// let optimizely = OptimizelyClient(sdkKey: sdkKey, userProfileService: profiles)
 /// ```
 ///
+/// In an app the user of the SDK is ``HoldfastClient/anonymousUserID`` before the login, or the user whom a signed token
+/// names afterwards: a device may load and save no other profiles; see `UserProfileService`.
+///
 /// Neither method waits for the network or blocks for longer than a lock.
 open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
     // Safe: the only property is immutable and Sendable. Subclasses are responsible for theirs.

@@ -1,4 +1,11 @@
-internal import Glibc
+// For `memcmp`.
+#if canImport(Darwin)
+    internal import Darwin
+#elseif canImport(Musl)
+    internal import Musl
+#else
+    internal import Glibc
+#endif
 
 extension UnsafeRawBufferPointer {
     /// Whether both buffers hold the same bytes. `elementsEqual` would compare them one by one.

@@ -65,7 +65,7 @@ struct EvaluationEndpoint {
         writer.beginArray()
         if let decisions {
             for decision in decisions.flags {
-                append(FlagEvaluation(decision, decisions.project.datafile), to: &writer)
+                FlagEvaluation(decision, decisions.project.datafile).append(to: &writer)
             }
         }
         writer.endArray()
@@ -74,32 +74,6 @@ struct EvaluationEndpoint {
         end(&writer)
         writer.endObject()
         return writer.finish()
-    }
-
-    private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("flag_key", evaluation.flagKey.string)
-        writer.member("type", evaluation.type?.rawValue)
-        writer.key("value")
-        writer.value(evaluation.value ?? .null)
-        writer.member("variation_key", evaluation.variationKey?.string)
-        writer.member("variation_id", evaluation.variationID?.string)
-        writer.member("experiment_id", evaluation.experimentID?.string)
-        writer.member("enabled", evaluation.isEnabled)
-        writer.key("variables")
-        writer.beginObject()
-        for variable in evaluation.variables {
-            writer.key(text: variable.key.string)
-            writer.value(variable.value)
-        }
-        writer.endObject()
-        writer.member("rule_key", evaluation.ruleKey?.string)
-        writer.member("reason", evaluation.reason.rawValue)
-        writer.member("source", evaluation.source.rawValue)
-        writer.member("flag_version", evaluation.flagVersion)
-        writer.member("tags", evaluation.tags.map(\.string))
-        if !evaluation.reasons.isEmpty { writer.member("reasons", evaluation.reasons) }
-        writer.endObject()
     }
 }
 

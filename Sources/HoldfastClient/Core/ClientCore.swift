@@ -31,7 +31,7 @@ final class ClientCore: Sendable {
         guard lock.lock() else { throw .directoryInUse(configuration.directory.path) }
         self.lock = Locked(lock)
         server = HoldfastServer(
-            endpoint: configuration.endpoint, token: configuration.token, timeout: configuration.requestTimeout,
+            endpoint: configuration.endpoint, token: Locked(configuration.token), timeout: configuration.requestTimeout,
             transport: transport, clock: clock,
             skew: ClockSkew(cache.read(Self.skewName, as: Double.self) ?? 0) { [cache] in
                 cache.write(Self.skewName, $0)

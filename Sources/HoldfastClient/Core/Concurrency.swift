@@ -282,7 +282,8 @@ public struct ListenerToken: Sendable, Hashable {
     }
     private let end: @Sendable () -> Void
 
-    init(_ end: @escaping @Sendable () -> Void) {
+    /// - Parameter end: called by ``cancel()``, which removes the listener.
+    public init(_ end: @escaping @Sendable () -> Void) {
         self.end = end
     }
 

@@ -21,13 +21,39 @@ extension HoldfastServer {
     func deliver(_ kind: EventKind, _ payloads: [[UInt8]]) async throws(HoldfastError) -> [Settlement] {
         switch kind {
         case .attributes: try await deliverLines(payloads, to: "v1/profiles/attributes")
-        case .save: try await deliverLines(payloads, to: "v1/profiles", query: ["on_conflict": "keep"])
-        case .replacingSave: try await deliverLines(payloads, to: "v1/profiles")
+        case .save: try await deliverProfiles(payloads, query: ["on_conflict": "keep"])
+        case .replacingSave: try await deliverProfiles(payloads, query: [:])
         case .exposure: try await deliverArray(payloads, to: "v1/exposures")
         case .goal: try await deliverArray(payloads, to: "v1/events")
         case .login: try await deliverArray(payloads, to: "v1/logins")
         case .evaluationCounts: try await deliverArray(payloads, to: "v1/evaluations/counts", isOptional: true)
         }
+    }
+
+    // MARK: Profiles
+
+    /// Sends saves in one import. With a token that may save the profiles of its own users only, sends them one by one.
+    private func deliverProfiles(
+        _ payloads: [[UInt8]], query: [String: String]
+    ) async throws(HoldfastError) -> [Settlement] {
+        if !savesOwnProfiles.isSet {
+            do throws(HoldfastError) {
+                return try await deliverLines(payloads, to: "v1/profiles", query: query)
+            } catch .unauthorized {
+                savesOwnProfiles.isSet = true
+            }
+        }
+        var settlements: [Settlement] = []
+        for payload in payloads {
+            let response = try await send("POST", "ups/save", query: query, body: payload)
+            do throws(HoldfastError) {
+                settlements += response.status == 200 ? [.stored] : try Self.settlements(response, 1)
+            } catch .unauthorized(let detail) where response.status == 403 {
+                // Of another user, who may come back; it does not delay the present one.
+                settlements.append(.postponed(.unauthorized(detail: detail)))
+            }
+        }
+        return settlements
     }
 
     // MARK: Lines

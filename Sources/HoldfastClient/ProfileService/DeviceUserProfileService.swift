@@ -26,21 +26,54 @@ extension UserProfileService: UserProfileStore {}
 public final class DeviceUserProfileService: UserProfileStore {
     private let file: URL
     public let logger: HoldfastLogger?
-    private let profiles: Locked<[Key: UserProfile]>
+    private let profiles: Locked<[Key: Stored]>
+    private let assignmentTTL: Double?
+    private let clock: any HoldfastClock
+
+    /// A profile with the times of its last saves.
+    private struct Stored: Codable, Equatable {
+        struct Entry: Codable, Equatable {
+            var variationID: String
+            /// Seconds since 1970; absent in the files of earlier releases.
+            var updatedAt: Double?
+
+            private enum CodingKeys: String, CodingKey {
+                case variationID = "variation_id"
+                case updatedAt = "updated_at"
+            }
+        }
+
+        var userID: String
+        var experimentBucketMap: [String: Entry]
+
+        private enum CodingKeys: String, CodingKey {
+            case userID = "user_id"
+            case experimentBucketMap = "experiment_bucket_map"
+        }
+    }
 
     /// - Parameters:
     ///   - preloaded: profiles that are used until a save changes them; stored profiles have precedence.
+    ///   - assignmentTTL: how long an assignment is kept after the last save that had it, as on the server; `nil` for ever.
     ///   - logger: receives profiles that are invalid or cannot be written.
     /// - Throws: ``HoldfastError/storage(_:)`` if the file exists and cannot be read.
     public init(
-        file: URL, preloaded: [UserProfile] = [], logger: HoldfastLogger? = nil
+        file: URL, preloaded: [UserProfile] = [], assignmentTTL: Duration? = nil, logger: HoldfastLogger? = nil,
+        clock: any HoldfastClock = SystemClock()
     ) throws(HoldfastError) {
         self.file = file
         self.logger = logger
-        var profiles = Dictionary(preloaded.map { (Key($0.userID), $0) }) { _, last in last }
+        self.assignmentTTL = assignmentTTL?.inSeconds
+        self.clock = clock
+        let now = clock.now.timeIntervalSince1970
+        var profiles = Dictionary(preloaded.map { (Key($0.userID), Self.stored($0, now)) }) { _, last in last }
         if FileManager.default.fileExists(atPath: file.path) {
             do {
-                for profile in try JSONDecoder().decode([UserProfile].self, from: Data(contentsOf: file)) {
+                for var profile in try JSONDecoder().decode([Stored].self, from: Data(contentsOf: file)) {
+                    for name in profile.experimentBucketMap.keys
+                    where profile.experimentBucketMap[name]?.updatedAt == nil {
+                        profile.experimentBucketMap[name]?.updatedAt = now
+                    }
                     profiles[Key(profile.userID), default: profile].experimentBucketMap
                         .merge(profile.experimentBucketMap) { $1 }
                 }
@@ -52,7 +85,25 @@ public final class DeviceUserProfileService: UserProfileStore {
     }
 
     public func lookup(userID: String) -> UserProfile? {
-        profiles.withLock { $0[Key(userID)] }
+        profiles.withLock { profiles in
+            guard let stored = profiles[Key(userID)] else { return nil }
+            let present = stored.experimentBucketMap.filter { !isExpired($0.value) }.mapValues(\.variationID)
+            guard !present.isEmpty || stored.experimentBucketMap.isEmpty else { return nil }
+            return UserProfile(userID: stored.userID, experimentBucketMap: present)
+        }
+    }
+
+    private static func stored(_ profile: UserProfile, _ now: Double) -> Stored {
+        Stored(
+            userID: profile.userID,
+            experimentBucketMap: profile.experimentBucketMap.mapValues {
+                Stored.Entry(variationID: $0, updatedAt: now)
+            })
+    }
+
+    private func isExpired(_ entry: Stored.Entry) -> Bool {
+        guard let assignmentTTL, let updatedAt = entry.updatedAt else { return false }
+        return clock.now.timeIntervalSince1970 >= updatedAt + assignmentTTL
     }
 
     /// Merges a profile into the stored one and writes the file. An invalid profile is only logged, and so is a failure
@@ -66,9 +117,15 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
         profiles.withLock { profiles in
             let key = Key(userProfile.userID)
-            var new = profiles[key] ?? UserProfile(userID: userProfile.userID)
-            new.experimentBucketMap.merge(userProfile.experimentBucketMap) { $1 }
-            guard new != profiles[key] else { return }
+            let former = profiles[key]
+            let saved = Self.stored(userProfile, clock.now.timeIntervalSince1970)
+            var new = former ?? Stored(userID: userProfile.userID, experimentBucketMap: [:])
+            // A repeated save renews the time, which matters only if assignments expire.
+            new.experimentBucketMap.merge(saved.experimentBucketMap) { stored, saved in
+                assignmentTTL == nil && stored.variationID.hasSameBytes(as: saved.variationID) ? stored : saved
+            }
+            new.experimentBucketMap = new.experimentBucketMap.filter { !isExpired($0.value) }
+            guard new != former else { return }
             profiles[key] = new
             write(profiles)
         }
@@ -81,7 +138,7 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
     }
 
-    private func write(_ profiles: [Key: UserProfile]) {
+    private func write(_ profiles: [Key: Stored]) {
         do {
             try FileManager.default.createDirectory(
                 at: file.deletingLastPathComponent(), withIntermediateDirectories: true)

@@ -15,6 +15,7 @@ final class SharedProfiles: Sendable {
     private static let cacheName = "profiles.cache"
     private static let idsOfRequest = 1_000
     private static let idsWaiting = 100_000
+    private static let usersOfAnApp = 10
 
     init(core: ClientCore) {
         self.core = core
@@ -184,7 +185,7 @@ final class SharedProfiles: Sendable {
             // An invalid id must not fail the request for the others.
             let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }
             do throws(HoldfastError) {
-                let open = valid.isEmpty ? [] : try await request(valid.map(\.string))
+                let open = valid.isEmpty ? [] : try await requestAllowed(valid.map(\.string))
                 state.withLock { $0.wanted.formUnion(open.map { Key($0) }) }
             } catch {
                 core.log(.warning, "profiles could not be loaded", ["error": error.localizedDescription])
@@ -195,6 +196,19 @@ final class SharedProfiles: Sendable {
             backoff.succeeded()
         }
         return .zero
+    }
+
+    /// Requests users, those alone that the token may read if it may not read all: an app's token has its own users only.
+    private func requestAllowed(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
+        do throws(HoldfastError) {
+            return try await request(userIDs)
+        } catch .unauthorized where (2...Self.usersOfAnApp).contains(userIDs.count) {
+            var open: [String] = []
+            for userID in userIDs {
+                do throws(HoldfastError) { open += try await request([userID]) } catch .unauthorized {}
+            }
+            return open
+        }
     }
 
     /// - Returns: the users whose response may be older than their last save and was ignored.

@@ -12,7 +12,9 @@
 /// returns it. Saves are queued on disk until the server has them. Unchanged assignments are not saved again. Several services
 /// of one client share what they have loaded and saved.
 ///
-/// For servers: it reads and saves profiles of any user, which a token of scope `client` must not; it needs `write`.
+/// An app's token of scope `client` suffices for the anonymous user of the device
+/// (``HoldfastClient/anonymousUserID``), and a signed token of the app's identity provider for the user whom it names
+/// (``HoldfastClient/setToken(_:)``). For any other user, as on a server, it needs `write`.
 public final class UserProfileService: Sendable {
     /// What the service does for an SDK.
     public enum Mode: Sendable {

@@ -53,12 +53,26 @@ open class RemoteConfigService: @unchecked Sendable {
     public func remoteValues<Value: RemoteValue>(
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
-        check(type, key)
         let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        let token = addListener(for: key, as: type, end: { continuation.finish() }) { continuation.yield($0) }
+        continuation.onTermination = { _ in token.cancel() }
+        return stream
+    }
+
+    /// Calls a function with the value of a key now and after each change, on an arbitrary thread; any number of listeners
+    /// may have the same key.
+    ///
+    /// - Parameter end: called when the service or the client ends.
+    @discardableResult
+    public func addListener<Value: RemoteValue>(
+        for key: some RemoteKey, as type: Value.Type = Value.self, end: @escaping @Sendable () -> Void = {},
+        _ listener: @escaping @Sendable (Value) -> Void
+    ) -> ListenerToken {
+        check(type, key)
         let last = Locked<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
         // One at a time, so that values arrive in order; not inside a lock, because the app's methods may change values.
         let next = Repetition { [weak self] in
-            guard let self else { return continuation.finish() }
+            guard let self else { return }
             let new = self.resolve(key, type)
             let isNew = last.withLock { last in
                 // For types that are not Equatable the keeper's value tells. Behind a custom value there is none.
@@ -74,16 +88,15 @@ open class RemoteConfigService: @unchecked Sendable {
             }
             guard isNew else { return }
             if new.source == .remote { self.keeper.didRead(key.name) }
-            continuation.yield(new.value)
+            listener(new.value)
         }
         let token = changes.add({ _ in next.run() }) {
             // Also of a keeper that has ended before: its last value.
             next.run()
-            continuation.finish()
+            end()
         }
-        continuation.onTermination = { _ in token.cancel() }
         next.run()
-        return stream
+        return token
     }
 
     /// Updates the streams of ``remoteValues(for:as:)``. Call it when ``customValue(for:)`` or ``debugValue(for:)``

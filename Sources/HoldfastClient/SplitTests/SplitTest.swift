@@ -94,6 +94,16 @@ public protocol SplitTestServiceProtocol: Sendable {
 
     /// Returns the user's part in a test if it is known on the device, without waiting.
     func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>?
+
+    /// Returns the user's part in a test at once, for a view that cannot wait.
+    func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>
+}
+
+extension SplitTestServiceProtocol {
+    /// By default the kept part, or none with ``SplitTest/fallbackGroup``.
+    public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
+        keptSplitTest(test) ?? SplitTestHandle(group: Test.fallbackGroup, source: .none)
+    }
 }
 
 /// Where a group comes from.

@@ -61,6 +61,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
         /// By identifier of the test.
         var known: [String: Known] = [:]
         var fetches: [FetchID: Task<Assignment, Never>] = [:]
+        /// Identifiers of tests for which ``splitTest(_:)`` has returned the fallback, because nothing was known.
+        var fallbacks: Set<String> = []
         /// Storage keys of hits that are being reported.
         var hits: Set<String> = []
     }
@@ -165,6 +167,22 @@ public final class SplitTestService: SplitTestServiceProtocol {
         return handle(test, definition, user, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
     }
 
+    /// Returns the user's part in a test at once, for a view that cannot wait. Without a client a group is drawn and kept if
+    /// there is none. With a client the server decides who takes part: a test of which nothing is known on the device yet is
+    /// fetched in the background, and the user does not take part until then; see ``addUpdateListener(_:)``.
+    public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
+        if let kept = keptSplitTest(test) { return kept }
+        let (definition, user) = (SplitTestDefinition(test), user)
+        guard client == nil else {
+            state.withLock { _ = $0.fallbacks.insert(definition.identifier) }
+            Task { await assignment(definition, user) }
+            return handle(test, definition, user, Assignment(source: .none))
+        }
+        let drawn = decided(definition, user, nil)
+        remember(drawn, definition, Key(user.id))
+        return handle(test, definition, user, drawn)
+    }
+
     /// Asks the server again for the group of a test, as the first fetch of a run does.
     @discardableResult
     public func refresh<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
@@ -238,10 +256,15 @@ public final class SplitTestService: SplitTestServiceProtocol {
                 .warning, "a split test has no group from the server",
                 ["test": definition.identifier, "error": error.localizedDescription])
         }
+        state.withLock { $0.fetches[id] = nil }
+        remember(assignment, definition, id.userID)
+    }
+
+    /// Remembers an assignment for this run.
+    private func remember(_ assignment: Assignment, _ definition: SplitTestDefinition, _ owner: Key) {
         // A user who has left meanwhile must not replace the present one.
-        let isPresent = Key(userID) == id.userID
+        let isPresent = Key(userID) == owner
         let hasChanged = state.withLock { state in
-            state.fetches[id] = nil
             guard isPresent else { return false }
             let former = state.known[definition.identifier]?.assignment
             // A test whose storage failed is tried again by the next fetch.
@@ -249,16 +272,23 @@ public final class SplitTestService: SplitTestServiceProtocol {
                 state.known[definition.identifier] = nil
             } else {
                 state.known[definition.identifier] = Known(
-                    definition: definition, userID: id.userID, assignment: assignment)
+                    definition: definition, userID: owner, assignment: assignment)
             }
-            return former.map { $0.group != assignment.group } ?? false
+            // A view may show the fallback of a test that was not known before.
+            let showsFallback = state.fallbacks.remove(definition.identifier) != nil
+            return former.map { $0.group != assignment.group } ?? (showsFallback && assignment.group != nil)
         }
         if hasChanged { listeners.notify([definition.identifier]) }
     }
 
     private func assign(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
-        let response = await askServer(definition, user)
-        return storing.withLock { _ in
+        decided(definition, user, await askServer(definition, user))
+    }
+
+    private func decided(
+        _ definition: SplitTestDefinition, _ user: SplitTestUser, _ response: Result<ServerGroup, SplitTestError>?
+    ) -> Assignment {
+        storing.withLock { _ in
             do {
                 return try decide(definition, user, response)
             } catch {

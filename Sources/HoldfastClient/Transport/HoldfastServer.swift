@@ -3,7 +3,10 @@ import Foundation
 /// Sends requests to Holdfast's HTTP API.
 struct HoldfastServer: Sendable {
     let endpoint: URL
-    let token: String?
+    /// The secret of the token, which the app may replace.
+    let token: Locked<String?>
+    /// Whether the token may not import profiles, but save those of its own users.
+    let savesOwnProfiles = SharedFlag(false)
     let timeout: Duration
     let transport: any HoldfastTransport
     let clock: any HoldfastClock
@@ -82,7 +85,7 @@ struct HoldfastServer: Sendable {
         }
         var request = TransportRequest(method: method, url: url, timeout: timeout)
         request.fields = fields
-        if let token { request.fields["Authorization"] = "Bearer \(token)" }
+        if let token = token.withLock({ $0 }) { request.fields["Authorization"] = "Bearer \(token)" }
         return request
     }
 

@@ -55,8 +55,9 @@ struct SwiftGenerator {
         ]
         lines += keys.map { "        case \(Self.name($0)) = \(Self.literal($0))" }
         lines += [
-            "    }", "", "    private let _client: HoldfastClient", "", "    public init(_ client: HoldfastClient) {",
-            "        _client = client", "    }",
+            "    }", "", "    private let _flags: any FlagReader", "",
+            "    /// - Parameter flags: a client, or what views observe, such as a `FlagModel`.",
+            "    public init(_ flags: any FlagReader) {", "        _flags = flags", "    }",
         ]
         for key in keys {
             if let flag = flags.first(where: { Self.key($0) == key }) { lines += Self.property(flag) }
@@ -89,7 +90,7 @@ struct SwiftGenerator {
             }
         return comment("flag", flag) + [
             "    public var \(name(key(flag))): \(type) {",
-            "        _client.\(method)(flagKey: \(literal(key(flag))), defaultValue: \(literal(value, isDouble: type == "Double")))",
+            "        _flags.\(method)(flagKey: \(literal(key(flag))), variable: nil, defaultValue: \(literal(value, isDouble: type == "Double")))",
             "    }",
         ]
     }
@@ -101,7 +102,7 @@ struct SwiftGenerator {
         let type = name(key, isType: true) + "Variation"
         return comment("experiment", experiment) + [
             "    public var \(name(key)): \(type) {",
-            "        \(type)(rawValue: _client.stringVariation(flagKey: \(literal(key)), defaultValue: \(literal(baseline))))",
+            "        \(type)(rawValue: _flags.stringVariation(flagKey: \(literal(key)), variable: nil, defaultValue: \(literal(baseline))))",
             "            ?? \(type).\(name(baseline))", "    }", "",
             "    /// The variations of the experiment `\(key.split(whereSeparator: \.isNewline).joined(separator: " "))`.",
             "    public enum \(type): String, Sendable, CaseIterable {",

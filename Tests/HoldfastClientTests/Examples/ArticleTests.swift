@@ -10,8 +10,11 @@ struct ArticleTests {
     func `Code in an article is code of its example`(name: String) throws {
         let articles = Self.here.appending(path: "../../../Sources/HoldfastClient/HoldfastClient.docc")
         let article = try String(contentsOf: articles.appending(path: "\(name).md"), encoding: .utf8)
-        let examples = ["\(name)Example.swift", "../StandIns/\(name)Example.swift"]
-            .compactMap { try? String(contentsOf: Self.here.appending(path: $0), encoding: .utf8) }.map(Self.lines)
+        let examples = [
+            "\(name)Example.swift", "../StandIns/\(name)Example.swift",
+            "../../Examples/FirebaseRemoteConfig/FirebaseExample.swift",
+        ]
+        .compactMap { try? String(contentsOf: Self.here.appending(path: $0), encoding: .utf8) }.map(Self.lines)
 
         let blocks = article.components(separatedBy: "```swift\n").dropFirst()
             .map { Self.lines($0.components(separatedBy: "```")[0]) }
@@ -31,6 +34,7 @@ struct ArticleTests {
         var sources = ""
         for folder in [
             "HoldfastClientTests", "HoldfastMacrosTests", "HoldfastMacroUseTests", "HoldfastOptimizelyTests",
+            "HoldfastObjectiveCTests", "Examples",
         ] {
             let files = FileManager.default.enumerator(
                 at: root.appending(path: "Tests/\(folder)"), includingPropertiesForKeys: nil)

@@ -29,6 +29,11 @@ import Testing
         }
         #expect(!HoldfastClient.isStarted)
         let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
+        let freshness = try await HoldfastClient.initialize(
+            configuration: configuration, user: Self.ada, timeout: .seconds(60), transport: server)
+        #expect(freshness == .server && HoldfastClient.shared.isEnabled(flagKey: "checkout"))
+        HoldfastClient.shared.destroy()
+
         let first: HoldfastError? = try await withCheckedThrowingContinuation { continuation in
             do throws(HoldfastError) {
                 try HoldfastClient.initialize(
@@ -187,6 +192,36 @@ import Testing
             model.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == ["dark": true]
         )
         #expect(model.evaluationDetails(flagKey: "checkout")?.reason == .stored)
+    }
+
+    /// A hundred flags, of which the first are on.
+    nonisolated private static func flags(on changed: Int) -> String {
+        let flags = (0..<100).map { #"{"flag_key":"flag\#($0)","enabled":\#($0 < changed)}"# }
+        return #"{"user_id":"ada","revision":"\#(changed)","evaluations":[\#(flags.joined(separator: ","))]}"#
+    }
+
+    @Test @MainActor func `Of a hundred views only those are redrawn that read a changed flag`() async throws {
+        let test = try Client()
+        test.server.respond { call throws(HoldfastError) in
+            call.path == "/v1/evaluations" ? .json(Self.flags(on: 0)) : Client.usual(call)
+        }
+        try await test.client.initialize(user: Self.ada)
+        let (flags, redrawn) = (FlagModel(client: test.client), Log<Int>())
+        for view in 0..<100 {
+            withObservationTracking {
+                _ = flags.isEnabled(flagKey: "flag\(view)")
+            } onChange: {
+                redrawn.add(view)
+            }
+        }
+        test.server.respond { call throws(HoldfastError) in
+            call.path == "/v1/evaluations" ? .json(Self.flags(on: 2)) : Client.usual(call)
+        }
+        try await test.client.fetchEvaluations()
+        // The model tells on the main actor, after those that this waits for.
+        await Task { @MainActor in }.value
+        #expect(Set(redrawn.all) == [0, 1] && redrawn.all.count == 2)
+        test.client.destroy()
     }
 
     @Test @MainActor func `A model without a client has the defaults`() {

@@ -146,6 +146,47 @@ import Testing
         client.destroy()
     }
 
+    @Test func `A device keeps its own profile on the server with the token of an app`() async throws {
+        let directory = try TemporaryDirectory()
+        let (app, admin) = ("app-secret-0123456789", "admin-secret-0123456789")
+        let tokens = directory.path("tokens")
+        #expect(
+            FileManager.default.createFile(
+                atPath: tokens, contents: Data("client app \(app)\nadmin on-call \(admin)\n".utf8),
+                attributes: [.posixPermissions: 0o600]))
+        let server = try await RealServer(tokens: tokens, adminToken: admin)
+        let client = try server.client(in: directory) { $0.token = app }
+        let id = client.anonymousUserID
+        let profiles = UserProfileService(client: client)
+        profiles.save(userProfile: UserProfile(userID: id, experimentBucketMap: ["7001": "70012"]))
+        // Another user's save is not stored, and delays nothing.
+        profiles.save(userProfile: UserProfile(userID: "eve", experimentBucketMap: ["7001": "70012"]))
+        await #expect(throws: HoldfastError.self) { try await client.flush() }
+        #expect(client.waitingEvents == 1)
+        let stored = try await server.request("GET", "/v1/profiles")
+        #expect(stored.contains(id) && !stored.contains("eve"))
+        // After the app was deleted, the id is all that is left of it.
+        let other = try server.client(in: TemporaryDirectory()) { $0.token = app }
+        let again = UserProfileService(client: other)
+        try await again.load(userIDs: [id])
+        #expect(again.lookup(userID: id)?.experimentBucketMap == ["7001": "70012"])
+        await #expect(throws: HoldfastError.self) { try await again.load(userIDs: ["ada"]) }
+        for client in [client, other] { client.destroy() }
+    }
+
+    @Test func `An app replaces its token`() async throws {
+        let test = try Client { $0.token = "app" }
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        try test.client.setToken("signed.for.ada")
+        #expect(throws: HoldfastError.self) { try test.client.setToken("two words") }
+        try await test.client.fetchEvaluations()
+        #expect(
+            test.server.calls("/v1/evaluations").map { $0.fields["Authorization"] } == [
+                "Bearer app", "Bearer signed.for.ada",
+            ])
+        test.client.destroy()
+    }
+
     @Test func `What was shown before the login is shown after it, unless the account has seen another variation`()
         async throws
     {

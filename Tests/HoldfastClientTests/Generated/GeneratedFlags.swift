@@ -18,15 +18,16 @@ public struct GeneratedFlags {
         case theme = "theme"
     }
 
-    private let _client: HoldfastClient
+    private let _flags: any FlagReader
 
-    public init(_ client: HoldfastClient) {
-        _client = client
+    /// - Parameter flags: a client, or what views observe, such as a `FlagModel`.
+    public init(_ flags: any FlagReader) {
+        _flags = flags
     }
 
     /// The flag `3d view`.
     public var _3dView: Bool {
-        _client.boolVariation(flagKey: "3d view", defaultValue: true)
+        _flags.boolVariation(flagKey: "3d view", variable: nil, defaultValue: true)
     }
 
     /// The flag `banner`.
@@ -34,12 +35,12 @@ public struct GeneratedFlags {
     /// Shown on the front page,
     /// since "May".
     public var banner: Bool {
-        _client.boolVariation(flagKey: "banner", defaultValue: false)
+        _flags.boolVariation(flagKey: "banner", variable: nil, defaultValue: false)
     }
 
     /// The experiment `checkout.2`.
     public var checkout2: Checkout2Variation {
-        Checkout2Variation(rawValue: _client.stringVariation(flagKey: "checkout.2", defaultValue: "a"))
+        Checkout2Variation(rawValue: _flags.stringVariation(flagKey: "checkout.2", variable: nil, defaultValue: "a"))
             ?? Checkout2Variation.a
     }
 
@@ -50,24 +51,24 @@ public struct GeneratedFlags {
 
     /// The flag `columns`.
     public var columns: Int {
-        _client.intVariation(flagKey: "columns", defaultValue: 9223372036854775807)
+        _flags.intVariation(flagKey: "columns", variable: nil, defaultValue: 9223372036854775807)
     }
 
     /// The flag `default`.
     public var `default`: String {
-        _client.stringVariation(flagKey: "default", defaultValue: "Hi \"you\" \\ \u{9}")
+        _flags.stringVariation(flagKey: "default", variable: nil, defaultValue: "Hi \"you\" \\ \u{9}")
     }
 
     /// The flag `list`.
     public var list: HoldfastValue {
-        _client.jsonVariation(flagKey: "list", defaultValue: [])
+        _flags.jsonVariation(flagKey: "list", variable: nil, defaultValue: [])
     }
 
     /// The experiment `new-checkout`.
     ///
     /// The checkout in one step
     public var newCheckout: NewCheckoutVariation {
-        NewCheckoutVariation(rawValue: _client.stringVariation(flagKey: "new-checkout", defaultValue: "control"))
+        NewCheckoutVariation(rawValue: _flags.stringVariation(flagKey: "new-checkout", variable: nil, defaultValue: "control"))
             ?? NewCheckoutVariation.control
     }
 
@@ -80,11 +81,11 @@ public struct GeneratedFlags {
 
     /// The flag `rate`.
     public var rate: Double {
-        _client.doubleVariation(flagKey: "rate", defaultValue: 2.0)
+        _flags.doubleVariation(flagKey: "rate", variable: nil, defaultValue: 2.0)
     }
 
     /// The flag `theme`.
     public var theme: HoldfastValue {
-        _client.jsonVariation(flagKey: "theme", defaultValue: ["colors": ["#000", 1.5, true, nil, [:]], "on": [:]])
+        _flags.jsonVariation(flagKey: "theme", variable: nil, defaultValue: ["colors": ["#000", 1.5, true, nil, [:]], "on": [:]])
     }
 }

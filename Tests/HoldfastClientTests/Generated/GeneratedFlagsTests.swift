@@ -1,5 +1,6 @@
 import Foundation
 import HoldfastClient
+import Observation
 import ProcessTestSupport
 import Testing
 
@@ -35,6 +36,28 @@ import Testing
         #expect(GeneratedFlags.Key.allCases.map(\.rawValue).contains("new-checkout"))
         #expect(GeneratedFlags.Key.allCases.count == 9)
         #expect(GeneratedFlags.NewCheckoutVariation.oneStep.rawValue == "one_step")
+    }
+
+    @Test func `The accessors are observed`() throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "holdfast-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let endpoint = try #require(URL(string: "http://127.0.0.1:9"))
+        let client = try HoldfastClient(
+            configuration: HoldfastConfiguration(endpoint: endpoint, token: "t", directory: directory))
+        try client.start(user: HoldfastUser(id: "ada"))
+        let flags = GeneratedFlags(FlagModel(client: client))
+        let changed = DispatchSemaphore(value: 0)
+        let before = withObservationTracking {
+            flags.banner
+        } onChange: {
+            changed.signal()
+        }
+        client.setOverride(true, flagKey: "columns")
+        client.setOverride(true, flagKey: "banner")
+        #expect(!before)
+        changed.wait()
+        #expect(flags.banner)
+        client.destroy()
     }
 
     @Test func `Two keys with one name are an error that names both`() throws {

@@ -72,6 +72,28 @@ import Testing
         #expect(service.calls.count == 2)
     }
 
+    @Test func `Several listeners have the value at once and after each change, until they are removed`() {
+        let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b"])
+        var service: RemoteConfigService? = RemoteConfigService(keeper: keeper)
+        let calls = Mutex<[String]>([])
+        func listen(_ name: String) -> ListenerToken? {
+            service?.addListener(
+                for: TestKey.paywallType, as: PaywallType.self, end: { calls.withLock { $0.append("\(name) ends") } }
+            ) { type in calls.withLock { $0.append("\(name) \(type)") } }
+        }
+        let (first, second) = (listen("first"), listen("second"))
+        keeper.set("c", for: "paywall_type")
+        keeper.set("c", for: "paywall_type")
+        first?.cancel()
+        keeper.set("a", for: "paywall_type")
+        service = nil
+        withExtendedLifetime(second) {}
+        #expect(
+            calls.withLock { $0 } == [
+                "first b", "second b", "first c", "second c", "second a", "second ends",
+            ])
+    }
+
     @Test func `A failed fetch leaves the values`() async throws {
         struct Offline: Error {}
         let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b"])

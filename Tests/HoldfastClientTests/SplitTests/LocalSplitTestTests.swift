@@ -13,6 +13,25 @@ import Testing
         SplitTestService(client: nil, storage: storage, analytics: analytics, draw: draw)
     }
 
+    @Test func `A view that cannot wait has a group at once, which stays`() async {
+        let storage = InMemorySplitTestStorage()
+        let analytics = RecordingAnalytics()
+        let draws = Log<Int>()
+        let tests = SplitTestService(client: nil, storage: storage, analytics: analytics) { count in
+            draws.add(count)
+            return 2
+        }
+        #expect(tests.keptSplitTest(PaywallTest.self) == nil)
+        let handle = tests.splitTest(PaywallTest.self)
+        #expect(handle.group == .annualFirst && handle.source == .local && handle.isParticipating)
+        handle.hit()
+        #expect(analytics.calls == ["split_test-paywall=annual_first"])
+        let later = SplitTestService(client: nil, storage: storage) { _ in 0 }
+        #expect(later.splitTest(PaywallTest.self).group == .annualFirst)
+        #expect(await later.fetchSplitTest(PaywallTest.self).group == .annualFirst)
+        #expect(draws.all == [3])
+    }
+
     @Test func `Each group is drawn from all of them, but not a retired one`() async {
         for (index, group) in PaywallTest.Group.allCases.enumerated() {
             let service = service(InMemorySplitTestStorage()) { count in

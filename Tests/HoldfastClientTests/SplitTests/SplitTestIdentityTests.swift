@@ -91,6 +91,23 @@ import Testing
         #expect(service().keptSplitTest(PaywallTest.self)?.group == .annualFirst)
     }
 
+    @Test func `Where a server is asked, a view that cannot wait has the fallback until the group is known`()
+        async throws
+    {
+        server.assign(.group("annual_first"))
+        try await test.client.initializeAnonymously()
+        let service = service()
+        let (changes, continuation) = AsyncStream.makeStream(of: Set<String>.self)
+        service.addUpdateListener { continuation.yield($0) }
+        let before = service.splitTest(PaywallTest.self)
+        #expect(before.group == .control && !before.isParticipating)
+        for await tests in changes {
+            #expect(tests == ["paywall"])
+            break
+        }
+        #expect(service.splitTest(PaywallTest.self).group == .annualFirst)
+    }
+
     @Test func `Listeners are told when another user has another group`() async throws {
         try await test.client.initializeAnonymously()
         server.assign(.group("control"))

@@ -1,4 +1,3 @@
-public import Bucketing
 public import JSON
 
 /// Why a user has the value of a flag.
@@ -117,5 +116,34 @@ extension Flag {
     /// Whether no user can get a variation of the flag: it has no delivery rule, and none of its experiments runs.
     public var isOff: Bool {
         (rollout?.rules ?? []).isEmpty && !experiments.contains(where: \.isRunning)
+    }
+}
+
+extension FlagEvaluation {
+    /// Writes the evaluation as `/v1/evaluations` has it.
+    package func append(to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("flag_key", flagKey.string)
+        writer.member("type", type?.rawValue)
+        writer.key("value")
+        writer.value(value ?? .null)
+        writer.member("variation_key", variationKey?.string)
+        writer.member("variation_id", variationID?.string)
+        writer.member("experiment_id", experimentID?.string)
+        writer.member("enabled", isEnabled)
+        writer.key("variables")
+        writer.beginObject()
+        for variable in variables {
+            writer.key(text: variable.key.string)
+            writer.value(variable.value)
+        }
+        writer.endObject()
+        writer.member("rule_key", ruleKey?.string)
+        writer.member("reason", reason.rawValue)
+        writer.member("source", source.rawValue)
+        writer.member("flag_version", flagVersion)
+        writer.member("tags", tags.map(\.string))
+        if !reasons.isEmpty { writer.member("reasons", reasons) }
+        writer.endObject()
     }
 }

@@ -1,0 +1,37 @@
+#if canImport(Combine)
+    public import Combine
+
+    /// Flags for views on systems without Observation. A view that has the object is updated when one of its flags changes:
+    /// name the flags that the view reads.
+    ///
+    /// ```swift
+    /// struct CheckoutView: View {
+    ///     @StateObject private var flags = ObservableFlags(client: .shared, flagKeys: ["new-checkout"])
+    ///     var body: some View {
+    ///         if flags.boolVariation(flagKey: "new-checkout", defaultValue: false) { NewCheckout() } else { Checkout() }
+    ///     }
+    /// }
+    /// ```
+    public final class ObservableFlags: ObservedFlags, ObservableObject, @unchecked Sendable {
+        // Safe: all properties are immutable, and the publisher is used on the main actor only.
+        public let client: HoldfastClient?
+        public let objectWillChange = ObservableObjectPublisher()
+        private let registration = OwnedTokens()
+
+        /// - Parameters:
+        ///   - client: `nil` for an app whose client could not start, where all calls return their defaults.
+        ///   - flagKeys: the flags of which changes are told; `nil` for all.
+        public init(client: HoldfastClient?, flagKeys: Set<String>? = nil) {
+            self.client = client
+            guard let client else { return }
+            registration.add(
+                client.observeFlags { [weak self] changed in
+                    guard flagKeys.map({ !$0.isDisjoint(with: changed) }) ?? true else { return }
+                    Task { @MainActor in self?.objectWillChange.send() }
+                })
+        }
+
+        /// Does nothing: the object tells of the flags that it was created with.
+        public func willRead(_ flagKey: String) {}
+    }
+#endif

@@ -1,0 +1,141 @@
+import Foundation
+import HoldfastOnDevice
+import ProcessTestSupport
+import Testing
+
+@testable import HoldfastClient
+
+/// Decisions on the device, compared with those of the built server.
+@Suite(.timeLimit(.minutes(5))) struct OnDeviceDecisionsTests {
+    /// Sends requests on, and remembers their paths and bodies.
+    private final class Recorder: HoldfastTransport {
+        private let base = URLSessionTransport()
+        let sent = Log<(path: String, body: String)>()
+
+        func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportResponse {
+            sent.add((request.url.path, String(decoding: request.body ?? Data(), as: UTF8.self)))
+            return try await base.open(request)
+        }
+
+        func close() { base.close() }
+    }
+
+    private static let definitions = [
+        (
+            "flags/banner",
+            #"{"type":"string","variations":[{"key":"short","value":"Hi"},{"key":"long","value":"Good day"}],"#
+                + #""rules":[{"audience":{"type":"custom_attribute","name":"country","value":"fr"},"variation":"long"},"#
+                + #"{"key":"banner_test","experiment":{"id":"8001","weights":{"short":1,"long":1},"traffic":50}}],"otherwise":"short"}"#
+        ),
+        (
+            "experiments/layout",
+            #"{"variations":[{"key":"control","weight":1},{"key":"grid","weight":3},{"key":"list","weight":1}],"traffic":80}"#
+        ),
+    ]
+
+    /// - Parameter definitions: whether it also has a flag and an experiment that were defined over the API.
+    private func server(definitions: Bool = true) async throws -> RealServer {
+        let server = try await RealServer()
+        try await server.putDatafile(revision: 1)
+        for (path, body) in definitions ? Self.definitions : [] { try await server.request("PUT", "/v1/\(path)", body) }
+        return server
+    }
+
+    private func client(
+        _ server: RealServer, _ directory: TemporaryDirectory, _ transport: Recorder = Recorder()
+    ) throws -> HoldfastClient {
+        var configuration = HoldfastConfiguration(endpoint: try server.endpoint, directory: directory.url)
+        configuration.sdkKey = "shop"
+        configuration.listensToChanges = false
+        return try HoldfastClient(
+            configuration: configuration,
+            transport: try OnDeviceDecisions(directory: directory.url, over: transport))
+    }
+
+    @Test func `Without the network a device decides for anybody, keeps what it decided, and the server learns of it`()
+        async throws
+    {
+        let server = try await server(definitions: false)
+        let directory = try TemporaryDirectory()
+        let first = try client(server, directory)
+        let germany: [String: UserAttributeValue] = ["country": "de"]
+        try await first.initializeAnonymously(attributes: germany, timeout: .seconds(60))
+        #expect(["control", "new"].contains(first.stringVariation(flagKey: "checkout", defaultValue: "")))
+        server.kill()
+        // Other users, with other attributes: no cache has these.
+        try await first.logout(attributes: ["country": "us"], timeout: .seconds(60))
+        #expect(first.fetchError == nil && first.evaluationDetails(flagKey: "checkout")?.variationKey == nil)
+        try await first.initialize(user: HoldfastUser(id: "ada", attributes: germany), timeout: .seconds(60))
+        let adas = first.stringVariation(flagKey: "checkout", defaultValue: "")
+        #expect(["control", "new"].contains(adas))
+        first.destroy()
+
+        // A restart without the network; then the server is there, with another split.
+        let second = try client(server, directory)
+        let ada = HoldfastUser(id: "ada", attributes: germany)
+        #expect(try await second.initialize(user: ada, timeout: .seconds(60)) == .server)
+        #expect(second.stringVariation(flagKey: "checkout", defaultValue: "") == adas)
+        let again = try await RealServer(after: server)
+        try await again.putDatafile(revision: 2, controlEnd: adas == "control" ? 0 : 10_000)
+        try await second.fetchEvaluations()
+        let details = try #require(second.evaluationDetails(flagKey: "checkout"))
+        #expect(details.variationKey == adas && details.reason == .stored && details.flagVersion == 2)
+        try await second.flush()
+        let stored = try await again.request("GET", "/v1/profiles/ada/experiments/7001")
+        #expect(stored.contains(adas == "control" ? "70011" : "70012"))
+        second.destroy()
+    }
+
+    @Test func `An unknown project and a missing key are errors, and what is no datafile changes nothing`() async throws
+    {
+        let directory = try TemporaryDirectory()
+        let server = StubServer { call throws(HoldfastError) in .status(404) }
+        for (sdkKey, expected) in [
+            ("shop", HoldfastError.unknownProject(detail: "no project has the SDK key 'shop'")),
+            (nil, .invalidConfiguration("decisions on the device need HoldfastConfiguration.sdkKey")),
+        ] {
+            var configuration = HoldfastConfiguration(endpoint: Client.endpoint, directory: directory.url)
+            configuration.sdkKey = sdkKey
+            configuration.listensToChanges = false
+            let client = try HoldfastClient(
+                configuration: configuration,
+                transport: try OnDeviceDecisions(directory: directory.url, over: server))
+            #expect(try await client.initialize(user: HoldfastUser(id: "ada")) == .nothing(expected))
+            client.destroy()
+        }
+        server.respond { _ throws(HoldfastError) in .json("<html>") }
+        var configuration = HoldfastConfiguration(endpoint: Client.endpoint, directory: directory.url)
+        configuration.sdkKey = "shop"
+        configuration.listensToChanges = false
+        let client = try HoldfastClient(
+            configuration: configuration, transport: try OnDeviceDecisions(directory: directory.url, over: server))
+        guard case .nothing(.invalidResponse) = try await client.initialize(user: HoldfastUser(id: "ada")) else {
+            Issue.record("an answer that is no datafile was used")
+            return
+        }
+        client.destroy()
+    }
+
+    @Test func `An assignment on the device expires as one on the server does`() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.url.appending(path: "profiles.json")
+        let clock = ManualClock()
+        func service() throws -> DeviceUserProfileService {
+            try DeviceUserProfileService(file: file, assignmentTTL: .seconds(100), clock: clock)
+        }
+        let profile = UserProfile(userID: "ada", experimentBucketMap: ["7001": "a"])
+        let first = try service()
+        first.save(userProfile: profile)
+        clock.advance(by: .seconds(60))
+        // A save of the same renews it.
+        try service().save(userProfile: profile)
+        first.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["7002": "b"]))
+        clock.advance(by: .seconds(60))
+        #expect(try service().lookup(userID: "ada")?.experimentBucketMap["7002"] == "b")
+        clock.advance(by: .seconds(40))
+        #expect(try service().lookup(userID: "ada") == nil)
+        // A file of an earlier release has no times.
+        try Data(#"[{"user_id":"bob","experiment_bucket_map":{"7001":{"variation_id":"a"}}}]"#.utf8).write(to: file)
+        #expect(try service().lookup(userID: "bob") == UserProfile(userID: "bob", experimentBucketMap: ["7001": "a"]))
+    }
+}
