@@ -52,6 +52,30 @@ import Testing
             transport: try OnDeviceDecisions(directory: directory.url, over: transport))
     }
 
+    @Test func `A device decides what the server decides, and sends no attributes`() async throws {
+        let server = try await server()
+        let recorder = Recorder()
+        let client = try client(server, TemporaryDirectory(), recorder)
+        var seen: Set<String> = []
+        for number in 0..<150 {
+            let country = ["de", "fr", "us"][number % 3]
+            let user = HoldfastUser(id: "user\(number)", attributes: ["country": .string(country)])
+            #expect(try await client.initialize(user: user, timeout: .seconds(60)) == .server)
+            let response = try await server.request(
+                "POST", "/v1/evaluations",
+                #"{"user_id":"\#(user.id)","sdk_key":"shop","attributes":{"country":"\#(country)"}}"#)
+            let expected = try JSONDecoder().decode(Evaluations.Content.self, from: Data(response.utf8))
+            let details = expected.evaluations.map { EvaluationDetails($0, of: expected) }
+            #expect(client.allEvaluationDetails == details)
+            seen.formUnion(details.map { "\($0.flagKey) \($0.variationKey ?? "-") \($0.reason)" })
+        }
+        #expect(seen.count > 5, "\(seen)")
+        client.destroy()
+        let paths = Set(recorder.sent.all.map(\.path))
+        #expect(paths.isDisjoint(with: ["/v1/evaluations", "/v1/assign"]), "\(paths)")
+        #expect(!recorder.sent.all.contains { $0.body.contains("country") })
+    }
+
     @Test func `Without the network a device decides for anybody, keeps what it decided, and the server learns of it`()
         async throws
     {
@@ -84,6 +108,29 @@ import Testing
         let stored = try await again.request("GET", "/v1/profiles/ada/experiments/7001")
         #expect(stored.contains(adas == "control" ? "70011" : "70012"))
         second.destroy()
+    }
+
+    @Test func `A login takes over the anonymous user's variations, and split tests are decided here, too`()
+        async throws
+    {
+        let server = try await server()
+        let recorder = Recorder()
+        for number in 0..<10 {
+            let client = try client(server, TemporaryDirectory(), recorder)
+            let tests = SplitTestService(client: client, storage: InMemorySplitTestStorage(), timeLimit: .seconds(60))
+            let handle = await tests.fetchSplitTest(LayoutTest.self)
+            try await client.login(userID: "user\(number)", timeout: .seconds(60))
+            if handle.isParticipating {
+                #expect(await tests.fetchSplitTest(LayoutTest.self).group == handle.group)
+            }
+            client.destroy()
+        }
+        #expect(!recorder.sent.all.contains { $0.path == "/v1/assign" })
+    }
+
+    private enum LayoutTest: SplitTest {
+        static let identifier = "layout"
+        enum Group: String, CaseIterable, SplitTestGroup { case control, grid, list }
     }
 
     @Test func `An unknown project and a missing key are errors, and what is no datafile changes nothing`() async throws
