@@ -34,6 +34,26 @@ import Testing
         #expect(try lines("/v1/exposures").map { $0["variation_id"] } == ["72"])
     }
 
+    @Test(arguments: [
+        (1000, 0.1, 100.0), (300, 19.99, 5997.0), (700, 0.000_001, 0.0007), (90, 999_999.99, 89_999_999.1),
+    ])
+    func `Amounts of one user add up exactly, and refunds leave nothing`(
+        count: Int, value: Double, sum: Double
+    ) throws {
+        let exposure = #"{"user_id":"ada","experiment":"checkout","variation_key":"new"}"#
+        #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        func total(_ value: Double) throws -> Double? {
+            let event = #"{"user_id":"ada","goal":"purchase","value":\#(value)}"#
+            let events = repeatElement(event, count: count).joined(separator: ",")
+            #expect(try server.request("POST", "/v1/events", "[\(events)]").status == 200)
+            let results = try server.request("GET", "/v1/experiments/checkout/results?goal=purchase&by=day")
+            return results["days"].array?.first?["variations"].array?.last?["value"].double
+        }
+        #expect(try total(value) == sum)
+        #expect(try total(value) == 2 * sum)
+        #expect(try total(-value) == sum)
+    }
+
     @Test func `The events of one user are read in pages, the last first`() throws {
         for user in ["ada", "bob"] {
             let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"new"}"#

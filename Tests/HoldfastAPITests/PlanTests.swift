@@ -175,7 +175,11 @@ import Testing
         #expect(try put(String(decoding: read.encoded(), as: UTF8.self)).json == read)
         // Only a change of the plan shows, and only while it lasts.
         #expect(try put(#"{"traffic":50,"name":"x"}"#)["plan"]["changed_since_start"] == [])
-        let changed = try put(#"{"plan":{"alpha":0.1,"power":0.9}}"#)
+        // What is left out keeps its value, and null takes it away.
+        let kept = try put(#"{"plan":{"power":0.9}}"#)["plan"]
+        #expect(kept["alpha"] == 0.1 && kept["minimum_effect"] == 0.02 && kept["power"] == 0.9, "\(kept)")
+        #expect(try kept["changed_since_start"] == ["power"] && put(#"{"plan":{}}"#)["plan"] == kept)
+        let changed = try put(#"{"plan":{"minimum_effect":null}}"#)
         #expect(changed["plan"]["changed_since_start"] == ["minimum_effect", "power"], "\(changed.text)")
         #expect(changed["plan"]["fixed_at_revision"] == started["revision"])
         for status in ["paused", "running"] {

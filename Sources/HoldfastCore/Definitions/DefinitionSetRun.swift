@@ -133,6 +133,10 @@ struct DefinitionSetRun {
                 if let value = kind.defaults[member.key] { body[member.key] = value }
             }
         }
+        if kind == .experiments, var plan = body["plan"]?.object {
+            for name in ExperimentPlan.Change.members where plan[name] == nil { plan[name] = .null }
+            body["plan"] = .object(plan)
+        }
         return DefinitionChanges(of: .object(shown)).members(of: .object(body)).object ?? body
     }
 

@@ -82,10 +82,7 @@ extension ExperimentChange {
             }
             experiment.details.metrics = metrics
         }
-        if var plan {
-            plan.start = experiment.details.plan.start
-            experiment.details.plan = plan
-        }
+        plan?.apply(to: &experiment.details.plan)
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
             throw CoreError(

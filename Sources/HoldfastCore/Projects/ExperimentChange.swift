@@ -72,7 +72,7 @@ public struct ExperimentChange: Sendable {
     private(set) var isOfRamp = false
     /// A wrapped `nil` removes it.
     var bandit: Bandit??
-    var plan: ExperimentPlan?
+    var plan: ExperimentPlan.Change?
 
     static let members =
         [
@@ -117,7 +117,7 @@ public struct ExperimentChange: Sendable {
         if let value = object["bandit"] {
             bandit = .some(value.isNull ? nil : Bandit(value, at: ["bandit"], &faults))
         }
-        plan = object["plan"].map { ExperimentPlan($0, &faults) }
+        plan = object["plan"].map { ExperimentPlan.Change($0, &faults) }
         try faults.check()
     }
 

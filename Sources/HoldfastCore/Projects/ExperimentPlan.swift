@@ -33,19 +33,46 @@ struct ExperimentPlan: Sendable, Equatable {
         }
     }
 
-    /// Reads the member `plan` of an experiment, of which null stands for none.
-    init(_ value: JSONValue, _ faults: inout FaultCollector) {
-        guard !value.isNull else { return }
-        let place: JSONPointer = ["plan"]
-        let shown = ["fixed_at_revision", "changed_since_start"]
-        guard
-            let object = faults.object(
-                value, "`plan`", knowing: ["alpha", "power", "minimum_effect"], ignoring: shown, at: place)
-        else { return }
-        alpha = faults.number(object, "alpha", PlanRequest.alphas, "0.05", in: place)
-        power = faults.number(object, "power", PlanRequest.powers, "0.8", in: place)
-        minimumEffect = faults.number(
-            object, "minimum_effect", MetricDefinition.minimumEffects, "0.05 for 5% of the baseline", in: place)
+    /// What the member `plan` of a change says. Members that are left out keep their values; null stands for the default.
+    struct Change: Sendable {
+        private var alpha: Double??
+        private var power: Double??
+        private var minimumEffect: Double??
+
+        static let members = ["alpha", "power", "minimum_effect"]
+
+        /// - Parameter value: null for defaults only.
+        init(_ value: JSONValue, _ faults: inout FaultCollector) {
+            guard !value.isNull else {
+                (alpha, power, minimumEffect) = (.some(nil), .some(nil), .some(nil))
+                return
+            }
+            let place: JSONPointer = ["plan"]
+            let shown = ["fixed_at_revision", "changed_since_start"]
+            guard
+                let object = faults.object(
+                    value, "`plan`", knowing: Self.members, ignoring: shown, at: place)
+            else { return }
+            if object["alpha"] != nil {
+                alpha = .some(faults.number(object, "alpha", PlanRequest.alphas, "0.05", in: place))
+            }
+            if object["power"] != nil {
+                power = .some(faults.number(object, "power", PlanRequest.powers, "0.8", in: place))
+            }
+            if object["minimum_effect"] != nil {
+                minimumEffect = .some(
+                    faults.number(
+                        object, "minimum_effect", MetricDefinition.minimumEffects, "0.05 for 5% of the baseline",
+                        in: place))
+            }
+        }
+
+        /// Changes a plan. What was planned at the start stays.
+        func apply(to plan: inout ExperimentPlan) {
+            plan.alpha = alpha ?? plan.alpha
+            plan.power = power ?? plan.power
+            plan.minimumEffect = minimumEffect ?? plan.minimumEffect
+        }
     }
 
     var isEmpty: Bool { self == ExperimentPlan() }

@@ -281,18 +281,18 @@ public struct UserGoal: Sendable, Equatable {
     package mutating func add(_ value: Double, isAfter: Bool) {
         if isAfter {
             afterCount += 1
-            afterValue += value
+            afterValue = DecimalSum.adding(value, to: afterValue)
         } else {
             beforeCount += 1
-            beforeValue += value
+            beforeValue = DecimalSum.adding(value, to: beforeValue)
         }
     }
 
     mutating func add(_ other: UserGoal) {
         beforeCount += other.beforeCount
-        beforeValue += other.beforeValue
+        beforeValue = DecimalSum.adding(other.beforeValue, to: beforeValue)
         afterCount += other.afterCount
-        afterValue += other.afterValue
+        afterValue = DecimalSum.adding(other.afterValue, to: afterValue)
     }
 
     /// The user's contribution to the sums of a variation, of a goal's own total.
@@ -308,5 +308,26 @@ public struct UserGoal: Sendable, Equatable {
         tally.xx = CompensatedSum(product: beforeValue, beforeValue)
         tally.xy = CompensatedSum(product: beforeValue, afterValue)
         return tally
+    }
+}
+
+/// Sums of amounts such as money, which senders write as decimal fractions, kept in one number.
+///
+/// A sum of decimal fractions differs from the nearest one by the rounding of its terms: 0.1 added a thousand times gives
+/// 99.9999999999986. So a sum that differs from a decimal fraction of six digits by no more than such rounding is that
+/// fraction. It stays exact, for any number of terms and also when terms are subtracted, while sum and terms have at most
+/// six digits after the point and a magnitude below ``limit``.
+enum DecimalSum {
+    private static let scale: Double = 1e6
+    /// Below it, the distance between neighbouring numbers is less than a quarter of the last digit, so that the rounding of
+    /// two terms and of their sum stays below half of it.
+    static let limit = 0x1p50 / scale
+
+    static func adding(_ value: Double, to sum: Double) -> Double {
+        let plain = sum + value
+        let magnitude = max(abs(sum), abs(value), abs(plain))
+        guard magnitude < limit else { return plain }
+        let decimal = (plain * scale).rounded() / scale
+        return abs(plain - decimal) <= 2 * magnitude.ulp ? decimal : plain
     }
 }

@@ -218,29 +218,29 @@ extension UserGoal {
     fileprivate mutating func subtract(_ value: Double, isAfter: Bool) {
         if isAfter {
             afterCount -= 1
-            afterValue -= value
+            afterValue = DecimalSum.adding(-value, to: afterValue)
         } else {
             beforeCount -= 1
-            beforeValue -= value
+            beforeValue = DecimalSum.adding(-value, to: beforeValue)
         }
     }
 
     fileprivate mutating func subtract(_ other: UserGoal) {
         beforeCount -= other.beforeCount
-        beforeValue -= other.beforeValue
+        beforeValue = DecimalSum.adding(-other.beforeValue, to: beforeValue)
         afterCount -= other.afterCount
-        afterValue -= other.afterValue
+        afterValue = DecimalSum.adding(-other.afterValue, to: afterValue)
     }
 
     /// Adds the total of deleted events. If their count is 0, the value is only a rounding error and is ignored.
     fileprivate mutating func add(_ deleted: UserGoal, withBefore: Bool) {
         if deleted.afterCount > 0 {
             afterCount += deleted.afterCount
-            afterValue += deleted.afterValue
+            afterValue = DecimalSum.adding(deleted.afterValue, to: afterValue)
         }
         if withBefore, deleted.beforeCount > 0 {
             beforeCount += deleted.beforeCount
-            beforeValue += deleted.beforeValue
+            beforeValue = DecimalSum.adding(deleted.beforeValue, to: beforeValue)
         }
     }
 }
