@@ -97,7 +97,7 @@ import Testing
         #expect(try finding("orders", found)["outcome"] == "beyond_margin")
         let crashes = try finding("crashes", found)
         #expect(crashes["outcome"] == "beyond_margin" && crashes["lift"] == .null && crashes["lift_interval"] == .null)
-        #expect(crashes["difference"] == 1 && crashes["difference_interval"].array?.first?.double ?? 0 > 0.9)
+        #expect(crashes["difference"] == 1.0 && crashes["difference_interval"].array?.first?.double ?? 0 > 0.9)
         #expect(try finding("conversions", found)["outcome"] == "worse")
         #expect(try alarms().sorted() == ["guardrail", "primary"])
         for goal in ["order", "crash", "convert"] {
@@ -129,7 +129,7 @@ import Testing
         try start(#"{"guardrails":[{"metric":"profit","margin":{"absolute":0.5}}]}"#, users: 1_000)
         for name in ["control", "new"] { try events("profit", name, 0..<1_000) { Double($0 % 5 - 2) } }
         let profit = try finding("profit", try results())
-        #expect(profit["outcome"] == "within_margin" && profit["difference"] == 0, "\(profit)")
+        #expect(profit["outcome"] == "within_margin" && profit["difference"] == 0.0, "\(profit)")
         #expect(profit["difference_interval"].array?.first?.double ?? -1 > -0.5)
     }
 
