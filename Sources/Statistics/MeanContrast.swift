@@ -178,16 +178,20 @@ public struct MeanContrast: Contrast {
         guard let pooledBound = pooledBound(squaredZ), let first = multiples(squaredZ, unpooled),
             let second = multiples(pooledBound, pooled)
         else { return nil }
+        // Relative to the estimate, so that no precision is lost where it is nearly 1.
         let (low, high) = (min(first.lowerBound, second.lowerBound), max(first.upperBound, second.upperBound))
-        return baseMean > 0 ? low - 1...high - 1 : 1 - high...1 - low
+        let lift = difference / baseMean
+        return baseMean > 0 ? lift + low...lift + high : -lift - high...(-lift - low)
     }
 
-    /// The multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k); `nil` if they are not bounded.
+    /// How far the multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k) are from the estimated one; `nil` if they are
+    /// not bounded.
     private func multiples(_ q: Double, _ variance: Variance) -> ClosedRange<Double>? {
+        let estimate = mean / baseMean
         let square = baseMean * baseMean - q * variance.square
-        guard square > 0 else { return nil }
-        let half = mean * baseMean + q * variance.linear / 2
-        let root = max(0, half * half - square * (mean * mean - q * variance.constant)).squareRoot()
+        guard square > 0, estimate.isFinite else { return nil }
+        let half = q * (variance.linear / 2 + variance.square * estimate)
+        let root = max(0, half * half + square * q * variance.at(estimate)).squareRoot()
         let (low, high) = ((half - root) / square, (half + root) / square)
         guard low.isFinite, high.isFinite, low <= high else { return nil }
         return low...high

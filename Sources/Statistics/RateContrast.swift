@@ -64,6 +64,10 @@ public struct RateContrast: Contrast {
             return max(0, Self.misfit(periods, ratio: max(0, 1 + lift)) - bestMisfit)
         case .difference(let difference):
             guard periods.count > 1 else { return Self.misfit(periods[0], difference: difference) }
+            // No ratio makes such a difference.
+            let isBeyond =
+                successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
+            guard !isBeyond else { return Self.misfit(totals, difference: difference) }
             let ratio = exp(Root.between(-Self.widest, Self.widest) { self.difference(ratio: exp($0)) - difference })
             return max(0, Self.misfit(periods, ratio: ratio) - bestMisfit)
         }
@@ -80,14 +84,18 @@ public struct RateContrast: Contrast {
 
     public func differences(upTo squaredZ: Double) -> ClosedRange<Double>? {
         guard periods.count > 1 else { return Self.differences(periods[0], upTo: squaredZ) }
-        let totals = Period(
-            successes, of: periods.reduce(0) { $0 + $1.count }, baseline: baseSuccesses,
-            of: periods.reduce(0) { $0 + $1.baseCount })
         // Without any success on a side, the ratio says nothing of how far the other side's rate may be.
         let all = Self.differences(totals, upTo: squaredZ)
         let low = successes == 0 ? all.lowerBound : difference(ratio: ratio(-1, squaredZ))
         let high = baseSuccesses == 0 ? all.upperBound : difference(ratio: ratio(1, squaredZ))
         return min(low, difference)...max(high, difference)
+    }
+
+    /// All periods as one.
+    private var totals: Period {
+        Period(
+            successes, of: periods.reduce(0) { $0 + $1.count }, baseline: baseSuccesses,
+            of: periods.reduce(0) { $0 + $1.baseCount })
     }
 
     private static func differences(_ period: Period, upTo squaredZ: Double) -> ClosedRange<Double> {

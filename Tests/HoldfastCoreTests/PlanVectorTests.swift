@@ -64,7 +64,9 @@ import Testing
                     continue
                 }
                 if let bounds = expected["interval"]?.array?.compactMap(\.double) {
-                    #expect(Self.isNear(interval.lowerBound, bounds[0]) && Self.isNear(interval.upperBound, bounds[1]))
+                    #expect(
+                        Self.isNear(interval.lowerBound, bounds[0]) && Self.isNear(interval.upperBound, bounds[1]),
+                        "\(interval) instead of \(bounds)")
                 }
                 Self.expectAgreement(found, interval)
             }

@@ -156,7 +156,7 @@ public struct LocalRequest: Sendable {
     fileprivate func encoded() -> (bytes: [UInt8], headLength: Int, fields: Int) {
         var text = "\(method) \(target) HTTP/1.1\r\n"
         let hasHost = fields.contains { $0.name.lowercased() == "host" }
-        if !hasHost { text += "Host: local\r\n" }
+        if !hasHost { text += "Host: localhost\r\n" }
         for field in fields { text += "\(field.name): \(field.value)\r\n" }
         let head = Array((text + "\r\n").utf8)
         return (head + body, head.count, fields.count + (hasHost ? 0 : 1))
