@@ -95,10 +95,11 @@ private final class InProcessBody: TestStream {
 
 extension LocalRequest {
     fileprivate init(_ request: TestRequest) {
-        let fields = request.fields.map { field -> (name: String, value: String) in
+        var fields = request.fields.map { field -> (name: String, value: String) in
             let parts = field.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             return (String(parts[0]), String(parts.dropFirst().joined().drop { $0 == " " }))
         }
+        if !fields.contains(where: { $0.name == "Host" }) { fields.append(("Host", request.host)) }
         self.init(request.method, request.target, fields: fields, body: request.body ?? [])
     }
 }

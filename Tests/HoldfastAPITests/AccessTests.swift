@@ -25,10 +25,10 @@ import Testing
     ]
     private static let needsWrite = [
         "POST /v1/profiles", "PUT /v1/profiles/ada", "PATCH /v1/profiles/ada", "POST /ups/save", "GET /ups/save",
+        "DELETE /v1/profiles/ada/experiments/1",
     ]
     private static let needsAdmin = [
         "GET /v1/profiles", "DELETE /v1/profiles/ada", "PUT /v1/profiles/ada/experiments/1",
-        "DELETE /v1/profiles/ada/experiments/1",
     ]
 
     @Test(arguments: open)

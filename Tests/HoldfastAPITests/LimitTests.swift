@@ -57,7 +57,7 @@ import Testing
         let audiences = stride(from: 0, to: 1_001, by: 500).map { audience[$0..<min(1_001, $0 + 500)] }
         for (index, conditions) in audiences.enumerated() {
             let definition =
-                #"{"variations":["a"],"audience":{"conditions":["or",\#(conditions.joined(separator: ","))]}}"#
+                #"{"variations":["a"],"audience":["or",\#(conditions.joined(separator: ","))]}"#
             let made = try server.request("PUT", "/v1/experiments/e\(index == 0 ? "" : "\(index)")", definition)
             #expect(made.status == 201, "\(made.text)")
         }
