@@ -128,7 +128,8 @@ public struct RateContrast: Contrast {
             (near, step) = (far, 2 * step)
             far += step
         }
-        return exp(excess(far) <= 0 ? far : Root.between(near, far, excess))
+        guard excess(far) > 0 else { return direction > 0 ? .infinity : 0 }
+        return exp(Root.between(near, far, excess))
     }
 
     /// The mean difference that a ratio of the rates makes.

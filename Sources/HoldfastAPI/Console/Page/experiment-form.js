@@ -4,6 +4,7 @@ import { h, replace } from "./dom.js";
 import * as api from "./api.js";
 import { banner, button, create, empty, field, iconButton, link, message, page, restored, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
 import { decimal, integer, percent, sentence, time } from "./format.js";
+import { marginOf } from "./plan.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 import { load } from "./experiments.js";
@@ -182,7 +183,7 @@ function describe(body, original) {
 	const named = list => list.length ? list.join(", ") : null;
 	const write = {
 		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), tags: list => list.join(", "),
-		metrics: m => [named(m.primary), named(m.guardrails.map(g => `${g.metric} within ${percent(g.margin)}`)), m.secondary.length && `also ${named(m.secondary)}`, m.breakdowns?.length && `by ${named(m.breakdowns)}`].filter(Boolean).join("; "),
+		metrics: m => [named(m.primary), named(m.guardrails.map(g => `${g.metric} within ${marginOf(g.margin)}`)), m.secondary.length && `also ${named(m.secondary)}`, m.breakdowns?.length && `by ${named(m.breakdowns)}`].filter(Boolean).join("; "),
 		plan: p => `${decimal(p.alpha * 100)}% error, ${decimal(p.power * 100)}% power${p.minimum_effect ? `, effects from ${percent(p.minimum_effect)}` : ""}`,
 		schedule: s => [s.start_at && `from ${time(s.start_at)}`, s.end_at && `until ${time(s.end_at)}`].filter(Boolean).join(" "),
 		ramp: r => r.steps.map(s => `${decimal(s.traffic)}%${s.for ? ` for ${s.for}` : s.users ? ` until ${integer(s.users)} users` : ""}`).join(", then "),

@@ -8,7 +8,7 @@ const asField = (element, pointer, read) => Object.assign(h("div.field", element
 
 /// The metrics of an experiment, each with its role. `read()` returns them as the API has them, or `null` for none.
 export function metricsForm(initial, known, attributes) {
-	const rows = initial ? [...initial.primary.map(metric => ({ role: "primary", metric })), ...initial.guardrails.map(g => ({ role: "guardrail", metric: g.metric, margin: g.margin * 100 })), ...initial.secondary.map(metric => ({ role: "secondary", metric }))] : [];
+	const rows = initial ? [...initial.primary.map(metric => ({ role: "primary", metric })), ...initial.guardrails.map(g => ({ role: "guardrail", metric: g.metric, ...(typeof g.margin === "object" ? { absolute: g.margin } : { margin: g.margin * 100 }) })), ...initial.secondary.map(metric => ({ role: "secondary", metric }))] : [];
 	const list = h("ul.rows"), names = known.map(m => m.key);
 	const breakdowns = h("input", { value: (initial?.breakdowns ?? []).join(", "), placeholder: attributes.slice(0, 3).map(a => a.name).join(", "), list: null });
 	const groups = field("Results by group", breakdowns, { hint: attributes.length ? `Up to five attributes, separated by commas: ${attributes.slice(0, 12).map(a => a.name).join(", ")}.` : "Define attributes to divide results by their values.", pointer: "/metrics/breakdowns" });
@@ -17,7 +17,8 @@ export function metricsForm(initial, known, attributes) {
 		replace(list, rows.map((row, index) => h("li",
 			choose(`Role of metric ${index + 1}`, [["primary", "Primary"], ["guardrail", "Guardrail"], ["secondary", "Secondary"]], row.role, value => { row.role = value; row.margin ??= 10; draw(); }),
 			choose(`Metric ${index + 1}`, names.includes(row.metric) ? names : [row.metric, ...names], row.metric, value => { row.metric = value; }),
-			row.role === "guardrail" && h("label.number-unit", "margin", h("input", { type: "number", min: 0.1, max: 100, step: 0.1, required: true, value: row.margin, label: `Margin of metric ${index + 1} in percent`, oninput: e => { row.margin = Number(e.target.value); } }), h("span.unit", "%")),
+			row.role === "guardrail" && row.absolute && h("span.small", `margin ${row.absolute.absolute}`),
+			row.role === "guardrail" && !row.absolute && h("label.number-unit", "margin", h("input", { type: "number", min: 0.1, max: 100, step: 0.1, required: true, value: row.margin, label: `Margin of metric ${index + 1} in percent`, oninput: e => { row.margin = Number(e.target.value); } }), h("span.unit", "%")),
 			iconButton("close", `Remove metric ${index + 1}`, () => { rows.splice(index, 1); draw(); }))));
 	}
 
@@ -33,7 +34,7 @@ export function metricsForm(initial, known, attributes) {
 		const split = breakdowns.value.split(",").map(name => name.trim()).filter(Boolean);
 		if (rows.length === 0 && split.length === 0) return null;
 		const of = role => rows.filter(r => r.role === role);
-		return { primary: of("primary").map(r => r.metric), secondary: of("secondary").map(r => r.metric), guardrails: of("guardrail").map(r => ({ metric: r.metric, margin: Math.round(r.margin * 1e4) / 1e6 })), breakdowns: split };
+		return { primary: of("primary").map(r => r.metric), secondary: of("secondary").map(r => r.metric), guardrails: of("guardrail").map(r => ({ metric: r.metric, margin: r.absolute ?? Math.round(r.margin * 1e4) / 1e6 })), breakdowns: split };
 	});
 }
 

@@ -21,12 +21,18 @@ const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertai
 const columnsOf = (lifts, first) => [
 	...first,
 	["Lift", r => r.lift === null ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
-	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: outcomes[r.outcome]?.[1] ?? "", zero: true }) : dash(), "drawn"],
+	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: outcomes[r.outcome]?.[1] ?? "", zero: true }) : unbounded(r), "drawn"],
 	["Outcome", r => r.outcome ? badge(...outcomes[r.outcome]) : dash()],
 	["p", r => r.p_value == null ? none : pValue(r.p_value), "number"],
 	["Value", r => [r.format(r.mean), h("div.small.faint", `${r.baseline.variation_key} ${r.format(r.baseline.mean)}`)], "number"],
 	["Users", r => integer(r.users), "number"],
 ];
+
+/// What stands in the place of a lift's interval that is not bounded.
+export const unbounded = ({ difference, difference_interval: interval }) => difference == null ? dash() : h("span.small", `lift not bounded; difference ${measure(difference)}`, interval && ` (${measure(interval[0])} – ${measure(interval[1])})`);
+
+/// The margin of a guardrail in words.
+export const marginOf = margin => typeof margin === "object" ? measure(margin.absolute) : percent(margin);
 
 const rowsOf = (variations, baseline, format, more) => {
 	const base = variations.find(v => v.variation_key === baseline) ?? variations[0];
@@ -41,7 +47,7 @@ export function planSection({ plan, verdict: decision, metrics, warnings, baseli
 	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m.kind), { metric: m }));
 	const lifts = scaleOf(rows);
 	const several = new Set(rows.map(r => r.variation_key)).size > 1;
-	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), h("div.small.faint", r.metric.role + (r.metric.margin ? `, margin ${percent(r.metric.margin)}` : ""))]]]);
+	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), h("div.small.faint", r.metric.role + (r.metric.margin ? `, margin ${marginOf(r.metric.margin)}` : ""))]]]);
 	return section("Verdict", { note: "By all metrics. You may look whenever you like." },
 		verdict(decision, carrying && { lift: carrying.lift, interval: carrying.lift_interval, p: carrying.p_value }),
 		plan?.changed_since_start?.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
@@ -70,7 +76,7 @@ function planDisagreements(metrics, { decision, winner }) {
 		if (better.length && worse.length) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")} and worse in ${worse.map(f => f.metric.key).join(", ")}: what worsens a primary metric is not shipped.`);
 		else if (better.length && open.length && winner !== key) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")}, but is not shipped: ${open.map(f => `${f.metric.key} is ${outcomes[f.outcome][0] === "not certain yet" ? "not shown to stay within its margin yet" : "beyond its margin"}`).join("; ")}.`);
 		for (const f of own.filter(f => f.metric.role === "guardrail" && f.outcome === "within_margin" && (f.metric.direction === "decrease" ? f.lift > 0 : f.lift < 0))) {
-			notes.push(`${f.metric.key} of ${key} looks worse (${signed(f.lift)}) and still passes: it is certain that it is not worse by as much as its margin of ${percent(f.metric.margin)}.`);
+			notes.push(`${f.metric.key} of ${key} looks worse (${signed(f.lift)}) and still passes: it is certain that it is not worse by as much as its margin of ${marginOf(f.metric.margin)}.`);
 		}
 	}
 	const early = found.filter(f => f.outcome === "uncertain" && f.metric.role !== "secondary" && f.one_look?.p_value < 0.05 && f.metric.role === "primary");

@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, older, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { drawn, lineChart, scale, swatch } from "./charts.js";
-import { breakdownSection, disagreements, formatOf, needs, planOf, planSection, ruleOf } from "./plan.js";
+import { breakdownSection, disagreements, formatOf, marginOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
 import { entryList } from "./audit.js";
 import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
 
@@ -230,7 +230,7 @@ export function goalSection(goal, results, view, actions) {
 	const columns = [
 		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
-		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
+		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
 		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
 		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
 		["Users", r => integer(r.users), "number"],
@@ -284,6 +284,7 @@ function rowOf(v, index, results, metric, cuped) {
 	return {
 		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, low, high, lift,
 		isBaseline: results.baseline === v.variation_key, fixed: comparison,
+		open: source && !lift ? { difference: source.difference, difference_interval: found ? found.difference_interval : source.sequential_difference_interval } : null,
 		reduction: comparison?.cuped?.variance_reduction ?? null,
 	};
 }
@@ -293,7 +294,7 @@ function intention(experiment) {
 	const { name, hypothesis, description, owner, tags = [], schedule, metrics } = experiment;
 	const estimate = needs(experiment), rule = ruleOf(experiment);
 	if (![name, hypothesis, description, owner, schedule, estimate, rule].some(Boolean) && tags.length === 0) return null;
-	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${percent(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
+	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${marginOf(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
 	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
 		named.map(([role, list]) => h("p", h("span.faint", `${role}: `), list.join(", "))), rule,
 		schedule && h("p.note", schedule.started_at ? ["Started by its schedule ", moment(schedule.started_at), ". "] : schedule.start_at && ["Starts ", moment(schedule.start_at), ". "], schedule.ended_at ? ["Enrollment was closed ", moment(schedule.ended_at), "."] : schedule.end_at && ["Enrollment closes ", moment(schedule.end_at), "."]),
