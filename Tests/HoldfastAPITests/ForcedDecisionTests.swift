@@ -39,17 +39,6 @@ import Testing
         server.stop()
     }
 
-    @Test(arguments: ["/ups/save", "/v1/save"])
-    func `An SDK's save of what an admin forces on a user stores nothing`(path: String) throws {
-        let override = #"{"userId":"ann","experimentKey":"checkout","variationKey":"b"}"#
-        #expect(try post("/v1/override", override).status == 200)
-        #expect(try save("70012", path) == 200)
-        #expect(try server.request("GET", Self.path, token: Self.admin).status == 404)
-        #expect(try save("70011", path) == 200)
-        #expect(try server.request("GET", Self.path, token: Self.admin)["variation_key"] == "a")
-        server.stop()
-    }
-
     @Test func `The scope write removes an assignment, never an override`() throws {
         #expect(try save("70012") == 200)
         #expect(try server.request("DELETE", Self.path, token: Self.app).status == 204)

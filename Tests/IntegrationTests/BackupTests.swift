@@ -68,7 +68,7 @@ import Testing
         #expect(try server.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
         let target = try TemporaryDirectory()
         let disk = try SmallFileSystem(at: target.path)
-        for room in [0, 4_096, 65_536] {
+        for room in [0, 4_096, 16_384] {
             let ballast = try disk.fill(leaving: off_t(room))
             let backup = try Command("backup", "--database", database, target.file("copy.db"))
             #expect(backup.end == .exit(1))

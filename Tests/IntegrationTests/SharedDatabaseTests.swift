@@ -326,7 +326,7 @@ import Testing
         for (key, variation) in [("one", "11"), ("two", "22")] {
             #expect(try client.request("PUT", "/v1/projects/\(key)").status == 201)
             let response = try client.request(
-                "PUT", "/v1/datafile", datafile(key, variation), fields: ["X-Optimizely-SDK-Key: \(key)"])
+                "PUT", "/v1/datafile?share=allow", datafile(key, variation), fields: ["X-Optimizely-SDK-Key: \(key)"])
             #expect(response.status == 200 || response.status == 201, "\(response.text)")
         }
         func ask(_ key: String) throws -> TestResponse {

@@ -32,7 +32,7 @@ struct AgentProtocol: WireProtocol {
         let track = TrackEndpoint(
             events: services.events, clock: services.store.clock, notifications: notifications)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
-        let profile = AgentProfileEndpoints(store: loop.session, projects: loop.projects)
+        let profile = AgentProfileEndpoints(store: loop.session)
         let config = ConfigEndpoint()
         let datafile = AgentDatafileEndpoint()
 

@@ -8,7 +8,6 @@ import Storage
 /// merges, and one without the map is refused, so that no server deletes assignments of another.
 struct AgentProfileEndpoints {
     let store: any StoreSession
-    let projects: ProjectView
 
     func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
@@ -39,7 +38,7 @@ struct AgentProfileEndpoints {
         let userID = try request.body.userID()
         guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
         let profile = ProfileInput(userID: userID, assignments: try Self.assignments(map))
-        let change = profile.withoutForced(by: projects).change(onConflict: .replace)
+        let change = profile.change(onConflict: .replace)
         _ = try await completed { store.submit(change, $0) }
         return AgentResponse(.ok)
     }

@@ -11,7 +11,7 @@ struct UserProfileServiceProtocol: WireProtocol {
     let routes: [APIRoute]
 
     init(_ loop: LoopServices) {
-        let userProfileService = UserProfileServiceEndpoints(store: loop.session, projects: loop.projects)
+        let userProfileService = UserProfileServiceEndpoints(store: loop.session)
         routes = [
             APIRoute(
                 .post, "/ups/lookup", scope: .profile(.read), readsQuery: true, callback: userProfileService.postLookup),
@@ -28,7 +28,6 @@ struct UserProfileServiceProtocol: WireProtocol {
 
 private struct UserProfileServiceEndpoints {
     let store: any StoreSession
-    let projects: ProjectView
 
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
@@ -83,7 +82,7 @@ private struct UserProfileServiceEndpoints {
 
     private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) throws(CoreError) {
         try call.checkProfile(of: body.userID)
-        store.submit(body.withoutForced(by: projects).change(onConflict: rule)) { result in
+        store.submit(body.change(onConflict: rule)) { result in
             call.respond(result) { .json(ProfileJSON.encode(body.userID, $0.profile)) }
         }
     }

@@ -238,15 +238,4 @@ extension ProfileInput {
         }
         return usable
     }
-
-    /// Returns what is to be saved of the profile: without the variations that an admin forces on the user for a test. An
-    /// SDK that was told such a variation must not make it the user's own.
-    public func withoutForced(by projects: ProjectView) -> ProfileInput {
-        let forced = projects.forcedVariations(on: userID)
-        guard !forced.isEmpty else { return self }
-        var input = self
-        input.assignments = ExperimentBucketMap(
-            assignments.entries.filter { forced[$0.experimentID]?.contains($0.variationID) != true })
-        return input
-    }
 }

@@ -357,18 +357,6 @@ public final class ProjectView {
         try await catalog.refresh()
     }
 
-    /// The ids of the variations that are forced on a user for a test, by experiment id.
-    func forcedVariations(on userID: Identifier) -> [Identifier: Set<Identifier>] {
-        refresh()
-        var forced: [Identifier: Set<Identifier>] = [:]
-        for project in projects.values {
-            for (experimentID, variationID) in project.forcedVariations[userID] ?? [:] {
-                forced[experimentID, default: []].insert(variationID)
-            }
-        }
-        return forced
-    }
-
     /// The attributes and segments that are defined now.
     public var schema: AttributeSchema {
         refresh()

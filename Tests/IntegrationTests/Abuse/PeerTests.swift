@@ -143,24 +143,6 @@ import Testing
         server.stop()
     }
 
-    @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
-    func `When descriptors are used up those that are connected are served, and others when there are some again`()
-        throws
-    {
-        let prlimit = try #require(Executable.find("prlimit"))
-        let server = try ServerProcess(database: database, through: [prlimit, "--nofile=64:64"])
-        let first = try server.client()
-        #expect(try first.request("GET", "/livez").status == 200)
-        var others = try (0..<200).map { _ in try server.client() }
-        for _ in 0..<20 { #expect(try first.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200) }
-        #expect(server.child.errors.first { $0.contains("could not be accepted") } != nil)
-        let waiting = others.removeLast()
-        others.removeAll()
-        #expect(try waiting.request("GET", "/livez").status == 200)
-        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "1"]))
-        server.stop()
-    }
-
     @Test func `TLS and HTTP/2 on the plain port are refused in words`() throws {
         let server = try ServerProcess(database: database)
         let clientHello: [UInt8] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3] + Array(repeating: 0xA5, count: 505)

@@ -14,7 +14,8 @@ struct ProxyTests {
     init() throws {
         directory = try TemporaryDirectory()
         server = try ServerProcess(
-            database: directory.file("holdfast.db"), ["--access-log", "--trusted-proxies", "127.0.0.1"])
+            database: directory.file("holdfast.db"),
+            ["--access-log", "--trusted-proxies", "127.0.0.1", "--allowed-hosts", "holdfast.test"])
         proxy = try Proxy(to: server.port, in: directory)
     }
 

@@ -217,7 +217,7 @@ def refuses_bodies_as_the_agent_does(client):
     for body in ['{"userAttributes":[]}', '{"decideOptions":"X"}', '{"forcedDecisions":[1]}', '{"fetchSegments":1}']:
         error(client.post("/v1/decide", data=body), 400, "error parsing request body")
     error(client.post("/v1/decide", {"userId": "u", "decideOptions": ["NOPE", "X"]}), 400, "invalid option: NOPE")
-    error(client.post("/v1/decide", {"userId": "u", "fetchSegments": True}), 500, "failed to fetch qualified segments")
+    assert client.post("/v1/decide", {"userId": "u", "fetchSegments": True}).status_code == 200
 
 
 def takes_json_only(client):

