@@ -23,6 +23,8 @@ final class ContentsCheck: Sendable {
         var commit: Int64?
         var root: Int64
         var copying: LogCopying
+        /// Whether no checkpoint was under way while the file was read.
+        var isSettled: Bool
 
         var schema: ArraySlice<UInt8> { header[40..<44] }
     }
@@ -102,6 +104,7 @@ final class ContentsCheck: Sendable {
 
     private func databaseProblem(on connection: Connection) throws(SQLiteError) -> String? {
         let former = seen.withLock { $0 }
+        let copyingBefore = connection.logCopying
         guard let header = try connection.bytes(DatabaseHeader.length, at: 0, of: .database) else {
             return "the database was emptied"
         }
@@ -115,18 +118,21 @@ final class ContentsCheck: Sendable {
         let size = try connection.databaseSize()
         guard let page = try connection.bytes(Int(read.pageSize), at: (root - 1) * Int64(read.pageSize), of: .database)
         else { return "the database is shorter than before" }
-        // After the pages: a checkpoint announces itself before it writes.
+        // Before and after the pages: a checkpoint announces itself before it writes, and may end meanwhile.
         guard let copying = connection.logCopying else { return nil }
         var now = Seen(
-            size: size, header: header, page: page, commit: former?.commit, root: root, copying: copying)
+            size: size, header: header, page: page, commit: former?.commit, root: root, copying: copying,
+            isSettled: copying == copyingBefore && copying.isComplete)
         if let former, isSameSchema {
             guard size >= former.size else { return "the database is shorter than before" }
             let isUnchanged = size == former.size && header == former.header && page == former.page
-            if former.copying.isComplete, former.copying == copying, !isUnchanged {
+            if former.isSettled, former.copying == copying, !isUnchanged {
                 return "the database was changed by something else than SQLite"
             }
             if isUnchanged {
-                if former.copying != copying { seen.withLock { $0 = now } }
+                if former.copying != copying || former.isSettled != now.isSettled {
+                    seen.withLock { [now] in $0 = now }
+                }
                 return nil
             }
         }
