@@ -275,10 +275,12 @@ extension PostgreSQLTests {
             try database.execute(
                 """
                 CREATE ROLE \(role) LOGIN;
-                GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \(role)
+                GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \(role);
+                GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO \(role)
                 """)
             let url = database.url.replacing("postgres@", with: "\(role)@")
             let store = try PostgreSQLStore(PostgreSQLConfiguration(url: url))
+            try database.execute("REVOKE USAGE ON ALL SEQUENCES IN SCHEMA public FROM \(role)")
             var found = await outcomes(store)
             #expect(found.reads == nil)
             #expect(found.writes?.description.contains("USAGE on event_numbers") == true)

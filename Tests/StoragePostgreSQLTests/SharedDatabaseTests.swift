@@ -338,7 +338,7 @@ extension PostgreSQLTests {
                 """
                 CREATE ROLE \(role) LOGIN;
                 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \(role);
-                GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO \(role)
+                GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO \(role)
                 """)
             let url = database.url.replacing("postgres@", with: "\(role)@")
             let store = try PostgreSQLStore(PostgreSQLConfiguration(url: url))
