@@ -77,28 +77,6 @@ extension PostgreSQLTests {
         }
 
         @Test
-        func `While a connection is being made, each lookup is given up after the time-out`() async throws {
-            let server = try PostgreSQLServer(["fsync=off"])
-            var configuration = PostgreSQLConfiguration(url: server.url("postgres") + "?connect_timeout=30")
-            configuration.statementTimeout = 0.5
-            let store = try PostgreSQLStore(configuration)
-            defer { store.close() }
-            let reader = try store.makeReader()
-            defer { reader.close() }
-            let postmaster = try #require(server.processID)
-            // The kernel takes the connection, and nobody says anything.
-            kill(postmaster, SIGSTOP)
-            defer { kill(postmaster, SIGCONT) }
-            let start = ContinuousClock.now
-            for _ in 0..<3 {
-                #expect(throws: StorageError.self) { _ = try reader.profile(of: "user") }
-                // Longer than overdue lookups are looked for after the last one.
-                try await Task.sleep(for: .milliseconds(600))
-            }
-            #expect(ContinuousClock.now - start < .seconds(15))
-        }
-
-        @Test
         func `One change that the database refuses does not fail those submitted with it`() async throws {
             let database = try TestDatabase()
             let store = try PostgreSQLStore.make(in: database)
