@@ -1609,7 +1609,7 @@ def an_edge_serves_the_console_of_its_upstream(browser, servers):
     console.button("Review").click()
     console.button("Save the changes").click()
     console.toast("Saved checkout.")
-    expect(page.get_by_text("Written beside the app.")).to_be_visible()
+    expect(page.get_by_text("Written beside the app.").first).to_be_visible()
     assert upstream("GET", "/v1/experiments/checkout")["hypothesis"] == "Written beside the app."
     console.open("users/ann", "ann")
     settled(console)
