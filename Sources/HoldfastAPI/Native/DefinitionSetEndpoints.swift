@@ -19,7 +19,7 @@ struct DefinitionSetEndpoints {
     /// Applies a document as a whole, or nothing of it. `?prune=true` also removes what it lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let query = try request.query(knowing: ["moves", "prune", "share"])
+        let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
         let (sdkKey, change) = try await change(request, query, call)
         let edit = ProjectEditor.Edit(
             sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
@@ -38,8 +38,13 @@ struct DefinitionSetEndpoints {
     /// Tells what `PUT` would do, and who would move.
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let query = try request.query(knowing: ["prune", "share"])
+        let query = try request.query(knowing: ["prune", "max_removals", "share"])
         let (sdkKey, change) = try await change(request, query, call)
+        // Read first: what is edited meanwhile makes the tag outdated.
+        let catalog = catalog
+        let basis = try await catalog.inBackground { _ in
+            Self.entityTag(catalog.definitionSet(of: sdkKey).json.encoded())
+        }
         let sharing = try Request.sharePolicy(query, call)
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
         let counter = PreviewCounter(catalog)
@@ -47,6 +52,18 @@ struct DefinitionSetEndpoints {
             from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)
         var object = draft.outcome.json
         object["moves"] = moves.json
+        let policy: ApprovalPolicy = call.admission.control.needsApproval ? .needed : .notNeeded
+        let waiting = try await catalog.inBackground { _ -> [String] in
+            do {
+                _ = try policy.check(
+                    from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments, [])
+                return []
+            } catch let held as HeldChange {
+                return held.experiments
+            }
+        }
+        object["needs_approval"] = .array(waiting.map { .string($0) })
+        object["basis"] = .string(basis.text)
         return .json(.object(object))
     }
 
@@ -54,12 +71,19 @@ struct DefinitionSetEndpoints {
         _ request: borrowing Request, _ query: [String: String], _ call: Call
     ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>) {
         let prunes = try Request.flag("prune", query)
+        let limit = try query["max_removals"].map { text throws(CoreError) in
+            guard let number = Int(text), number >= 0 else {
+                throw CoreError(.invalid, "`max_removals` must be a whole number of at least 0; got '\(text)'")
+            }
+            return number
+        }
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let content = request.withBody { Array($0) }
         let preconditions = Preconditions(request)
         let (author, time, catalog, access) = (call.author(request), clock.now(), catalog, call.access)
         let edit = try await catalog.inBackground { _ in
-            DefinitionSetEdit(try DefinitionSet(JSONInput.parse(content)), prunes: prunes, by: author, at: time)
+            DefinitionSetEdit(
+                try DefinitionSet(JSONInput.parse(content)), prunes: prunes, removalLimit: limit, by: author, at: time)
         }
         return (
             sdkKey,
@@ -95,7 +119,10 @@ extension DefinitionSetEdit.Outcome {
     fileprivate var json: JSONObject {
         var object = JSONObject()
         object["changes"] = .array(differences.map(\.json))
-        object["warnings"] = .array(warnings.map(\.warning))
+        let stopped = notRunning.map { fault -> JSONValue in
+            ["code": "not_running", "message": .string(fault.reason), "pointer": .string(fault.pointer.string)]
+        }
+        object["warnings"] = .array(warnings.map(\.warning) + stopped)
         return object
     }
 }

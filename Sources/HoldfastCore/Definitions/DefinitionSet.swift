@@ -94,7 +94,7 @@ public struct DefinitionDifference: Sendable {
     private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
         let (before, after) = (before ?? JSONObject(), after ?? JSONObject())
         let names = after.map(\.key) + before.map(\.key).filter { after[$0] == nil }
-        return names.filter { $0 != DefinitionSet.allocation && before[$0] != after[$0] }.map {
+        return names.filter { $0 != DefinitionSet.allocation && !DefinitionSet.areSame(before[$0], after[$0]) }.map {
             ($0, before[$0], after[$0])
         }
     }
@@ -120,7 +120,18 @@ extension DefinitionSet {
     /// Returns the elements that differ from those of another set. Groups follow from their experiments.
     func differences(from former: DefinitionSet) -> [DefinitionDifference] {
         Kind.allCases.filter { $0 != .groups }.flatMap { kind in
-            let (before, after) = (former.objects(kind), objects(kind))
+            var (before, after) = (former.objects(kind), objects(kind))
+            if kind == .experiments {
+                // One that was renamed has its id.
+                let ids = Dictionary(
+                    former[kind].filter { after[$0.key] == nil }.map { ($0.object.identifier("id"), $0) },
+                    uniquingKeysWith: { $1 })
+                for element in self[kind] where before[element.key] == nil {
+                    guard let id = element.object.identifier("id"), let renamed = ids[id] else { continue }
+                    before[element.key] = renamed.object
+                    (before[renamed.key], after[renamed.key]) = (nil, nil)
+                }
+            }
             let keys = self[kind].map(\.key) + former[kind].map(\.key).filter { after[$0] == nil }
             return keys.filter { Self.differ(before[$0], after[$0]) }.map {
                 DefinitionDifference(kind: kind, key: $0, before: before[$0], after: after[$0])
@@ -131,6 +142,11 @@ extension DefinitionSet {
     private static func differ(_ before: JSONObject?, _ after: JSONObject?) -> Bool {
         guard var before, var after else { return (before == nil) != (after == nil) }
         (before[allocation], after[allocation]) = (nil, nil)
-        return before != after
+        return !DefinitionChanges.areSame(.object(before), .object(after))
+    }
+
+    fileprivate static func areSame(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
+        guard let left, let right else { return (left == nil) == (right == nil) }
+        return DefinitionChanges.areSame(left, right)
     }
 }

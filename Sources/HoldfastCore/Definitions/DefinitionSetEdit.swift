@@ -9,6 +9,7 @@ public import Storage
 public struct DefinitionSetEdit: Sendable {
     private let set: DefinitionSet
     private let prunes: Bool
+    private let removalLimit: Int?
     private let author: Author
     private let time: Timestamp
 
@@ -20,16 +21,22 @@ public struct DefinitionSetEdit: Sendable {
         public let schema: SchemaChange
         /// The conditions that nobody meets.
         public let warnings: [JSONFault]
+        /// The experiments that the set names and that do not run.
+        public let notRunning: [JSONFault]
     }
 
     /// - Parameters:
     ///   - prunes: whether what the set lacks is removed: experiments are archived; flags, holdouts, and metrics that nothing
     ///     measures are deleted. Attributes and segments stay, because all projects share them.
+    ///   - removalLimit: how many elements are removed at most; `nil` for any number, but not for all.
     ///   - author: who concludes the experiments that are concluded.
     ///   - time: when that is.
-    public init(_ set: DefinitionSet, prunes: Bool, by author: Author, at time: Timestamp) {
+    public init(
+        _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Timestamp
+    ) {
         self.set = set
         self.prunes = prunes
+        self.removalLimit = removalLimit
         self.author = author
         self.time = time
     }
@@ -40,7 +47,7 @@ public struct DefinitionSetEdit: Sendable {
     ) throws(CoreError) -> Outcome {
         var run = DefinitionSetRun(definitions, of: project, schema, conclusion: (author, time))
         run.apply(set)
-        if prunes { run.removeAll(except: set) }
+        if prunes { run.removeAll(except: set, atMost: removalLimit) }
         run.divideGroups(set)
         try run.check()
         run.definitions.serveExperiments()
@@ -48,7 +55,7 @@ public struct DefinitionSetEdit: Sendable {
         let after = DefinitionSet(definitions, run.schema)
         return Outcome(
             definitions: after, differences: after.differences(from: run.former), schema: run.schemaChange,
-            warnings: run.warnings)
+            warnings: run.warnings, notRunning: run.notRunning)
     }
 
     /// Applies a set to an empty project, so that everything that it names must be in it.

@@ -16,9 +16,23 @@ extension DefinitionSetRun {
     private mutating func define(experiment element: DefinitionSet.Element, isRule: Bool) throws(CoreError) {
         let (key, shown) = (element.key, shown[.experiments]?[element.key])
         var body = element.object
+        // A misspelt member is named before what is missing because of it.
+        let others = ["conclusion", DefinitionSet.allocation]
+        let known: JSONValue = .object(body.without(others))
+        _ = try known.object("an experiment", knowing: ExperimentChange.members)
         if isRule { try checkRule(body, key) }
         let (given, allocation) = (body["conclusion"], body[DefinitionSet.allocation])
         (body["conclusion"], body[DefinitionSet.allocation]) = (nil, nil)
+        if body["status"] == nil, !isRule, let known = definitions.experiments[key] {
+            body["status"] = known.restoredStatus
+            if known.status == ExperimentStatus.paused.rawValue || known.isConcluded {
+                let status = ExperimentStatus.name(of: known.status)
+                notRunning.append(
+                    JSONFault(
+                        pointer: element.place,
+                        reason: "the experiment '\(key)' is \(status) and stays so, because no `status` is given"))
+            }
+        }
         let status = body["status"]?.string.flatMap { ExperimentStatus(name: $0) }
         var ending: ConclusionInput?
         if let given, !given.isNull {
@@ -54,6 +68,20 @@ extension DefinitionSetRun {
         }
         if let allocation { experiment.allocation = try Self.allocation(allocation, of: experiment) }
         definitions.experiments.set(experiment)
+    }
+
+    /// Gives the experiments whose ids the set has under other keys these keys. Their users stay where they are, because
+    /// assignments belong to the id.
+    mutating func rename(_ elements: [DefinitionSet.Element]) {
+        let named = Set(elements.map(\.key))
+        for element in elements where definitions.experiments[element.key] == nil {
+            guard let id = element.object.identifier("id"), let known = definitions.experiment(id: id),
+                !named.contains(known.key), definitions.group(of: known).map({ $0.name != nil }) ?? true,
+                definitions.flags[element.key] == nil, definitions.holdouts[element.key] == nil,
+                definitions.flags(ofExperiment: id).allSatisfy({ $0.content == .experiment })
+            else { continue }
+            definitions.rename(known, to: element.key)
+        }
     }
 
     /// - Throws: 422 if an element has what the flag of its rule defines, or if there is no such rule.
@@ -142,7 +170,9 @@ extension DefinitionSetRun {
     }
 
     /// Removes what the set lacks.
-    mutating func removeAll(except set: DefinitionSet) {
+    ///
+    /// - Parameter limit: how many elements at most; `nil` for any number of them, but not for all.
+    mutating func removeAll(except set: DefinitionSet, atMost limit: Int?) {
         func lacking(_ kind: DefinitionSet.Kind) -> [Identifier] {
             let kept = Set(set[kind].map(\.key))
             return former[kind].map(\.key).filter { !kept.contains($0) }
@@ -159,9 +189,68 @@ extension DefinitionSetRun {
         for key in lacking(.metrics) where definitions.users(ofMetric: key).isEmpty {
             remove(MetricDefinition.self, key)
         }
+        let isEmpty = DefinitionSet.Kind.allCases.allSatisfy { set[$0].isEmpty }
+        attempt(at: []) { run throws(CoreError) in
+            if isEmpty, limit == nil, run.removals > 0 {
+                throw CoreError(
+                    .unprocessable,
+                    "to remove everything, `max_removals` is required, the greatest number of removals; the set is empty, "
+                        + "and would remove \(run.removals)", at: [])
+            }
+            guard let limit, run.removals > limit else { return }
+            throw CoreError(
+                .unprocessable,
+                "`max_removals` must be at least \(run.removals), because so many would be removed; got \(limit)",
+                at: [])
+        }
     }
 
     private mutating func remove<Defined: DefinedElement>(_: Defined.Type, _ key: Identifier) {
+        removals += 1
         attempt(at: []) { run throws(CoreError) in try Defined.remove(key, from: &run.definitions) }
+    }
+}
+
+extension ProjectDefinitions {
+    /// Gives an experiment that no rule has another key, and the flag that serves it.
+    fileprivate mutating func rename(_ experiment: ExperimentDefinition, to key: Identifier) {
+        experiments.remove(experiment.key)
+        experiments.append(experiment.renamed(to: key))
+        guard let flag = flags[experiment.key], flag.content == .experiment else { return }
+        var renamed = FlagDefinition(key: key, .experiment)
+        (renamed.description, renamed.tags) = (flag.description, flag.tags)
+        flags.remove(experiment.key)
+        flags.append(renamed)
+        for var holdout in holdouts {
+            guard let names = holdout.flags, names.contains(experiment.key) else { continue }
+            holdout.flags = names.map { $0 == experiment.key ? key : $0 }
+            holdouts.set(holdout)
+        }
+    }
+}
+
+extension ExperimentDefinition {
+    fileprivate func renamed(to key: Identifier) -> ExperimentDefinition {
+        var renamed = ExperimentDefinition(id: id, key: key)
+        (renamed.status, renamed.variations, renamed.retiredVariations) = (status, variations, retiredVariations)
+        (renamed.allocation, renamed.isClosed, renamed.gate) = (allocation, isClosed, gate)
+        (renamed.groupID, renamed.traffic, renamed.audience) = (groupID, traffic, audience)
+        (renamed.flagKey, renamed.isServed, renamed.hasNeverRun) = (flagKey, isServed, hasNeverRun)
+        (renamed.details, renamed.conclusion, renamed.source) = (details, conclusion, source)
+        return renamed
+    }
+
+    /// The status that restores an experiment which is archived and named again; `nil` if it is not archived.
+    var restoredStatus: JSONValue? {
+        guard isArchived else { return nil }
+        return .string((conclusion == nil ? ExperimentStatus.running : .concluded).name)
+    }
+}
+
+extension JSONObject {
+    fileprivate func without(_ names: [String]) -> JSONObject {
+        var object = self
+        for name in names { object[name] = nil }
+        return object
     }
 }

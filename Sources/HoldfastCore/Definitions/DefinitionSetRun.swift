@@ -13,6 +13,10 @@ struct DefinitionSetRun {
     private(set) var schema: AttributeSchema
     private(set) var schemaChange = SchemaChange()
     private(set) var warnings: [JSONFault] = []
+    /// What the set names and would not run, which stays as it is.
+    var notRunning: [JSONFault] = []
+    /// How many elements are removed.
+    var removals = 0
     private var faults: [JSONFault] = []
     private var isConflict = true
 
@@ -62,6 +66,7 @@ struct DefinitionSetRun {
         }
         schema = schema.with(segments: schemaChange.segments)
         for element in set[.metrics] { apply(MetricDefinition.self, element, .metrics) }
+        rename(set[.experiments])
         // What says nothing of variations is about a rule, which its flag makes.
         let rules = Set(set[.experiments].filter { isRule($0) }.map(\.key))
         for element in set[.experiments] where !rules.contains(element.key) {
@@ -85,7 +90,12 @@ struct DefinitionSetRun {
 
     private mutating func define(segment element: DefinitionSet.Element) throws(CoreError) {
         let stored = schema.segments[element.key]
-        guard stored == nil || element.object["conditions"] != stored?.conditions else { return }
+        if let stored, let given = element.object["conditions"],
+            DefinitionChanges.areSame(given, stored.conditions),
+            element.object.allSatisfy({ ["name", "conditions"].contains($0.key) })
+        {
+            return
+        }
         let segment = try Segment(.object(element.object), name: try Self.name(element), schema: schema)
         try schema.checkRoom(forSegment: element.key)
         schemaChange.segments.append(segment)
@@ -158,17 +168,17 @@ struct DefinitionSetRun {
             }
     }
 
-    /// Returns a flag whose rules leave the groups that they do not name.
+    /// Returns a flag whose rules leave the groups that they do not name, and restore the experiments that they name.
     private func withGroups(_ flag: JSONObject) -> JSONObject {
         guard let rules = flag["rules"]?.array else { return flag }
         var flag = flag
         flag["rules"] = .array(
             rules.map { rule in
                 guard var object = rule.object, var experiment = object["experiment"]?.object,
-                    experiment["group"] == nil, let key = object.identifier("key"),
-                    definitions.group(of: definitions.experiments[key]) != nil
+                    let known = object.identifier("key").flatMap({ definitions.experiments[$0] })
                 else { return rule }
-                experiment["group"] = .null
+                if experiment["group"] == nil, definitions.group(of: known) != nil { experiment["group"] = .null }
+                if experiment["status"] == nil { experiment["status"] = known.restoredStatus }
                 object["experiment"] = .object(experiment)
                 return .object(object)
             })

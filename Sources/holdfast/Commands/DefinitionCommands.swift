@@ -51,6 +51,35 @@ struct DefinitionSourceOptions: ParsableArguments {
     }
 }
 
+/// What applying files to a server may do.
+struct ApplyingOptions: ParsableArguments {
+    @Flag(help: "Remove what the files lack.")
+    var prune = false
+
+    @Option(help: .init("How much --prune may remove at most; required if the files have nothing.", valueName: "n"))
+    var maxRemovals: Int?
+
+    @Flag(help: "Leave the ids of experiments out, for another project of the server from which the files come.")
+    var newIds = false
+
+    @Option(
+        help: .init(
+            "allow: use ids of another project's experiments, and so share its users (default: refuse).",
+            valueName: "policy"))
+    var share = "refuse"
+
+    /// The query that asks for it.
+    func query() throws -> [String] {
+        guard let policy = ["refuse", "allow"].first(where: { $0 == share }) else {
+            throw Failure("--share must be 'allow' or 'refuse'; got '\(share)'")
+        }
+        var query = policy == "allow" ? ["share=allow"] : []
+        if prune { query.append("prune=true") }
+        if let maxRemovals { query.append("max_removals=\(maxRemovals)") }
+        return query
+    }
+}
+
 /// Shows what applying files would change.
 struct PlanCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -58,19 +87,93 @@ struct PlanCommand: ParsableCommand {
         abstract: "Shows what applying definitions in files to a server would change, and who would move.",
         discussion: "The exit status is 0 if nothing would change, 2 if something would, 1 after an error.")
 
+    enum Format: EnumerableFlag {
+        case text, json, markdown
+
+        static func help(for value: Format) -> ArgumentHelp? {
+            switch value {
+            case .text: "Print text (default)."
+            case .json: "Print the server's response."
+            case .markdown: "Print Markdown, for a comment on a pull request."
+            }
+        }
+    }
+
     @OptionGroup var files: DefinitionFileOptions
     @OptionGroup var server: ProjectOptions
+    @OptionGroup var applying: ApplyingOptions
 
-    @Flag(help: "Remove what the files lack.")
-    var prune = false
+    @Flag var format = Format.text
+
+    @Option(help: .init("A file for the plan, which 'holdfast apply' takes.", valueName: "path"))
+    var out: String?
 
     func run() throws {
-        let (files, client) = (try files.read(), try server.client())
-        let path = "/v1/definitions/preview" + (prune ? "?prune=true" : "")
-        let plan = DefinitionPlan(try files.send(to: client, "POST", path))
-        print(plan.text(isDone: false), terminator: "")
+        let (files, client, query) = (try files.read(), try server.client(), try applying.query())
+        let set = try files.set(withoutIDs: applying.newIds)
+        let response = try files.send(set, to: client, "POST", "/v1/definitions/preview", query)
+        let plan = DefinitionPlan(response, splitsAnew: applying.newIds)
+        switch format {
+        case .text: print(plan.text(isDone: false), terminator: "")
+        case .json: print(String(decoding: response.encoded(), as: UTF8.self))
+        case .markdown: print(plan.markdown, terminator: "")
+        }
         files.print(plan.warnings)
+        if let out { try StoredPlan(set.json, plan.basis, query, server.projectKey()).write(to: out) }
         if !plan.isEmpty { throw ExitCode(2) }
+    }
+}
+
+/// A plan in a file: what `holdfast apply` asks for if nothing has changed since.
+private struct StoredPlan {
+    private let object: JSONObject
+    private let path: String
+
+    init(_ definitions: JSONValue, _ basis: String, _ query: [String], _ sdkKey: String?) {
+        var object = JSONObject()
+        object["holdfast_plan"] = 1
+        object["basis"] = .string(basis)
+        object["sdk_key"] = sdkKey.map { .string($0) } ?? .null
+        object["query"] = .array(query.map { .string($0) })
+        object["definitions"] = definitions
+        (self.object, path) = (object, "")
+    }
+
+    /// - Throws: ``Failure`` if it is no plan.
+    init(readFrom path: String) throws {
+        let content: [UInt8]
+        do {
+            content = try OpenFile.content(of: path)
+        } catch {
+            throw Failure("\(path) cannot be read: \(error)")
+        }
+        guard let object = (try? JSONParser().parse(content))?.object, object["holdfast_plan"] == 1 else {
+            throw Failure("\(path) must be a plan that 'holdfast plan --out' has written; name definitions with -f")
+        }
+        (self.object, self.path) = (object, path)
+    }
+
+    func write(to path: String) throws {
+        try OpenFile.write(String(decoding: JSONValue.object(object).encoded(), as: UTF8.self) + "\n", to: path)
+    }
+
+    /// - Throws: ``Failure`` if it is for another project, or something has changed since.
+    func apply(to client: ServerClient, sdkKey: String?, moves: String) throws -> JSONValue {
+        let planned = object["sdk_key"]?.string
+        guard planned == sdkKey else {
+            throw Failure(
+                "\(path) must be applied to the project that it was made for, \(planned ?? "the default one"); got "
+                    + (sdkKey ?? "the default one"))
+        }
+        let query = (object["query"]?.array ?? []).compactMap(\.string) + ["moves=\(moves)"]
+        do {
+            return try client.send(
+                "PUT", "/v1/definitions?" + query.joined(separator: "&"), body: object["definitions"],
+                ifMatch: object["basis"]?.string ?? "")
+        } catch let refusal as ServerRefusal where refusal.status == 412 {
+            throw Failure(
+                "the definitions must be as they were when \(path) was made; they have changed since: plan again")
+        }
     }
 }
 
@@ -80,11 +183,16 @@ struct ApplyCommand: ParsableCommand {
         commandName: "apply", abstract: "Applies definitions in files to a server, all of them or none.",
         discussion: "The exit status is 3 if the change waits for the approval of a second person.")
 
-    @OptionGroup var files: DefinitionFileOptions
-    @OptionGroup var server: ProjectOptions
+    @Argument(help: "A plan that 'holdfast plan --out' has written, instead of files.")
+    var plan: String?
 
-    @Flag(help: "Remove what the files lack.")
-    var prune = false
+    @Option(
+        name: [.customShort("f"), .long],
+        help: .init("A file, YAML or JSON, or a directory of some; may be repeated.", valueName: "path"))
+    var file: [String] = []
+
+    @OptionGroup var server: ProjectOptions
+    @OptionGroup var applying: ApplyingOptions
 
     @Option(help: .init("allow: change the variations of users who take part (default: refuse).", valueName: "policy"))
     var moves = "refuse"
@@ -93,9 +201,23 @@ struct ApplyCommand: ParsableCommand {
         guard ProjectEditor.MovePolicy(rawValue: moves) != nil else {
             throw Failure("--moves must be 'allow' or 'refuse'; got '\(moves)'")
         }
-        let (files, client) = (try files.read(), try server.client())
-        let path = "/v1/definitions?moves=\(moves)" + (prune ? "&prune=true" : "")
-        let response = try files.send(to: client, "PUT", path)
+        guard (plan == nil) != file.isEmpty else {
+            throw Failure("either a plan or -f must be given; got \(plan == nil ? "neither" : "both")")
+        }
+        let (client, query) = (try server.client(), try applying.query())
+        let files = try file.isEmpty ? nil : DefinitionFiles(file)
+        let response: JSONValue
+        if let plan {
+            guard query.isEmpty, !applying.newIds else {
+                throw Failure("a plan has its own options; got some besides --moves")
+            }
+            response = try StoredPlan(readFrom: plan).apply(to: client, sdkKey: server.projectKey(), moves: moves)
+        } else if let files {
+            let set = try files.set(withoutIDs: applying.newIds)
+            response = try files.send(set, to: client, "PUT", "/v1/definitions", query + ["moves=\(moves)"])
+        } else {
+            return
+        }
         if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
             let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
             print(
@@ -103,9 +225,13 @@ struct ApplyCommand: ParsableCommand {
             )
             throw ExitCode(3)
         }
-        let plan = DefinitionPlan(response)
+        let plan = DefinitionPlan(response, splitsAnew: applying.newIds)
         print(plan.text(isDone: true), terminator: "")
-        files.print(plan.warnings)
+        if let files {
+            files.print(plan.warnings)
+        } else {
+            plan.warnings.forEach { OpenFile.printError("warning: \($0.text)\n") }
+        }
     }
 }
 
@@ -120,12 +246,16 @@ struct PullCommand: ParsableCommand {
             "A file, or a directory for a file of each kind (default: standard output).", valueName: "path"))
     var output: String?
 
+    @Flag(help: "Overwrite files that have comments, which are lost.")
+    var overwrite = false
+
     @OptionGroup var server: ProjectOptions
 
     func run() throws {
         let definitions = try server.client().send("GET", "/v1/definitions").object ?? JSONObject()
         guard let output, output != "-" else { return print(text(definitions), terminator: "") }
         guard !output.hasSuffix(".yaml"), !output.hasSuffix(".yml") else {
+            try checkComments([output])
             return try OpenFile.write(text(definitions), to: output)
         }
         do {
@@ -133,14 +263,28 @@ struct PullCommand: ParsableCommand {
         } catch {
             throw Failure("the directory \(output) cannot be made: \(error)")
         }
+        let path = { (kind: DefinitionSet.Kind) in "\(output)/\(kind.rawValue).yaml" }
+        try checkComments(DefinitionSet.Kind.allCases.map(path))
         for kind in DefinitionSet.Kind.allCases {
             var single = JSONObject()
             single[kind.rawValue] = definitions[kind.rawValue] ?? []
-            let path = "\(output)/\(kind.rawValue).yaml"
+            let path = path(kind)
             // A file of a former pull must not define what is gone.
             if single[kind.rawValue] != [] || FileManager.default.fileExists(atPath: path) {
                 try OpenFile.write(text(single), to: path)
             }
+        }
+    }
+
+    /// - Throws: ``Failure`` if a file has comments, which would be lost.
+    private func checkComments(_ paths: [String]) throws {
+        guard !overwrite else { return }
+        for path in paths where FileManager.default.fileExists(atPath: path) {
+            let content = String(decoding: try OpenFile.content(of: path), as: UTF8.self)
+            guard let line = YAMLReader.firstComment(in: content) else { continue }
+            throw Failure(
+                "\(path) must have no comments, which would be lost; line \(line) has one: pull into another file, or use "
+                    + "--overwrite; nothing was written")
         }
     }
 
@@ -235,15 +379,27 @@ extension DefinitionFiles {
         }
     }
 
-    /// Sends the definitions to a server.
+    /// The definitions as the API takes them.
+    ///
+    /// - Parameter withoutIDs: whether to leave out what belongs to the project from which the files come: the ids of
+    ///   experiments and variations, and where bucket values go because of them.
+    fileprivate func set(withoutIDs: Bool) throws -> DefinitionSet {
+        let set = try set()
+        return withoutIDs ? set.withoutIDs : set
+    }
+
+    /// Sends definitions to a server.
     ///
     /// - Throws: ``DefinitionFaults`` with the places of everything that the server refuses.
-    fileprivate func send(to client: ServerClient, _ method: String, _ path: String) throws -> JSONValue {
-        let set = try set()
+    fileprivate func send(
+        _ set: DefinitionSet, to client: ServerClient, _ method: String, _ path: String, _ query: [String]
+    ) throws -> JSONValue {
         do {
-            return try client.send(method, path, body: set.json)
+            let target = query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
+            return try client.send(method, target, body: set.json)
         } catch let refusal as ServerRefusal {
-            guard refusal.faults.isEmpty else { throw DefinitionFaults(describe(refusal.faults)) }
+            let faults = refusal.faults.filter { !$0.pointer.string.isEmpty }
+            guard faults.isEmpty else { throw DefinitionFaults(describe(refusal.faults)) }
             throw Failure(refusal.description)
         }
     }
@@ -255,13 +411,52 @@ extension DefinitionFiles {
     }
 }
 
+extension DefinitionSet {
+    /// The set without ids of experiments and variations, and without what depends on them.
+    fileprivate var withoutIDs: DefinitionSet {
+        var set = self
+        set[.experiments] = self[.experiments].map { element in
+            var element = element
+            (element.object["id"], element.object["traffic_allocation"]) = (nil, nil)
+            if let variations = element.object["variations"]?.array {
+                element.object["variations"] = .array(variations.map { Self.withoutID($0) })
+            }
+            return element
+        }
+        set[.flags] = self[.flags].map { element in
+            var element = element
+            guard let rules = element.object["rules"]?.array else { return element }
+            element.object["rules"] = .array(
+                rules.map { rule in
+                    guard var object = rule.object, let experiment = object["experiment"] else { return rule }
+                    object["experiment"] = Self.withoutID(experiment)
+                    return .object(object)
+                })
+            return element
+        }
+        return set
+    }
+
+    private static func withoutID(_ value: JSONValue) -> JSONValue {
+        guard var object = value.object else { return value }
+        object["id"] = nil
+        return .object(object)
+    }
+}
+
 /// What a server says of definitions that it applies, or would apply.
 private struct DefinitionPlan {
     private let response: JSONObject
+    /// Whether the files' ids were left out.
+    private let splitsAnew: Bool
 
-    init(_ response: JSONValue) {
+    init(_ response: JSONValue, splitsAnew: Bool) {
         self.response = response.object ?? JSONObject()
+        self.splitsAnew = splitsAnew
     }
+
+    /// The version of the definitions that were compared.
+    var basis: String { response["basis"]?.string ?? "" }
 
     private var changes: [JSONObject] { (response["changes"]?.array ?? []).compactMap(\.object) }
 
@@ -291,7 +486,41 @@ private struct DefinitionPlan {
             text = text.replacing("to create", with: "created").replacing("to change", with: "changed")
                 .replacing("to remove", with: "removed")
         }
-        return text + (isDone ? "" : movesText)
+        return text + (isDone ? "" : movesText + newIDsText + approvalText)
+    }
+
+    /// A table for each kind of change.
+    var markdown: String {
+        guard !isEmpty else { return "Nothing to change.\n" }
+        var text = "| | definition | member | before | after |\n| --- | --- | --- | --- | --- |\n"
+        func cell(_ value: JSONValue?) -> String {
+            "`\(Self.text(value).replacing("|", with: "\\|").replacing("`", with: "'"))`"
+        }
+        for change in changes {
+            let action = change["action"]?.string ?? ""
+            let name = "\(change["kind"]?.string ?? "") `\(change["key"]?.string ?? "")`"
+            let members = (change["members"]?.array ?? []).compactMap(\.object)
+            if members.isEmpty { text += "| \(action) | \(name) | | | |\n" }
+            for member in members {
+                text += "| \(action) | \(name) | `\(member["member"]?.string ?? "")` | \(cell(member["before"])) | "
+                text += "\(cell(member["after"])) |\n"
+            }
+        }
+        return text + "\n" + movesText + newIDsText + approvalText
+    }
+
+    private var newIDsText: String {
+        let created = changes.filter { $0["action"] == "create" && $0["kind"] == "experiment" }
+        guard splitsAnew, !created.isEmpty else { return "" }
+        let keys = created.compactMap { $0["key"]?.string }.joined(separator: ", ")
+        return "new ids: the hash splits users anew, other than where the files come from: \(keys)\n"
+    }
+
+    private var approvalText: String {
+        let experiments = (response["needs_approval"]?.array ?? []).compactMap(\.string)
+        guard !experiments.isEmpty else { return "" }
+        return
+            "will wait for the approval of another person: changes the running \(experiments.joined(separator: ", "))\n"
     }
 
     private var movesText: String {

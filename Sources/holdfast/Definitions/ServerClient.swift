@@ -38,10 +38,13 @@ struct ProjectOptions: ParsableArguments {
     @Option(help: .init("The project (default: the server's default project).", valueName: "key"))
     var sdkKey: String?
 
-    func client() throws -> ServerClient {
+    func client() throws -> ServerClient { try server.client(sdkKey: projectKey()) }
+
+    /// The SDK key that was given; `nil` for the default project.
+    func projectKey() -> String? {
         var sdkKey: String?
         Settings(environment: ProcessInfo.processInfo.environment).apply(self.sdkKey, "sdk-key", to: &sdkKey)
-        return try server.client(sdkKey: sdkKey)
+        return sdkKey
     }
 }
 
@@ -66,8 +69,11 @@ struct ServerClient {
 
     /// - Returns: the body of a response with success.
     /// - Throws: ``ServerRefusal`` if the server refuses the request, ``Failure`` if there is no response.
-    func send(_ method: String, _ path: String, body: JSONValue? = nil) throws -> JSONValue {
-        let bytes = try content(method, path, body: body, accept: "application/json")
+    ///
+    /// - Parameter ifMatch: the version that the change is for.
+    func send(_ method: String, _ path: String, body: JSONValue? = nil, ifMatch: String? = nil) throws -> JSONValue {
+        let conditions = ifMatch.map { ["If-Match: \($0)"] } ?? []
+        let bytes = try content(method, path, body: body, accept: "application/json", fields: conditions)
         guard let value = try? JSONParser().parse(bytes) else {
             throw ServerRefusal(server: base, status: 200, problem: nil)
         }
@@ -75,10 +81,12 @@ struct ServerClient {
     }
 
     /// The same for a response of any type.
-    func content(_ method: String, _ path: String, body: JSONValue? = nil, accept: String = "*/*") throws -> [UInt8] {
+    func content(
+        _ method: String, _ path: String, body: JSONValue? = nil, accept: String = "*/*", fields more: [String] = []
+    ) throws -> [UInt8] {
         let content = body?.encoded()
         var pointers: [UnsafePointer<CChar>?] =
-            (fields + ["Accept: \(accept)"]).map { UnsafePointer(strdup($0)) } + [nil]
+            (fields + more + ["Accept: \(accept)"]).map { UnsafePointer(strdup($0)) } + [nil]
         defer { for pointer in pointers { free(UnsafeMutablePointer(mutating: pointer)) } }
         let response =
             if let content {
@@ -101,7 +109,7 @@ struct ServerClient {
 }
 
 /// A response that is no success.
-struct ServerRefusal: Error {
+struct ServerRefusal: Error, CustomStringConvertible {
     let server: String
     let status: Int
     let problem: JSONObject?
@@ -118,6 +126,9 @@ struct ServerRefusal: Error {
 
     var description: String {
         guard let detail = problem?["detail"]?.string else { return "\(server) responds \(status)" }
+        if status == 401 { return "\(server) refuses HOLDFAST_TOKEN: \(detail)" }
         return detail.replacing("repeat the request with ?moves=allow", with: "apply with --moves allow")
+            .replacing("repeat the request with ?share=allow", with: "apply with --new-ids or --share allow")
+            .replacing("`max_removals`", with: "--max-removals")
     }
 }

@@ -200,3 +200,31 @@ extension JSONValue {
         }
     }
 }
+
+extension YAMLReader {
+    /// Returns the number of the first line with a comment outside of quotation marks; `nil` if there is none.
+    static func firstComment(in text: String) -> Int? {
+        var quote: Character?
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+            var last: Character = " "
+            var isEscaped = false
+            for character in line {
+                if let open = quote {
+                    if isEscaped {
+                        isEscaped = false
+                    } else if open == "\"", character == "\\" {
+                        isEscaped = true
+                    } else if character == open {
+                        quote = nil
+                    }
+                } else if character == "#", last.isWhitespace {
+                    return index + 1
+                } else if character == "\"" || character == "'", last.isWhitespace || "[{,:".contains(last) {
+                    quote = character
+                }
+                last = character
+            }
+        }
+        return nil
+    }
+}
