@@ -1143,7 +1143,7 @@ def what_is_new_overwrites_nothing(browser, servers):
     expect(console.page.locator("main .error:not([hidden])")).to_contain_text("There is another experiment with this key.")
     expect(console.page.get_by_label("Key", exact=True)).to_be_focused()
     assert console.server("GET", "/v1/experiments/taken")["traffic"] == 40
-    console.page.reload()
+    console = Console(browser, servers["open"])
     console.open("flags?new=1", "New flag")
     console.page.get_by_label("Key", exact=True).fill("taken-flag")
     console.button("Review").click()
