@@ -70,25 +70,27 @@ import Testing
     }
 
     @Test func `After a logout the next user begins anew, and a former one has the former group`() async throws {
-        try await test.client.initializeAnonymously()
-        await service(drawing: 2).fetchSplitTest(PaywallTest.self).hit()
-        try await test.client.login(userID: "ann")
-        #expect(await service().fetchSplitTest(PaywallTest.self).group == .annualFirst)
-        try await test.client.logout()
-        // Released before the next user comes, for whom it would draw, too.
-        do {
-            let next = service(drawing: 1)
-            #expect(next.keptSplitTest(PaywallTest.self) == nil)
-            let drawn = await next.fetchSplitTest(PaywallTest.self)
-            #expect(drawn.group == .controlCheck)
-            drawn.hit()
-            let exposed = try await exposedUsers()
-            #expect(exposed.count == 2 && exposed.last == test.client.anonymousUserID)
+        // One service, whose draw changes: another one would draw for each next user, too.
+        let index = Locked(2)
+        let service = SplitTestService(client: test.client, storage: storage, analytics: analytics) { _ in
+            index.withLock { $0 }
         }
+        try await test.client.initializeAnonymously()
+        await service.fetchSplitTest(PaywallTest.self).hit()
+        try await test.client.login(userID: "ann")
+        #expect(await service.fetchSplitTest(PaywallTest.self).group == .annualFirst)
+        index.withLock { $0 = 1 }
+        try await test.client.logout()
+        let drawn = await service.fetchSplitTest(PaywallTest.self)
+        #expect(drawn.group == .controlCheck)
+        drawn.hit()
+        let exposed = try await exposedUsers()
+        #expect(exposed.count == 2 && exposed.last == test.client.anonymousUserID)
+        index.withLock { $0 = 0 }
         try await test.client.initialize(user: HoldfastUser(id: "cyd"))
-        #expect(service().keptSplitTest(PaywallTest.self) == nil)
+        #expect(await service.fetchSplitTest(PaywallTest.self).group == .control)
         try await test.client.initialize(user: HoldfastUser(id: "ann"))
-        #expect(service().keptSplitTest(PaywallTest.self)?.group == .annualFirst)
+        #expect(await service.fetchSplitTest(PaywallTest.self).group == .annualFirst)
     }
 
     @Test func `Where a server is asked, a view that cannot wait has the fallback until the group is known`()
