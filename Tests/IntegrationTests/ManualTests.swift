@@ -26,7 +26,7 @@ import Testing
 
     @Test func `The README is short, and links to files that exist`() throws {
         let text = try String(contentsOfFile: "\(ExampleSection.root)/README.md", encoding: .utf8)
-        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 221)
+        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 131)
         let links = text.matches(of: #/\]\(([^)]+)\)/#).map { String($0.output.1) }
         #expect(links.count >= ExampleSection.articles.count)
         for link in links {
@@ -101,7 +101,21 @@ import Testing
         #expect(outputs.count == section.commands.count, "a command ended the shell: \(outputs.last ?? "")")
         for (command, output) in zip(section.commands, outputs) {
             let written = ExampleRun.normalised(command.output.joined(separator: "\n"))
-            #expect(ExampleRun.normalised(output) == written, "\(section.file):\(command.line): \(command.text)")
+            let printed = ExampleRun.normalised(output)
+            let place = "\(section.file):\(command.line): \(command.text)"
+            if written.contains("…") {
+                #expect(printed.wholeMatch(of: try Self.pattern(of: written)) != nil, "\(place) printed \(printed)")
+            } else {
+                #expect(printed == written, "\(place)")
+            }
         }
+    }
+
+    /// What an output matches whose `…` stand for parts of lines that are left out.
+    private static func pattern(of written: String) throws -> Regex<AnyRegexOutput> {
+        try Regex(
+            written.split(separator: "…", omittingEmptySubsequences: false).map {
+                NSRegularExpression.escapedPattern(for: String($0))
+            }.joined(separator: ".*"))
     }
 }
