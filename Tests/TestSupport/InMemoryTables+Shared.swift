@@ -61,7 +61,10 @@ extension InMemoryTables {
             proposals.append(proposal)
             let kept = Set(proposals.filter { $0.sdkKey == proposal.sdkKey }.suffix(Proposal.limit).map(\.id))
             proposals.removeAll { $0.sdkKey == proposal.sdkKey && !kept.contains($0.id) }
-        case .renewGeneration: epoch += 1
+        case .renewGeneration(let renewal):
+            guard renewal.former == epoch else { return }
+            formerEpochs.formUnion([epoch, renewal.presented].filter { $0 != 0 })
+            epoch += 1
         case .putLook(let look):
             looks.removeAll { $0.sdkKey == look.sdkKey && $0.experimentID == look.experimentID }
             looks.append(look)

@@ -33,6 +33,8 @@ struct InMemoryTables {
     var newestSeries: Int64 = 0
     /// Of the feed.
     var epoch: Int64 = 1
+    /// Those that the feed had before, and others that were presented.
+    var formerEpochs: Set<Int64> = []
     private var lastNumber: Int64 = 0
     var lastAttribute: UInt32 = 0
     private(set) var feed: [FeedRow] = []
@@ -440,7 +442,7 @@ struct InMemoryTables {
             datafiles: datafiles.filter { $0.version > version && activeDatafile($0.sdkKey)?.version == $0.version },
             forcedVariations: forcedVariations,
             schema: AttributeSchema(attributes: definitions, segments: Array(segments.values)))
-        (state.generation, state.formerEpochs) = (StoreGeneration(storeID: 1, epoch: epoch), Set(1..<epoch))
+        (state.generation, state.formerEpochs) = (StoreGeneration(storeID: 1, epoch: epoch), formerEpochs)
         return state
     }
 

@@ -3,7 +3,7 @@ import Storage
 import Testing
 
 extension StoreContract {
-    public static let feed = feedOfKinds + feedOfErased + (1...6).map { follow(seed: $0) }
+    public static let feed = feedOfKinds + feedOfErased + [generations] + (1...6).map { follow(seed: $0) }
 
     private static func goal(_ userID: Identifier, id: Identifier? = nil) -> UserEvent {
         .goal(GoalEvent(userID: userID, goal: "g", value: 1, happenedAt: 2_000, receivedAt: 2_000, senderID: id))
@@ -124,6 +124,37 @@ extension StoreContract {
             #expect(try context.store.feed().filter { $0 != "-" } == ["u erased", "u e b saved"])
         },
     ]
+
+    private static let generations = StoreContract(
+        "A store that has gone back in time gets another generation, once, and what others presented is known then"
+    ) { context in
+        let store = context.store
+        func state() throws -> ProjectState {
+            try #require(try store.read(.projects(ifChangedSince: -1, datafilesAfter: .max)))
+        }
+        let edge = Author(name: "edge")
+        try await store.apply(.save(["e": "a"], onConflict: .replace), to: "u")
+        let first = try state().generation
+        let cursor = try store.read(.feed(from: 1, limit: 10)).next
+        let presented: Int64 = 0x7fff_1234
+        for _ in 1...2 {
+            // The second one comes from a process that has not seen the first.
+            try await store.write(.renewGeneration(first, presented: presented, by: edge))
+        }
+        let second = try state()
+        #expect(second.generation.storeID == first.storeID && second.generation.epoch != first.epoch)
+        #expect(second.formerEpochs == [first.epoch, presented])
+        // What users have stays; of the feed only what comes now is delivered, and no cursor of before is taken.
+        #expect(try context.reader.profile(of: "u")?.variationID(for: "e") == "a")
+        #expect(try !store.read(.feed(from: 1, limit: 10)).has(cursor))
+        try await store.apply(.save(["e": "b"], onConflict: .replace), to: "u")
+        let page = try store.read(.feed(from: cursor.number, limit: 10))
+        #expect(page.epoch == second.generation.epoch)
+        #expect(try page.rows.flatMap { try $0.lines() }.map { $0?.summary } == ["u e b saved"])
+        try await store.write(.renewGeneration(second.generation, presented: 0, by: edge))
+        #expect(try state().formerEpochs == [first.epoch, presented, second.generation.epoch])
+        #expect(try await store.audit().contains { $0.action == "generation.renew" && $0.author.name == "edge" })
+    }
 
     private static func follow(seed: UInt64) -> StoreContract {
         StoreContract("Who follows the feed of a random history has what the store has (seed \(seed))") { context in

@@ -28,9 +28,9 @@ public struct StoreGeneration: Sendable, Hashable {
 /// A new generation of a store that has gone back in time, because somebody presented what it does not have.
 package struct GenerationRenewal: Sendable {
     /// The epoch that is left: it is no longer the store's if another process was faster.
-    let former: Int64
+    package let former: Int64
     /// The epoch that was presented: from now on it is known to be of another generation.
-    let presented: Int64
+    package let presented: Int64
 
     /// Begins another feed. What is there of the former one is no longer delivered.
     package func statement(_ dialect: SQLDialect) -> SQLQuery {
