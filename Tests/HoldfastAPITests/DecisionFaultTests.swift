@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import TestSupport
 import Testing
 
 /// What made decisions wrong, or hid them, as requests make it: outliers, breakage, baselines below zero, and too many looks.
@@ -153,5 +154,38 @@ import Testing
         try events("order", "control-check", 140..<200)
         let found = try results()
         #expect(found["verdict"]["decision"] == "invalid", "\(found.text)")
+    }
+
+    @Test func `Equal variations with heavy-tailed orders are not decided, however often one looks`() throws {
+        var random = SeededGenerator(seed: 57)
+        // Log-normal orders with a sigma of 1.5, of one user in 30.
+        func orders(_ users: Range<Int>, of experiment: Int) -> [String] {
+            users.filter { _ in Int.random(in: 0..<30, using: &random) == 0 }.map { user in
+                let normal =
+                    (-2 * log(Double.random(in: .leastNonzeroMagnitude...1, using: &random))).squareRoot()
+                    * cos(2 * .pi * Double.random(in: 0...1, using: &random))
+                return #"{"user_id":"e\#(experiment)u\#(user)","goal":"buy","value":\#(20 * exp(1.5 * normal))}"#
+            }
+        }
+        var decided: [String] = []
+        for experiment in 0..<12 {
+            let key = "aa\(experiment)"
+            let made = try server.request("PUT", "/v1/experiments/\(key)", #"{"variations":["control","new"]}"#)
+            #expect(made.status == 201)
+            for first in stride(from: 0, to: 1_500, by: 250) {
+                let users = first..<first + 250
+                try send(
+                    "exposures",
+                    users.map {
+                        let variation = Bool.random(using: &random) ? "control" : "new"
+                        return
+                            #"{"user_id":"e\#(experiment)u\#($0)","experiment":"\#(key)","variation_key":"\#(variation)"}"#
+                    })
+                try send("events", orders(users, of: experiment))
+                let found = try server.request("GET", "/v1/experiments/\(key)/results?goal=buy&metric=value")
+                if found["verdict"]["decision"] != "continue" { decided.append(key) }
+            }
+        }
+        #expect(decided.isEmpty)
     }
 }
