@@ -67,7 +67,7 @@ import Testing
         ("PUT", "/v1/flags/banner", #"{"enabled":false,"tags":["x"]}"#, ["banner_experiment"]),
         ("DELETE", "/v1/flags/banner", nil, ["banner_experiment"]),
         ("PUT", "/v1/holdouts/everything", #"{"share":5}"#, ["banner_experiment", "checkout", "slow"]),
-        ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#, ["checkout"]),
+        ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","window":5}"#, ["checkout"]),
         ("PUT", "/v1/segments/gold", gold("silver"), ["checkout"]),
         ("PUT", "/v1/definitions", #"{"experiments":[{"key":"checkout","traffic":7}]}"#, ["checkout"]),
         (
@@ -144,12 +144,12 @@ import Testing
         (traffic, ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)),
         (traffic, ("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#)),
         (traffic, ("PUT", "/v1/segments/gold", gold("silver"))),
-        (traffic, ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#)),
+        (traffic, ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","window":5}"#)),
         (traffic, ("PUT", "/v1/holdouts/everything", #"{"share":5}"#)),
         (traffic, ("PUT", "/v1/definitions", #"{"experiments":[{"key":"checkout","traffic":7}]}"#)),
         (("PUT", "/v1/segments/gold", gold("silver")), ("PUT", "/v1/segments/gold", gold("bronze"))),
         (("PUT", "/v1/segments/gold", gold("silver")), traffic),
-        (("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#), traffic),
+        (("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","window":5}"#), traffic),
         (tagged, ("PUT", "/v1/flags/banner", #"{"description":"New"}"#)),
         (tagged, ("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#)),
         (("PUT", "/v1/experiments/banner_experiment", #"{"traffic":3}"#), tagged),
@@ -315,7 +315,7 @@ import Testing
         }
         // What is shown can be sent back.
         #expect(try ask("PUT", "/v1/experiments/checkout", got.text).status == 200)
-        let (metric, _) = try propose("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":5}"#)
+        let (metric, _) = try propose("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","window":5}"#)
         #expect(shown(try ask("GET", "/v1/metrics/revenue").json) == [metric])
         for waiting in [id, other, metric] { try ask("POST", "/v1/proposals/\(waiting)/reject") }
         #expect(try ask("GET", "/v1/experiments/checkout")["proposals"].isNull)

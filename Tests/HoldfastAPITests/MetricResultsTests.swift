@@ -110,6 +110,63 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/e/goals")["goals"] == ["buy", "cart", "visit"])
     }
 
+    @Test func `The adjustment of a metric decides, and no other`() throws {
+        for (key, body) in [
+            ("standard", #"{"kind":"total","goal":"buy"}"#),
+            ("plain", #"{"kind":"total","goal":"buy","adjustment":"none"}"#),
+            ("short", #"{"kind":"total","goal":"buy","adjustment":{"days":1}}"#),
+            ("rate", #"{"kind":"conversion","goal":"buy"}"#),
+            ("adjusted_rate", #"{"kind":"conversion","goal":"buy","adjustment":{"days":14}}"#),
+            ("mean", #"{"kind":"mean","goal":"buy"}"#),
+        ] { try define(key, body) }
+        try measure(#"{"primary":["standard","plain","short","rate","adjusted_rate","mean"]}"#)
+        // What users buy three days before tells what they buy.
+        let users = (0..<300).map { "u\($0)" }
+        let before = (start - 3 * 86_400_000).rfc3339
+        let events = users.enumerated().map { index, user in
+            #"{"user_id":"\#(user)","goal":"buy","value":\#(index % 7 * 10),"timestamp":"\#(before)"}"#
+        }
+        let buyers = events.enumerated().filter { $0.offset.isMultiple(of: 3) }.map(\.element)
+        #expect(
+            try server.request("POST", "/v1/events", "[\(buyers.joined(separator: ","))]").status == 200)
+        try expose(users.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element), to: "control")
+        try expose(users.enumerated().filter { !$0.offset.isMultiple(of: 2) }.map(\.element), to: "new")
+        try send(
+            users.enumerated().filter { $0.offset.isMultiple(of: 3) || $0.offset.isMultiple(of: 11) }.map {
+                ($0.element, "buy", Double($0.offset % 7 * 10 + $0.offset % 2))
+            })
+        func comparison(_ metric: String) throws -> JSONValue {
+            try variation("new", results("metric=\(metric)"))["estimate"]["comparison"]
+        }
+        let standard = try comparison("standard")
+        #expect(
+            standard["cuped"]["decides"] == true && (standard["cuped"]["variance_reduction"].double ?? 0) > 0.5,
+            "\(standard)")
+        // Nobody did anything on the day before.
+        for key in ["plain", "short", "rate", "mean"] { #expect(try comparison(key)["cuped"] == .null, "\(key)") }
+        let rate = try comparison("adjusted_rate")
+        #expect(rate["cuped"]["decides"] == true && (rate["cuped"]["variance_reduction"].double ?? 0) > 0.3)
+        // The raw figures stay those of the likelihood ratio.
+        let raw = try comparison("rate")
+        for member in ["difference", "lift_interval", "p_value", "sequential_p_value"] {
+            #expect(rate[member] == raw[member], "\(member)")
+        }
+        let verdicts = try results("")["metrics"].array ?? []
+        let isAdjusted = verdicts.map { $0["variations"].array?.last?["adjusted"] }
+        #expect(isAdjusted == [true, false, false, false, true, false])
+        let adjusted = verdicts[4]["variations"].array?.last
+        #expect(adjusted?["difference"] == rate["cuped"]["difference"])
+        // The plan takes what the adjustment leaves of the variance.
+        func deviation(_ metric: String) throws -> Double {
+            let plan = try server.request(
+                "POST", "/v1/experiments/e/plan", #"{"metric":"\#(metric)","minimum_effect":0.1,"users_per_day":10}"#)
+            return try #require(plan["baseline"]["standard_deviation"].double, "\(plan.text)")
+        }
+        #expect(try deviation("standard") < deviation("plain") * 0.9)
+        #expect(try deviation("short") == deviation("plain"))
+        #expect(try deviation("adjusted_rate") < deviation("rate"))
+    }
+
     @Test func `A lower number is better where a metric says so, and the numbers stay the same`() throws {
         try define("more", #"{"kind":"conversion","goal":"buy"}"#)
         try define("less", #"{"kind":"conversion","goal":"buy","direction":"decrease"}"#)
@@ -164,7 +221,10 @@ import Testing
         try measure(#"{"primary":["m"]}"#)
         try useAll()
         #expect(try variation("new", results("metric=m"))["estimate"]["mean"].double == 30)
+        // A cap may only change while no experiment that has started measures the metric.
+        try measure("null")
         #expect(try server.request("PUT", "/v1/metrics/m", #"{"cap":45}"#).status == 200)
+        try measure(#"{"primary":["m"]}"#)
         #expect(abs((try variation("new", results("metric=m"))["estimate"]["mean"].double ?? 0) - 85.0 / 3) < 1e-12)
         try send([("f", "buy", 100)])
         #expect(abs((try variation("new", results("metric=m"))["estimate"]["mean"].double ?? 0) - 130.0 / 3) < 1e-12)

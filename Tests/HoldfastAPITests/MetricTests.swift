@@ -28,6 +28,11 @@ import Testing
         ("back", #"{"kind":"retention","goal":"visit","from":1,"to":7.5}"#),
         ("funnel", #"{"kind":"funnel","goals":["cart","pay","purchase"],"window":1}"#),
         ("errors", #"{"kind":"count","goal":"error","direction":"decrease","description":"Crashes"}"#),
+        ("visits", #"{"kind":"count","goal":"visit","cap":20,"adjustment":{"days":60}}"#),
+        ("order_cap", #"{"kind":"mean","goal":"purchase","cap":300}"#),
+        ("sure", #"{"kind":"conversion","goal":"purchase","adjustment":{"days":1}}"#),
+        ("loyal", #"{"kind":"retention","goal":"visit","from":1,"to":7,"adjustment":{"attribute":"orders"}}"#),
+        ("plain", #"{"kind":"total","goal":"purchase","adjustment":"none"}"#),
     ]
 
     @Test(arguments: valid)
@@ -64,7 +69,18 @@ import Testing
     @Test(arguments: [
         (#"{}"#, "/kind"), (#"{"kind":"median","goal":"a"}"#, "/kind"), (#"{"kind":3}"#, "/kind"),
         (#"{"kind":"count"}"#, "/goal"), (#"{"kind":"count","goal":""}"#, "/goal"),
-        (#"{"kind":"count","goal":"a","cap":3}"#, "/cap"), (#"{"kind":"count","goal":"a","goals":["a"]}"#, "/goals"),
+        (#"{"kind":"conversion","goal":"a","cap":3}"#, "/cap"),
+        (#"{"kind":"mean","goal":"a","adjustment":"none"}"#, "/adjustment"),
+        (#"{"kind":"funnel","goals":["a","b"],"adjustment":{"days":3}}"#, "/adjustment"),
+        (#"{"kind":"count","goal":"a","adjustment":"days"}"#, "/adjustment"),
+        (#"{"kind":"count","goal":"a","adjustment":{}}"#, "/adjustment"),
+        (#"{"kind":"count","goal":"a","adjustment":{"days":3,"attribute":"b"}}"#, "/adjustment"),
+        (#"{"kind":"count","goal":"a","adjustment":{"days":0}}"#, "/adjustment/days"),
+        (#"{"kind":"count","goal":"a","adjustment":{"days":61}}"#, "/adjustment/days"),
+        (#"{"kind":"count","goal":"a","adjustment":{"days":1.5}}"#, "/adjustment/days"),
+        (#"{"kind":"count","goal":"a","adjustment":{"attribute":""}}"#, "/adjustment/attribute"),
+        (#"{"kind":"count","goal":"a","adjustment":{"weeks":1}}"#, "/adjustment/weeks"),
+        (#"{"kind":"count","goal":"a","goals":["a"]}"#, "/goals"),
         (#"{"kind":"total","goal":"a","cap":0}"#, "/cap"), (#"{"kind":"total","goal":"a","cap":-1}"#, "/cap"),
         (#"{"kind":"total","goal":"a","cap":"1"}"#, "/cap"), (#"{"kind":"count","goal":"a","window":0}"#, "/window"),
         (#"{"kind":"count","goal":"a","window":3651}"#, "/window"),
@@ -89,6 +105,39 @@ import Testing
         let refused = try put("m", body)
         #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
         #expect(try server.request("GET", "/v1/metrics/m").status == 404)
+    }
+
+    @Test func `Counts and totals are adjusted by the two weeks before, rates only if somebody asks`() throws {
+        for (kind, standard) in [
+            ("count", ["days": 14]), ("total", ["days": 14]), ("conversion", "none" as JSONValue),
+        ] {
+            #expect(try put(kind, #"{"kind":"\#(kind)","goal":"a"}"#)["adjustment"] == standard)
+        }
+        #expect(try put("total", #"{"adjustment":"none"}"#)["adjustment"] == "none")
+        #expect(try put("total", #"{"cap":9}"#)["adjustment"] == "none")
+        #expect(try put("total", #"{"adjustment":null}"#)["adjustment"] == ["days": 14])
+        #expect(try put("total", #"{"kind":"conversion"}"#)["adjustment"] == "none")
+        #expect(try put("m", #"{"kind":"mean","goal":"a"}"#).json.object?["adjustment"] == nil)
+    }
+
+    @Test(arguments: [
+        (#""cap":30"#, #""cap":20"#, "/cap"), (#""cap":30"#, #""cap":null"#, "/cap"),
+        (#""adjustment":"none""#, #""adjustment":{"days":14}"#, "/adjustment"),
+    ])
+    func `Once an experiment has started, a cap and an adjustment stay`(first: String, next: String, pointer: String)
+        throws
+    {
+        #expect(try put("m", #"{"kind":"total","goal":"a","cap":5,"adjustment":{"days":3}}"#).status == 201)
+        let draft = try server.request(
+            "PUT", "/v1/experiments/draft",
+            #"{"variations":["control","new"],"status":"draft","metrics":{"primary":["m"]}}"#)
+        #expect(draft.status == 201, "\(draft.text)")
+        #expect(try put("m", "{\(first)}").status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/draft", #"{"status":"running"}"#).status == 200)
+        let refused = try put("m", "{\(next)}")
+        #expect(refused.status == 409 && refused["pointer"].string == pointer, "\(refused.text)")
+        #expect(refused.text.contains("'draft'"))
+        #expect(try put("m", #"{\#(first),"description":"Money"}"#).status == 200)
     }
 
     @Test func `An experiment names what it measures, and a metric in use cannot be deleted`() throws {

@@ -190,7 +190,7 @@ struct SimulatedExperiment: Sendable {
                         metric: Identifier("m\(index)"), role: role, isDecrease: metric.isDecrease,
                         variation: variation, evidence: contrast.map { Evidence($0) })
                 }
-                let adjusted = law.isAdjusted ? data[variation].adjustedContrast(against: data[0]) : nil
+                let adjusted = law.isAdjusted ? data[variation].adjustedContrast(against: data[0])?.contrast : nil
                 own.append(
                     comparison(metric.role, adjusted ?? data[variation].contrast(law.statistic, against: data[0])))
                 if metric.hasShare, let margin = metric.role.margin {

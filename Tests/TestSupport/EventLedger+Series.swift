@@ -16,6 +16,10 @@ extension EventLedger {
         SeriesDefinition(.ratio(.init("h", .value), .init("g", .count)), to: 5 * day),
         SeriesDefinition(.funnel(["g", "h"])),
         SeriesDefinition(.funnel(["h", "g"]), to: 4 * day),
+        SeriesDefinition(.sum(.init("g", .value), cap: nil), covariate: .before(3 * day)),
+        SeriesDefinition(.sum(.init("h", .count), cap: 2), covariate: .before(20 * day)),
+        SeriesDefinition(.ratio(.init("g", .value, cap: 0.5), .init("g", .count))),
+        SeriesDefinition(.sum(.init("g", .value), cap: 1.5), covariate: .attribute("amount")),
     ]
 
     /// Expects the tallies of series to be those of this ledger, in total and for each day.
@@ -27,7 +31,7 @@ extension EventLedger {
             for series in stored {
                 for (step, name) in series.names.enumerated() {
                     let users = Self.users.compactMap { user in
-                        tally(of: user, experiment) { contributions(of: user, series.definition, since: $0)[step] }
+                        tally(of: user, experiment) { contributions(of: user, series, since: $0)[step] }
                     }
                     let counted = try store.tally(experimentID: experiment, goal: name)
                     expect(counted.variations.filter { $0.users != UserCounts() }, sum(users.map(\.tally)))
@@ -42,8 +46,9 @@ extension EventLedger {
 
     /// What a user contributes to a series; of a funnel to each step.
     private func contributions(
-        of user: Identifier, _ definition: SeriesDefinition, since moment: Timestamp
+        of user: Identifier, _ series: TrackedSeries, since moment: Timestamp
     ) -> [GoalTally] {
+        let definition = series.definition
         let own = events.filter { $0.userID == user }
         let after = own.filter {
             $0.happenedAt >= moment + definition.from
@@ -51,12 +56,19 @@ extension EventLedger {
         }
         switch definition.content {
         case .sum(let term, let cap):
-            let before = own.filter { $0.happenedAt < moment && $0.happenedAt >= moment - EventRules.lookBack }
-            let (y, x) = (Self.values(term, after), Self.values(term, before))
+            let y = Self.values(term, after)
             let limit = cap ?? .infinity
-            return [
-                Self.tally(y.count, min(y.reduce(0, +), limit), before: x.count, min(x.reduce(0, +), limit))
-            ]
+            let total = min(y.reduce(0, +), limit)
+            switch definition.covariate {
+            case .before(let time):
+                let before = own.filter { $0.happenedAt < moment && $0.happenedAt >= moment - time }
+                let x = Self.values(term, before)
+                return [Self.tally(y.count, total, before: x.count, min(x.reduce(0, +), limit))]
+            case .attribute(let name):
+                // The cap is that of the total.
+                let number = first(of: user, series.experimentID)?[name.string]?.double
+                return [Self.tally(y.count, total, before: number == nil ? 0 : 1, number ?? 0)]
+            }
         case .ratio(let first, let second):
             let (y, x) = (Self.values(first, after), Self.values(second, after))
             return [Self.tally(y.count, y.reduce(0, +), before: x.count, x.reduce(0, +))]
@@ -75,7 +87,7 @@ extension EventLedger {
     }
 
     private static func values(_ term: SeriesDefinition.Term, _ events: [GoalEvent]) -> [Double] {
-        events.filter { $0.goal == term.goal }.map { term.measure == .count ? 1 : $0.value }
+        events.filter { $0.goal == term.goal }.map { min(term.measure == .count ? 1 : $0.value, term.cap ?? .infinity) }
     }
 
     private static func tally(_ count: Int, _ y: Double, before: Int, _ x: Double) -> GoalTally {
@@ -101,13 +113,15 @@ extension EventLedger {
         var attributes = JSONObject()
         let (country, city) = (Int.random(in: 0..<5, using: &random), Int.random(in: 0..<60, using: &random))
         if country > 0 { attributes["country"] = .string("country \(country)") }
+        let amount = Int.random(in: 0..<9, using: &random)
+        if amount > 1 { attributes["amount"] = .integer(Int64(amount)) }
         if city > 2 { attributes["city"] = city.isMultiple(of: 2) ? .integer(Int64(city)) : .string("city \(city)") }
         let payload: JSONValue = ["attributes": .object(attributes)]
         return payload.encoded()
     }
 
-    /// The values that an exposure has for each tracked breakdown, by the number of its series: what a ledger keeps of its
-    /// payload.
+    /// The values that an exposure has for each tracked breakdown, by the number of its series, and of what some series are
+    /// adjusted by: what a ledger keeps of its payload.
     func capture(_ exposure: Exposure) -> [UInt8] {
         let attributes = (try? JSONParser().parse(exposure.payload))?.object?["attributes"]?.object
         var values = JSONObject()
@@ -116,15 +130,19 @@ extension EventLedger {
             let value = attributes?[attribute.string]
             values["\(series.number)"] = .string(value?.string ?? value?.integer.map { "\($0)" } ?? "")
         }
+        values["amount"] = attributes?["amount"]
         return JSONValue.object(values).encoded()
+    }
+
+    /// What the ledger keeps of the payload of a user's first exposure.
+    private func first(of user: Identifier, _ experiment: Identifier) -> JSONObject? {
+        let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
+        return met.min { $0.happenedAt < $1.happenedAt }.flatMap { try? JSONParser().parse($0.payload).object }
     }
 
     /// The index of the user's group; `nil` for a user without.
     private func group(of user: Identifier, _ series: TrackedSeries) -> Int? {
-        let met = exposures.filter { $0.userID == user && $0.experimentID == series.experimentID }
-        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }),
-            let value = (try? JSONParser().parse(first.payload))?.object?["\(series.number)"]?.string
-        else { return nil }
+        guard let value = first(of: user, series.experimentID)?["\(series.number)"]?.string else { return nil }
         if value.isEmpty { return BreakdownGroup.none }
         return series.groupValues.firstIndex(of: Identifier(value)).map { $0 + 1 } ?? BreakdownGroup.other
     }
@@ -139,7 +157,7 @@ extension EventLedger {
                 }
                 for series in all where !series.hasGroups {
                     for (step, name) in series.names.enumerated() {
-                        try expect(breakdown, name, store) { contributions(of: $0, series.definition, since: $1)[step] }
+                        try expect(breakdown, name, store) { contributions(of: $0, series, since: $1)[step] }
                     }
                 }
             }

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 import Testing
 
@@ -41,6 +42,63 @@ extension StoreContract {
                 let total = try sums(context, of: capped)
                 #expect((total.y.value, total.yy.value, total.converted) == (11, 51, 3))
                 #expect(try store.read(StoreQuery.series(experimentID: "e")).allSatisfy { $0.state == .filled })
+            },
+            StoreContract("A count has a cap of its own, and a mean one for each event") { context async throws in
+                let store = context.store
+                let count = SeriesDefinition(.sum(.init("g", .count), cap: 2))
+                let mean = SeriesDefinition(.ratio(.init("g", .value, cap: 5), .init("g", .count)))
+                try await track(["e": [count, mean]], store, "1")
+                _ = try await store.record([exposure("u"), exposure("v")])
+                for (index, value) in [4.0, 9, 900].enumerated() {
+                    _ = try await store.record([goal("u", value, at: Timestamp(index) + 2)])
+                }
+                _ = try await store.record([goal("v", 1, at: 2)])
+                try await fill(store)
+                let counted = try sums(context, of: count)
+                #expect((counted.y.value, counted.yy.value, counted.events) == (3, 5, 4))
+                let mean0 = try sums(context, of: mean)
+                #expect((mean0.y.value, mean0.x.value) == (15, 4))
+            },
+            StoreContract("A sum may be adjusted by longer ago, or by the number that an attribute had") {
+                context async throws in
+                let store = context.store
+                let day: Timestamp = 86_400_000
+                func event(daysBefore days: Timestamp, _ value: Double) -> UserEvent {
+                    let time = noon - days * day
+                    return .goal(
+                        GoalEvent(userID: "u", goal: "g", value: value, happenedAt: time, receivedAt: time))
+                }
+                func exposed(_ user: Identifier, _ attributes: JSONValue) -> UserEvent {
+                    let payload: JSONValue = ["attributes": attributes]
+                    return .exposure(
+                        Exposure(
+                            userID: user, experimentID: "e", experimentKey: "key", variationID: "a", happenedAt: noon,
+                            isChosen: false, sdkKey: "sdk", payload: payload.encoded()))
+                }
+                let sum = SeriesDefinition.Content.sum(.init("g", .value), cap: nil)
+                let (short, long) = (
+                    SeriesDefinition(sum, covariate: .before(3 * day)),
+                    SeriesDefinition(sum, covariate: .before(40 * day))
+                )
+                let attribute = SeriesDefinition(sum, covariate: .attribute("amount"))
+                // One user before the series are tracked, and one after.
+                _ = try await store.record([
+                    event(daysBefore: 30, 1), event(daysBefore: 10, 2), event(daysBefore: 2, 4),
+                    exposed("u", ["amount": 7]),
+                ])
+                try await track(["e": [short, long, attribute]], store, "1")
+                _ = try await store.record([
+                    exposed("v", ["amount": 8.5]), exposed("w", ["amount": "many"]), goal("v", 3), goal("u", 5),
+                ])
+                try await fill(store)
+                #expect(try sums(context, of: short).x.value == 4)
+                #expect(try sums(context, of: long).x.value == 7)
+                let adjusted = try sums(context, of: attribute)
+                #expect((adjusted.x.value, adjusted.convertedBefore, adjusted.xy.value) == (15.5, 2, 60.5))
+                // An event of long ago arrives late.
+                _ = try await store.record([event(daysBefore: 35, 8)])
+                #expect(try sums(context, of: long).x.value == 15)
+                #expect(try sums(context, of: short).x.value == 4)
             },
             StoreContract("A series that is not tracked any more is deleted, and begins anew when it is tracked again")
             {

@@ -192,7 +192,10 @@ extension DefinitionSet.Kind {
         switch self {
         case .attributes, .segments, .groups: [:]
         case .metrics:
-            ["cap": .null, "window": .null, "minimum_effect": .null, "direction": "increase", "description": .null]
+            [
+                "cap": .null, "window": .null, "adjustment": .null, "minimum_effect": .null, "direction": "increase",
+                "description": .null,
+            ]
         case .experiments:
             [
                 "name": .null, "description": .null, "hypothesis": .null, "owner": .null, "tags": [], "metrics": .null,

@@ -39,6 +39,8 @@ public struct MetricChange: Sendable {
                 .object(given), "a metric of the kind '\(kind.rawValue)'", knowing: known, ignoring: Self.shown, at: [])
             for member in whole where !known.contains(member.key) { whole[member.key] = nil }
         }
+        // Another kind has another standard.
+        if kind != former?.kind { whole["adjustment"] = nil }
         for member in given { whole[member.key] = member.value }
         let metric = MetricDefinition(whole, key: key, &faults)
         try faults.check()
@@ -52,6 +54,17 @@ public struct MetricChange: Sendable {
                 .conflict,
                 "what '\(key)' measures must stay as it is, because the results of '\(concluded)' are kept; define another "
                     + "metric, or reopen the experiment")
+        }
+        if let former, former.kind == metric.kind, let started = definitions.started(measuring: key) {
+            for (name, isSame) in [
+                ("cap", former.cap == metric.cap),
+                ("adjustment", former.adjustment == metric.adjustment),
+            ] where !isSame {
+                throw CoreError(
+                    .conflict,
+                    "`\(name)` of '\(key)' must stay as it is, because '\(started)' has started: what is chosen by results "
+                        + "makes them wrong; define another metric", at: [name])
+            }
         }
         definitions.metrics.set(metric)
         return former == nil
@@ -77,6 +90,13 @@ extension ProjectDefinitions {
     /// Returns the key of a concluded experiment that measures a metric; `nil` if there is none.
     fileprivate func conclusion(measuring metric: Identifier) -> Identifier? {
         experiments.first { $0.conclusion != nil && $0.details.metrics.all.contains(metric) }?.key
+    }
+
+    /// Returns the key of an experiment that has started and measures a metric; `nil` if there is none.
+    fileprivate func started(measuring metric: Identifier) -> Identifier? {
+        experiments.first {
+            $0.hasStarted && !$0.isArchived && $0.details.metrics.all.contains(metric)
+        }?.key
     }
 
     /// Returns the keys of the experiments that measure a metric.

@@ -6,21 +6,38 @@ extension MetricDefinition {
     /// What is computed of users' events; `nil` if the totals of the goal itself have it.
     public var series: SeriesDefinition? {
         let to = window.map { Self.milliseconds($0) }
+        let covariate = covariate
         switch content {
         case .conversion(let goal):
-            return window == nil ? nil : SeriesDefinition(.sum(.init(goal, .count), cap: nil), to: to)
-        case .count(let goal): return SeriesDefinition(.sum(.init(goal, .count), cap: nil), to: to)
+            guard window != nil || adjustment != .none else { return nil }
+            return SeriesDefinition(.sum(.init(goal, .count), cap: rateCap), to: to, covariate: covariate)
+        case .count(let goal, let cap):
+            return SeriesDefinition(.sum(.init(goal, .count), cap: cap), to: to, covariate: covariate)
         case .total(let goal, let cap):
-            return window == nil && cap == nil ? nil : SeriesDefinition(.sum(.init(goal, .value), cap: cap), to: to)
-        case .mean(let goal): return SeriesDefinition(.ratio(.init(goal, .value), .init(goal, .count)), to: to)
+            guard window != nil || cap != nil || covariate != .standard else { return nil }
+            return SeriesDefinition(.sum(.init(goal, .value), cap: cap), to: to, covariate: covariate)
+        case .mean(let goal, let cap):
+            return SeriesDefinition(.ratio(.init(goal, .value, cap: cap), .init(goal, .count)), to: to)
         case .ratio(let numerator, let denominator):
             return SeriesDefinition(.ratio(numerator.term, denominator.term), to: to)
         case .retention(let goal, let from, let end):
             return SeriesDefinition(
-                .sum(.init(goal, .count), cap: nil), from: Self.milliseconds(from), to: Self.milliseconds(end))
+                .sum(.init(goal, .count), cap: rateCap), from: Self.milliseconds(from), to: Self.milliseconds(end),
+                covariate: covariate)
         case .funnel(let goals): return SeriesDefinition(.funnel(goals), to: to)
         }
     }
+
+    private var covariate: SeriesDefinition.Covariate {
+        switch adjustment {
+        case .none: .standard
+        case .days(let days): .before(Self.milliseconds(Double(days)))
+        case .attribute(let name): .attribute(name)
+        }
+    }
+
+    /// Users who reached a goal count once, also before their exposure, if their rate is adjusted as a mean.
+    private var rateCap: Double? { adjustment == .none ? nil : 1 }
 
     private static func milliseconds(_ days: Double) -> Timestamp { Timestamp((days * 86_400_000).rounded()) }
 }

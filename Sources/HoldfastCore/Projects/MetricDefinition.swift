@@ -38,14 +38,25 @@ public struct MetricDefinition: KeyedDefinition {
     /// What is measured.
     public enum Content: Sendable, Equatable {
         case conversion(goal: Identifier)
-        case count(goal: Identifier)
+        /// - Parameter cap: the maximum of one user's events.
+        case count(goal: Identifier, cap: Double? = nil)
         /// - Parameter cap: the maximum of one user's total.
-        case total(goal: Identifier, cap: Double?)
-        case mean(goal: Identifier)
+        case total(goal: Identifier, cap: Double? = nil)
+        /// - Parameter cap: the maximum value of one event.
+        case mean(goal: Identifier, cap: Double? = nil)
         case ratio(numerator: Term, denominator: Term)
         /// From and to are days after the first exposure; the latter is excluded.
         case retention(goal: Identifier, from: Double, to: Double)
         case funnel(goals: [Identifier])
+    }
+
+    /// By what a user's number is adjusted (CUPED), so that fewer users are needed.
+    public enum Adjustment: Sendable, Equatable {
+        case none
+        /// The same number over these days before the first exposure.
+        case days(Int)
+        /// The value that an attribute had at the first exposure.
+        case attribute(Identifier)
     }
 
     public let key: Identifier
@@ -56,8 +67,13 @@ public struct MetricDefinition: KeyedDefinition {
     /// The smallest effect of interest, as a share of the baseline's mean.
     public var minimumEffect: Double?
     public var description = ""
+    /// How the verdict, guardrails and the plan adjust the metric, whatever is observed.
+    public var adjustment = Adjustment.none
 
     var listKey: Identifier { key }
+
+    /// Whether the verdict, guardrails and the plan use the numbers that are adjusted by what is known from before (CUPED).
+    public var isAdjusted: Bool { adjustment != .none }
 
     /// How many metrics a project may have.
     public static let limit = 500
@@ -65,6 +81,9 @@ public struct MetricDefinition: KeyedDefinition {
     static let minimumEffects = 0.0001...10.0
     static let funnelGoals = 2...10
     static let descriptionLimit = 4_096
+    static let caps = 0.0...1e15
+    static let adjustmentDays = 1...60
+    static let standardDays = 14
 
     public var kind: Kind {
         switch content {
@@ -81,10 +100,29 @@ public struct MetricDefinition: KeyedDefinition {
     /// The goals whose events are measured; of a funnel in order.
     public var goals: [Identifier] {
         switch content {
-        case .conversion(let goal), .count(let goal), .total(let goal, _), .mean(let goal), .retention(let goal, _, _):
+        case .conversion(let goal), .count(let goal, _), .total(let goal, _), .mean(let goal, _),
+            .retention(let goal, _, _):
             [goal]
         case .ratio(let numerator, let denominator): [numerator.goal, denominator.goal]
         case .funnel(let goals): goals
+        }
+    }
+
+    /// The maximum of one user's events or total, or of one event's value.
+    public var cap: Double? {
+        get {
+            switch content {
+            case .count(_, let cap), .total(_, let cap), .mean(_, let cap): cap
+            case .conversion, .ratio, .retention, .funnel: nil
+            }
+        }
+        set {
+            switch content {
+            case .count(let goal, _): content = .count(goal: goal, cap: newValue)
+            case .total(let goal, _): content = .total(goal: goal, cap: newValue)
+            case .mean(let goal, _): content = .mean(goal: goal, cap: newValue)
+            case .conversion, .ratio, .retention, .funnel: break
+            }
         }
     }
 
@@ -103,8 +141,8 @@ public struct MetricDefinition: KeyedDefinition {
         object["key"] = JSONValue(key)
         object["kind"] = .string(kind.rawValue)
         switch content {
-        case .conversion(let goal), .count(let goal), .mean(let goal): object["goal"] = JSONValue(goal)
-        case .total(let goal, let cap):
+        case .conversion(let goal): object["goal"] = JSONValue(goal)
+        case .count(let goal, let cap), .total(let goal, let cap), .mean(let goal, let cap):
             object["goal"] = JSONValue(goal)
             object["cap"] = cap.map { .shortest($0) } ?? .null
         case .ratio(let numerator, let denominator):
@@ -116,10 +154,21 @@ public struct MetricDefinition: KeyedDefinition {
         case .funnel(let goals): object["goals"] = JSONValue(goals)
         }
         if kind != .retention { object["window"] = window.map { .shortest($0) } ?? .null }
+        if kind.members.contains("adjustment") { object["adjustment"] = adjustment.json }
         object["direction"] = .string(direction.rawValue)
         object["minimum_effect"] = minimumEffect.map { .shortest($0) } ?? .null
         object["description"] = .string(description)
         return object
+    }
+}
+
+extension MetricDefinition.Adjustment {
+    public var json: JSONValue {
+        switch self {
+        case .none: "none"
+        case .days(let days): ["days": .integer(Int64(days))]
+        case .attribute(let name): ["attribute": JSONValue(name)]
+        }
     }
 }
 
@@ -133,11 +182,21 @@ extension MetricDefinition.Kind {
     /// The members that describe what is measured.
     var members: [String] {
         switch self {
-        case .conversion, .count, .mean: ["goal", "window"]
-        case .total: ["goal", "cap", "window"]
+        case .conversion: ["goal", "window", "adjustment"]
+        case .count, .total: ["goal", "cap", "window", "adjustment"]
+        case .mean: ["goal", "cap", "window"]
         case .ratio: ["numerator", "denominator", "window"]
-        case .retention: ["goal", "from", "to"]
+        case .retention: ["goal", "from", "to", "adjustment"]
         case .funnel: ["goals", "window"]
+        }
+    }
+
+    /// The adjustment of a metric that does not name one. Rates are not adjusted unless somebody asks: with an uneven split
+    /// the likelihood ratio finds more.
+    public var standardAdjustment: MetricDefinition.Adjustment {
+        switch self {
+        case .count, .total: .days(MetricDefinition.standardDays)
+        case .conversion, .mean, .ratio, .retention, .funnel: .none
         }
     }
 }
@@ -162,6 +221,9 @@ extension MetricDefinition {
                     at: ["minimum_effect"])
             }
         }
+        if kind.members.contains("adjustment") {
+            adjustment = faults.adjustment(object) ?? kind.standardAdjustment
+        }
         description = faults.text(object, "description", atMost: Self.descriptionLimit) ?? ""
         guard let content else { return nil }
         self.content = content
@@ -171,11 +233,15 @@ extension MetricDefinition {
         func goal() -> Identifier? { faults.goal(object["goal"], "goal", at: ["goal"]) }
         switch kind {
         case .conversion: return goal().map { .conversion(goal: $0) }
-        case .count: return goal().map { .count(goal: $0) }
-        case .mean: return goal().map { .mean(goal: $0) }
-        case .total:
-            let cap = faults.positive(object, "cap", upTo: 1e15)
-            return goal().map { .total(goal: $0, cap: cap) }
+        case .count, .total, .mean:
+            let cap = faults.positive(object, "cap", upTo: Self.caps.upperBound)
+            return goal().map { goal in
+                switch kind {
+                case .count: .count(goal: goal, cap: cap)
+                case .mean: .mean(goal: goal, cap: cap)
+                default: .total(goal: goal, cap: cap)
+                }
+            }
         case .ratio:
             let (numerator, denominator) = (faults.term(object, "numerator"), faults.term(object, "denominator"))
             guard let numerator, let denominator else { return nil }
@@ -234,6 +300,44 @@ extension FaultCollector {
             return nil
         }
         return number
+    }
+
+    /// Returns how a metric is adjusted: `"none"`, `{"days":14}` or `{"attribute":"orders"}`; `nil` if it is absent or wrong.
+    fileprivate mutating func adjustment(_ object: JSONObject) -> MetricDefinition.Adjustment? {
+        let place: JSONPointer = ["adjustment"]
+        let rule =
+            "`adjustment` must be \"none\", an object such as {\"days\":14} or one such as {\"attribute\":\"orders\"}"
+        guard let value = object["adjustment"], !value.isNull else { return nil }
+        if value.string == "none" { return MetricDefinition.Adjustment.none }
+        guard let chosen = value.object else {
+            add("\(rule); got \(value.string.map { "'\($0)'" } ?? value.kind)", at: place)
+            return nil
+        }
+        guard self.object(value, "an adjustment", knowing: ["days", "attribute"], at: place) != nil else { return nil }
+        switch (chosen["days"], chosen["attribute"]) {
+        case (let days?, nil):
+            let range = MetricDefinition.adjustmentDays
+            guard let number = days.double.flatMap({ Int(exactly: $0) }), range.contains(number) else {
+                let found = days.double.map(\.shortest) ?? days.kind
+                add(
+                    "`days` must be a whole number from \(range.lowerBound) to \(range.upperBound); got \(found)",
+                    at: place.appending("days"))
+                return nil
+            }
+            return .days(number)
+        case (nil, let attribute?):
+            guard let name = attribute.string, !name.isEmpty, name.utf8.count <= 255 else {
+                let found = attribute.string.map { "\($0.utf8.count) bytes" } ?? attribute.kind
+                add(
+                    "`attribute` must be the name of an attribute, 1 to 255 bytes; got \(found)",
+                    at: place.appending("attribute"))
+                return nil
+            }
+            return .attribute(Identifier(name))
+        default:
+            add("\(rule); got \(chosen.count) members", at: place)
+            return nil
+        }
     }
 
     /// Returns a required number of days.

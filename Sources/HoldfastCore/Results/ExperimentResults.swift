@@ -158,7 +158,7 @@ public struct ExperimentResults: Sendable {
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
                 expectedShare: sampleRatio.expectedShares?[index], tally: tally,
                 conversion: data.estimate(.rate, against: against, query),
-                value: hasValues ? data.estimate(.mean, against: against, query) : nil,
+                value: hasValues ? data.estimate(.mean, against: against, adjustment: .shown, query) : nil,
                 metric: definition.map { data.estimate($0, against: against, query) }, steps: steps[id] ?? [])
             if against != nil {
                 let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])

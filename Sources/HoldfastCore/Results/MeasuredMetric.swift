@@ -104,7 +104,15 @@ extension VariationData {
     ) -> ExperimentResults.Estimate {
         estimate(
             definition.statistic, against: baseline, isDecrease: definition.direction == .decrease,
-            decidesAdjusted: definition.statistic == .mean, query)
+            adjustment: definition.isAdjusted ? .decides : .none, query)
+    }
+
+    /// The users' numbers by whose variance a metric is planned: what an adjustment leaves, if it has one.
+    func plannedSample(_ definition: MetricDefinition) -> Sample? {
+        guard definition.isAdjusted, adaptive == nil, value.squaresBefore > 0 else {
+            return sample(definition.statistic)
+        }
+        return Sample(count: users, mean: value.mean, variance: value.residualVariance)
     }
 
     func power(
@@ -113,10 +121,9 @@ extension VariationData {
     ) -> ResultsPower? {
         var query = query
         query.effect = query.effect ?? definition.minimumEffect
-        switch definition.statistic {
-        case .rate: return conversionPower(against: baseline, rates, query)
-        case .mean: return valuePower(against: baseline, rates, query)
-        case .ratio: return baseline.value.ratio.map { power(of: $0, against: baseline, rates, query) }
+        if definition.statistic == .rate, !definition.isAdjusted {
+            return conversionPower(against: baseline, rates, query)
         }
+        return baseline.plannedSample(definition).map { power(of: $0, against: baseline, rates, query) }
     }
 }

@@ -27,6 +27,8 @@ public struct PlanEstimate: Sendable {
         public var power = ExperimentPlan.defaultPower
         public var minimumEffect: Double?
         public var metrics = ExperimentMetrics()
+        /// The users of a bandit are weighted, and nothing is adjusted.
+        var isOfBandit = false
 
         var primaryMetrics: Int { max(1, metrics.primary.count) }
         var guardrails: Int { metrics.guardrails.count }
@@ -38,6 +40,7 @@ public struct PlanEstimate: Sendable {
             power = details.plan.power ?? power
             minimumEffect = details.plan.minimumEffect
             metrics = details.metrics
+            isOfBandit = details.bandit != nil
         }
     }
 
@@ -85,6 +88,8 @@ public struct PlanEstimate: Sendable {
     ) throws(CoreError) {
         let experiment = own.experiment
         self.experiment = experiment
+        var metric = metric
+        if rule.isOfBandit { metric.adjustment = .none }
         self.metric = metric
         isGoal = request.isAboutGoal
         var rule = rule
@@ -167,17 +172,11 @@ public struct PlanEstimate: Sendable {
                 tally.counted >= fewestUsers, tally.goal.converted >= fewestConverted
             else { continue }
             let data = VariationData(tally)
-            guard let sample = data.sample(metric.statistic), sample.mean.isFinite, sample.variance > 0 else {
-                continue
-            }
+            guard let sample = data.plannedSample(metric), sample.mean.isFinite, sample.variance > 0 else { continue }
             let value =
-                metric.statistic == .rate
+                metric.statistic == .rate && !metric.isAdjusted
                 ? Power.Baseline.rate(sample.mean)
-                // The verdict adjusts means by what users did before.
-                : .mean(
-                    sample.mean,
-                    standardDeviation: (metric.statistic == .mean ? data.value.residualVariance : sample.variance)
-                        .squareRoot())
+                : .mean(sample.mean, standardDeviation: sample.variance.squareRoot())
             return (value, source.experiment.key)
         }
         throw CoreError(

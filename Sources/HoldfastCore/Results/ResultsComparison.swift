@@ -194,6 +194,14 @@ public struct ResultsComparison: Sendable {
         }
     }
 
+    /// What becomes of the contrast adjusted by what the same users did before (CUPED).
+    enum Adjustment {
+        case none, shown, decides
+    }
+
+    /// An adjusted contrast, and the share of the difference's variance that the adjustment removes.
+    typealias Adjusted = (contrast: MeanContrast, varianceReduction: Double)
+
     /// Of what users did since their exposure.
     public let numbers: Numbers
     /// Adjusted by what the same users did before (CUPED); `nil` if nothing is known of that.
@@ -212,18 +220,16 @@ public struct ResultsComparison: Sendable {
     ///   - adjusted: the contrast by CUPED.
     ///   - decidesAdjusted: whether that decides.
     init(
-        _ contrast: any Contrast, adjusted: MeanContrast?, decidesAdjusted: Bool, chanceToWin: Double?,
+        _ contrast: any Contrast, adjusted: Adjusted?, decidesAdjusted: Bool, chanceToWin: Double?,
         expectedLoss: Double?, _ query: ResultsQuery
     ) {
         numbers = Numbers(contrast, query)
-        self.adjusted = adjusted.map { Numbers($0, query) }
-        varianceReduction = (contrast as? MeanContrast).flatMap { raw in
-            adjusted.map { raw.variance > 0 ? 1 - $0.variance / raw.variance : 0 }
-        }
+        self.adjusted = adjusted.map { Numbers($0.contrast, query) }
+        varianceReduction = adjusted?.varianceReduction
         self.chanceToWin = chanceToWin
         self.expectedLoss = expectedLoss
         isDecidedAdjusted = decidesAdjusted && adjusted != nil
-        evidence = Evidence(decidesAdjusted ? adjusted ?? contrast : contrast, tuning: query.tuning)
+        evidence = Evidence(decidesAdjusted ? adjusted?.contrast ?? contrast : contrast, tuning: query.tuning)
     }
 
     public var lift: Double? { numbers.lift }

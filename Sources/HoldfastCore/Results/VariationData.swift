@@ -89,10 +89,15 @@ struct VariationData {
         }
     }
 
-    /// Returns the contrast of means, adjusted by what the same users did before; `nil` if they did nothing.
-    func adjustedContrast(against baseline: VariationData) -> MeanContrast? {
+    /// Returns the contrast of means, of a rate those of 1 and 0, adjusted by what the same users did before, and the share
+    /// of the variance that this removes; `nil` if they did nothing, and for a bandit.
+    func adjustedContrast(against baseline: VariationData) -> ResultsComparison.Adjusted? {
         guard adaptive == nil, total.value.squaresBefore + baseline.total.value.squaresBefore > 0 else { return nil }
-        return MeanContrast(adjusting: pairs(with: baseline).map { ($0.value, $1.value) })
+        let pairs = pairs(with: baseline)
+        guard let adjusted = MeanContrast(adjusting: pairs.map { ($0.value, $1.value) }),
+            let raw = MeanContrast(pairs.map { ($0.value.sample, $1.value.sample) })
+        else { return nil }
+        return (adjusted, raw.variance > 0 ? 1 - adjusted.variance / raw.variance : 0)
     }
 
     private func pairs(with baseline: VariationData) -> [(own: Part, other: Part)] {
@@ -106,10 +111,10 @@ struct VariationData {
     ///
     /// - Parameters:
     ///   - isDecrease: whether less is better, for the chance to win and the expected loss.
-    ///   - decidesAdjusted: whether the contrast adjusted by CUPED decides, if there is one.
+    ///   - adjustment: what becomes of the contrast adjusted by CUPED, if there is one.
     func estimate(
         _ statistic: MetricDefinition.Statistic, against baseline: VariationData?, isDecrease: Bool = false,
-        decidesAdjusted: Bool = false, _ query: ResultsQuery
+        adjustment: ResultsComparison.Adjustment = .none, _ query: ResultsQuery
     ) -> ExperimentResults.Estimate {
         let sample = sample(statistic) ?? Sample(count: 0, mean: .nan, variance: .nan)
         var estimate = ExperimentResults.Estimate(
@@ -118,8 +123,8 @@ struct VariationData {
         let (better, worse) = isDecrease ? (baseline, self) : (self, baseline)
         let (chance, loss) = better.chanceToWinAndExpectedLoss(statistic, against: worse)
         estimate.comparison = ResultsComparison(
-            contrast, adjusted: statistic == .mean ? adjustedContrast(against: baseline) : nil,
-            decidesAdjusted: decidesAdjusted, chanceToWin: chance, expectedLoss: loss, query)
+            contrast, adjusted: adjustment == .none ? nil : adjustedContrast(against: baseline),
+            decidesAdjusted: adjustment == .decides, chanceToWin: chance, expectedLoss: loss, query)
         return estimate
     }
 

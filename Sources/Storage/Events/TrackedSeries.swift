@@ -13,11 +13,24 @@ public struct SeriesDefinition: Hashable, Sendable {
     public struct Term: Hashable, Sendable {
         public var goal: Identifier
         public var measure: Measure
+        /// The maximum value of one event.
+        public var cap: Double?
 
-        public init(_ goal: Identifier, _ measure: Measure) {
+        public init(_ goal: Identifier, _ measure: Measure, cap: Double? = nil) {
             self.goal = goal
             self.measure = measure
+            self.cap = cap
         }
+    }
+
+    /// What of a user's time before the first exposure is kept beside a sum, to adjust it by (CUPED).
+    public enum Covariate: Hashable, Sendable {
+        /// The same sum over this time before the first exposure.
+        case before(Timestamp)
+        /// The value that this attribute had at the first exposure, if it was a number.
+        case attribute(Identifier)
+
+        public static let standard = Covariate.before(EventRules.lookBack)
     }
 
     public enum Content: Hashable, Sendable {
@@ -40,11 +53,22 @@ public struct SeriesDefinition: Hashable, Sendable {
     public var from: Timestamp
     /// The time after the first exposure from which events do not count any more; `nil` if they always do.
     public var to: Timestamp?
+    /// Of a sum.
+    public var covariate = Covariate.standard
 
-    public init(_ content: Content, from: Timestamp = 0, to: Timestamp? = nil) {
+    public init(
+        _ content: Content, from: Timestamp = 0, to: Timestamp? = nil, covariate: Covariate = .standard
+    ) {
         self.content = content
         self.from = from
         self.to = to
+        self.covariate = covariate
+    }
+
+    /// How long before the first exposure events count.
+    var lookBack: Timestamp {
+        guard case .sum = content, case .before(let time) = covariate else { return 0 }
+        return time
     }
 
     /// Whether events of a goal count.
@@ -106,6 +130,11 @@ public struct TrackedSeries: Sendable, Equatable {
     public var breakdown: Identifier? {
         if case .breakdown(let attribute) = definition.content { attribute } else { nil }
     }
+    /// The attribute by which a sum is adjusted; `nil` for any other series.
+    var covariateAttribute: Identifier? {
+        guard case .sum = definition.content, case .attribute(let attribute) = definition.covariate else { return nil }
+        return attribute
+    }
 
     /// Whether each user belongs to a ``BreakdownGroup`` of it.
     public var hasGroups: Bool { breakdown != nil || definition.content == .periods }
@@ -113,7 +142,8 @@ public struct TrackedSeries: Sendable, Equatable {
     /// The names of its totals: one, or of a funnel one for each step.
     public var names: [Identifier] {
         switch definition.content {
-        case .sum(_, let cap): [SeriesName(number: number, cap: cap).identifier]
+        case .sum(_, let cap):
+            [SeriesName(number: number, cap: cap, hasAttribute: covariateAttribute != nil).identifier]
         case .ratio: [SeriesName(number: number).identifier]
         case .funnel(let goals): (1...goals.count).map { SeriesName(number: number, step: $0).identifier }
         case .breakdown, .periods: [SeriesName(number: number, isGroup: true).identifier]
@@ -132,6 +162,8 @@ struct SeriesName {
     var step: Int?
     /// Whether the total is a ``BreakdownGroup``.
     var isGroup = false
+    /// Whether the value before the first exposure is that of an attribute, which has no cap.
+    var hasAttribute = false
 
     static let mark: UInt8 = 1
     /// Follows the names of all series, and precedes all goals.
@@ -139,14 +171,16 @@ struct SeriesName {
 
     var identifier: Identifier {
         Identifier(
-            "\u{1}\(number)\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")\(isGroup ? "b" : "")")
+            "\u{1}\(number)\(hasAttribute ? "a" : "")\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")"
+                + (isGroup ? "b" : ""))
     }
 
-    init(number: Int64, cap: Double? = nil, step: Int? = nil, isGroup: Bool = false) {
+    init(number: Int64, cap: Double? = nil, step: Int? = nil, isGroup: Bool = false, hasAttribute: Bool = false) {
         self.number = number
         self.cap = cap
         self.step = step
         self.isGroup = isGroup
+        self.hasAttribute = hasAttribute
     }
 
     /// - Returns: `nil` for the name of a goal.
@@ -156,7 +190,11 @@ struct SeriesName {
         let digits = text.prefix { $0.isNumber }
         guard let number = Int64(digits) else { return nil }
         self.init(number: number)
-        let rest = text[digits.endIndex...]
+        var rest = text[digits.endIndex...]
+        if rest.first == "a" {
+            hasAttribute = true
+            rest = rest.dropFirst()
+        }
         if rest.first == "c" { cap = Double(rest.dropFirst()) }
         if rest.first == "." { step = Int(rest.dropFirst()) }
         isGroup = rest == "b"
@@ -167,7 +205,7 @@ struct SeriesName {
         var total = total
         if let cap {
             total.afterValue = min(total.afterValue, cap)
-            total.beforeValue = min(total.beforeValue, cap)
+            if !hasAttribute { total.beforeValue = min(total.beforeValue, cap) }
         }
         // Of a funnel's step, the value is a time.
         if step != nil { total.afterValue = 0 }
@@ -200,6 +238,11 @@ extension SeriesDefinition {
         }
         object["from"] = .integer(from)
         object["to"] = to.map { .integer($0) }
+        switch covariate {
+        case .standard: break
+        case .before(let time): object["look_back"] = .integer(time)
+        case .attribute(let attribute): object["attribute"] = .string(attribute.string)
+        }
         return .object(object)
     }
 
@@ -222,16 +265,27 @@ extension SeriesDefinition {
         func time(_ name: String) -> Timestamp? { object[name]?.double.flatMap { Timestamp(exactly: $0) } }
         from = time("from") ?? 0
         to = time("to")
+        if let attribute = object["attribute"]?.string {
+            covariate = .attribute(Identifier(attribute))
+        } else if let time = time("look_back") {
+            covariate = .before(time)
+        }
     }
 }
 
 extension SeriesDefinition.Term {
-    fileprivate var json: JSONValue { ["goal": .string(goal.string), "by": .string(measure.rawValue)] }
+    fileprivate var json: JSONValue {
+        var object = JSONObject()
+        object["goal"] = .string(goal.string)
+        object["by"] = .string(measure.rawValue)
+        object["cap"] = cap.map { .number($0) }
+        return .object(object)
+    }
 
     fileprivate init?(_ json: JSONValue) {
         guard let goal = json.object?["goal"]?.string,
             let measure = json.object?["by"]?.string.flatMap({ SeriesDefinition.Measure(rawValue: $0) })
         else { return nil }
-        self.init(Identifier(goal), measure)
+        self.init(Identifier(goal), measure, cap: json.object?["cap"]?.double)
     }
 }

@@ -20,8 +20,8 @@ enum BreakdownRules {
             series.breakdown.map { (series: series, attribute: $0) }
         }
         guard !breakdowns.isEmpty else { return [] }
-        let given = (try? JSONParser().parse(exposure.payload))?.object?["attributes"]?.object ?? JSONObject()
-        let isComplete = breakdowns.allSatisfy { given[$0.attribute.string].map { !$0.isNull } ?? false }
+        let given = exposure.givenAttributes
+        let isComplete = breakdowns.allSatisfy { given.has($0.attribute) }
         guard isComplete || records.has([.attributes, .definedAttributes]) else { return nil }
         return breakdowns.map { series, attribute in
             let value = given[attribute.string].flatMap { self.value($0) } ?? stored(attribute, records)
@@ -45,10 +45,7 @@ enum BreakdownRules {
     }
 
     private static func stored(_ attribute: Identifier, _ records: UserRecords) -> Value? {
-        guard let number = records.definedAttributes.first(where: { $0.value == attribute })?.key,
-            case .present(let record) = records.attributes
-        else { return nil }
-        switch record[number] {
+        switch records.storedValue(of: attribute) {
         case .bool(let value): return .text("\(value)")
         case .number(let value): return self.value(.number(value))
         case .text(let value), .moment(let value): return .text(value.string)
@@ -74,6 +71,14 @@ enum BreakdownRules {
 }
 
 extension UserRecords {
+    /// The value of an attribute; the user's attributes and the defined ones must have been read.
+    func storedValue(of attribute: Identifier) -> AttributeValue? {
+        guard let number = definedAttributes.first(where: { $0.value == attribute })?.key,
+            case .present(let record) = attributes
+        else { return nil }
+        return record[number]
+    }
+
     /// The names under which the user's groups in an experiment are kept, whose series must have been read.
     func groupKeys(in experimentID: Identifier) -> [TotalKey] {
         series(of: experimentID).filter(\.hasGroups).flatMap(\.names)

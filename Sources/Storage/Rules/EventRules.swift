@@ -16,6 +16,8 @@ public enum EventRules {
     public static let maximumLead: Timestamp = 5 * 60_000
     /// How long before the first exposure goal events count for the comparison with the time before.
     public static let lookBack: Timestamp = 14 * 86_400_000
+    /// The longest time before the first exposure for which a series may ask instead.
+    public static let longestLookBack: Timestamp = 60 * 86_400_000
     /// The minimum retention of events. An exposure may still arrive that happened before the known one; what counts
     /// before and since it is then computed anew from the stored events.
     public static let minimumRetention = maximumAge + lookBack + 86_400_000
@@ -85,7 +87,7 @@ public enum EventRules {
         if let senderID = event.senderID { parts.append(.goalEvent(senderID: senderID)) }
         guard records.has(parts) else { return nil }
         guard event.senderID == nil || !records.hasGoalEvent else { return .repeated }
-        let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - lookBack }
+        let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - longestLookBack }
         let experimentIDs = exposures.map(\.exposure.experimentID)
         let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: event.goal) }
         guard exposures.isEmpty || records.has([.someTotals(keys), .series(experimentIDs: experimentIDs)]),
@@ -95,7 +97,7 @@ public enum EventRules {
         func groups(_ stored: StoredExposure) -> [BreakdownGroup] {
             records.series.isEmpty ? [] : records.groups(in: stored.exposure.experimentID)
         }
-        for stored in exposures {
+        for stored in exposures where event.happenedAt >= stored.exposure.happenedAt - lookBack {
             let exposure = stored.exposure
             let key = UserRecords.TotalKey(experimentID: exposure.experimentID, goal: event.goal)
             let former = records.totals[key]
@@ -133,18 +135,20 @@ public enum EventRules {
         guard let stored = records.exposure(to: exposure.experimentID) else {
             var parts = partsToPut(exposure)
             if !exposure.isChosen { parts += [.profile, .forcedVariations] }
-            guard records.has(parts + AllocationRules.parts(exposure)) else { return nil }
-            var exposure = exposure
-            exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
-            guard let groups = exposure.isChosen ? [] : BreakdownRules.groups(of: exposure, in: &records) else {
+            guard records.has(parts + AllocationRules.parts(exposure)), hasLookBack(exposure, &records) else {
                 return nil
             }
+            var exposure = exposure
+            exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
+            guard let covariates = CovariateRules.covariates(at: exposure, in: &records),
+                let groups = exposure.isChosen ? [] : BreakdownRules.groups(of: exposure, in: &records)
+            else { return nil }
             let period = AllocationRules.period(of: exposure, in: &records)
             let periods = exposure.isChosen ? [] : records.periodGroups(in: exposure.experimentID, period)
             (exposure.active, exposure.enrollsWith) = (nil, nil)
             put(
                 StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
-                groups + periods, in: &records, &tallies)
+                groups + periods, with: covariates, in: &records, &tallies)
             return .stored
         }
         var next = stored
@@ -173,12 +177,19 @@ public enum EventRules {
         [.goalEvents(since: exposure.happenedAt - lookBack), .series(experimentIDs: [exposure.experimentID])]
     }
 
+    /// Whether `records` has the events that series which look back longer than goals need.
+    private static func hasLookBack(_ exposure: Exposure, _ records: inout UserRecords) -> Bool {
+        let longest = SeriesRules.lookBack(of: records.series(of: exposure.experimentID))
+        return longest == lookBack || records.has([.goalEvents(since: exposure.happenedAt - longest)])
+    }
+
     /// - Parameters:
     ///   - groups: to which the user belongs by the exposure.
-    ///   - deleted: totals of goal events that retention has deleted, by goal and series.
+    ///   - others: totals by goal and series beside those of stored events: covariates, and what came of events that
+    ///     retention has deleted.
     ///   - times: when the user reached steps of funnels, by the names of the steps.
     static func put(
-        _ stored: StoredExposure, _ groups: [BreakdownGroup], with deleted: [Identifier: UserGoal] = [:],
+        _ stored: StoredExposure, _ groups: [BreakdownGroup], with others: [Identifier: UserGoal] = [:],
         _ times: [Identifier: [Timestamp]] = [:], in records: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
@@ -188,7 +199,7 @@ public enum EventRules {
             records.write(.putTotal(group.total, .init(experimentID: exposure.experimentID, goal: group.totalName)))
             if stored.isCounted { tallies.add(BreakdownGroup.user, exposure, group.usersName) }
         }
-        var totals = deleted
+        var totals = others
         for event in records.goalEvents where event.happenedAt >= exposure.happenedAt - lookBack {
             totals[event.goal, default: UserGoal()].add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
         }
@@ -208,14 +219,15 @@ public enum EventRules {
         let isMoved = next.exposure.happenedAt != stored.exposure.happenedAt
         var parts = partsToRemove([stored])
         if isMoved { parts += partsToPut(next.exposure) }
-        guard records.has(parts),
+        guard records.has(parts), !isMoved || hasLookBack(next.exposure, &records),
+            let covariates = isMoved ? CovariateRules.covariates(at: next.exposure, in: &records) : [:],
             let groups = isMoved && next.isCounted ? BreakdownRules.groups(of: next.exposure, in: &records) : []
         else { return false }
         remove(stored, records, &tallies)
         if isMoved {
             records.write(.deleteTotals(experimentID: stored.exposure.experimentID))
             let periods = next.isCounted ? records.periodGroups(in: next.exposure.experimentID, next.period) : []
-            put(next, groups + periods, in: &records, &tallies)
+            put(next, groups + periods, with: covariates, in: &records, &tallies)
         } else {
             // Only a flag has changed, so that the user no longer counts; the totals stay.
             records.write(.putExposure(next))

@@ -156,12 +156,20 @@ public struct MergeRules: Sendable {
                 guard let stored else { continue }
                 for (key, total) in deleted where key.experimentID == experimentID {
                     // For a deleted event before the later exposure it is unknown whether it was before the first one.
+                    // An attribute had one value at the first exposure.
+                    let isKnown = (totals[key.goal]?.beforeCount ?? 0) > 0 && SeriesName(key.goal)?.hasAttribute == true
                     totals[key.goal, default: UserGoal()].add(
-                        total, withBefore: stored.exposure.happenedAt == first || ratios.contains(key.goal))
+                        total,
+                        withBefore: stored.exposure.happenedAt == first && !isKnown || ratios.contains(key.goal))
                 }
                 for (key, time) in times where key.experimentID == experimentID {
                     steps[key.goal, default: []].append(time)
                 }
+            }
+            // What neither user had yet.
+            let open = series.filter { $0.experimentID == experimentID && $0.state == .filling }
+            for (name, total) in CovariateRules.given(merged.exposure, open) where totals[name]?.beforeCount ?? 0 == 0 {
+                totals[name, default: UserGoal()].add(total)
             }
             let groups = (own?.exposure == nil || own?.exposure.happenedAt != first ? anonymous : account)
                 .groups(in: experimentID).filter { group in series.contains { $0.number == group.series } }
@@ -187,8 +195,8 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// The parts of a user's totals that come from events that retention has deleted since; without those of funnels and
-    /// breakdowns, and of series that are not tracked any more.
+    /// The parts of a user's totals that come from events that retention has deleted since, or from attributes; without those
+    /// of funnels and breakdowns, and of series that are not tracked any more.
     private static func deletedTotals(
         _ records: UserRecords, _ series: [TrackedSeries]
     ) -> [UserRecords.TotalKey: UserGoal] {

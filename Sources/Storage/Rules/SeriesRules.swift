@@ -42,8 +42,7 @@ enum SeriesRules {
         if let first = needed.min(), !records.has([.goalEvents(since: first)]) { return nil }
         return concerned.flatMap { stored, series -> [Change] in
             let formers = keys(of: series).map { records.totals[$0] }
-            let totals = totals(
-                after: value, series, exposedAt: stored.exposure.happenedAt, formers, records.goalEvents)
+            let totals = totals(after: value, series, stored.exposure, formers, records.goalEvents)
             return series.names.indices.compactMap { index -> Change? in
                 guard let total = totals[index], total != formers[index] else { return nil }
                 return Change(
@@ -66,7 +65,7 @@ enum SeriesRules {
         guard case .funnel(let goals) = series.definition.content else {
             var total = UserGoal()
             return isOpen && add(event, to: &total, series.definition, exposedAt: first)
-                ? first - EventRules.lookBack : nil
+                ? first - series.definition.lookBack : nil
         }
         guard series.definition.isInWindow(event.happenedAt - first), event.happenedAt >= first else { return nil }
         if isOpen { return first }
@@ -80,9 +79,10 @@ enum SeriesRules {
 
     /// - Returns: the total of each name; `nil` where there is none.
     private static func totals(
-        after event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Timestamp, _ formers: [UserGoal?],
+        after event: UserRecords.GoalValue, _ series: TrackedSeries, _ exposure: Exposure, _ formers: [UserGoal?],
         _ stored: [UserRecords.GoalValue]
     ) -> [UserGoal?] {
+        let first = exposure.happenedAt
         if case .funnel = series.definition.content {
             let known = formers.map { $0.map { [first + $0.time] } ?? [] }
             let found = totals(of: series, from: stored + [event], exposedAt: first, known: known)
@@ -92,7 +92,7 @@ enum SeriesRules {
         var total = former ?? UserGoal()
         guard add(event, to: &total, series.definition, exposedAt: first) else { return [former] }
         guard former == nil, series.state == .filling else { return [total] }
-        return [totals(of: series, from: stored + [event], exposedAt: first).first?.total]
+        return [filled(series, from: stored + [event], exposure)[series.names[0]]]
     }
 
     // MARK: All events
@@ -138,7 +138,7 @@ enum SeriesRules {
             guard let value = term.value(of: event) else { return false }
             let counts =
                 isBefore
-                ? event.happenedAt >= first - EventRules.lookBack : definition.isInWindow(event.happenedAt - first)
+                ? event.happenedAt >= first - definition.lookBack : definition.isInWindow(event.happenedAt - first)
             if counts { total.add(value, isAfter: !isBefore) }
             return counts
         case .ratio(let numerator, let denominator):
@@ -149,6 +149,11 @@ enum SeriesRules {
             return values.0 != nil || values.1 != nil
         case .funnel, .breakdown, .periods: return false
         }
+    }
+
+    /// How long before the first exposure events count for any of some series, or for goals.
+    static func lookBack(of series: [TrackedSeries]) -> Timestamp {
+        series.reduce(EventRules.lookBack) { max($0, $1.definition.lookBack) }
     }
 
     // MARK: Filling and deleting
@@ -170,7 +175,8 @@ enum SeriesRules {
         let totals = records.totals.filter { $0.key.experimentID == experimentID }
         let open = series.filter { $0.state == .filling && keys(of: $0).allSatisfy { totals[$0] == nil } }
         let first = stored.exposure.happenedAt
-        guard open.isEmpty || records.has([.goalEvents(since: first - EventRules.lookBack)]) else { return nil }
+        let lookBack = lookBack(of: open)
+        guard open.isEmpty || records.has([.goalEvents(since: first - lookBack)]) else { return nil }
         let tracked = Set(series.flatMap(\.names))
         let kept = totals.filter { SeriesName($0.key.goal) == nil || tracked.contains($0.key.goal) }
         if kept.count < totals.count {
@@ -179,11 +185,23 @@ enum SeriesRules {
         }
         let groups = kept.compactMap { BreakdownGroup($0.key.goal, $0.value) }
         for series in open {
-            for (name, total) in Self.totals(of: series, from: records.goalEvents, exposedAt: first) {
+            for (name, total) in filled(series, from: records.goalEvents, stored.exposure) {
                 EventRules.put(total, of: name, stored, groups, in: &records, &tallies)
             }
         }
         return ()
+    }
+
+    /// The totals of a user who was exposed before the series was tracked. What the stored attributes were then is not known.
+    private static func filled(
+        _ series: TrackedSeries, from events: [UserRecords.GoalValue], _ exposure: Exposure
+    ) -> [Identifier: UserGoal] {
+        let found = totals(of: series, from: events, exposedAt: exposure.happenedAt)
+        var totals = Dictionary(uniqueKeysWithValues: found)
+        for (name, total) in CovariateRules.given(exposure, [series]) {
+            totals[name, default: UserGoal()].add(total)
+        }
+        return totals
     }
 }
 
@@ -191,7 +209,8 @@ extension SeriesDefinition.Term {
     /// - Returns: `nil` for an event of another goal.
     fileprivate func value(of event: UserRecords.GoalValue) -> Double? {
         guard event.goal == goal else { return nil }
-        return measure == .count ? 1 : event.value
+        let value = measure == .count ? 1 : event.value
+        return cap.map { min(value, $0) } ?? value
     }
 }
 

@@ -751,6 +751,17 @@ def metrics_holdouts_and_projects_are_defined(browser, servers):
     expect(console.dialog()).to_contain_text("There is another metric with this key.")
     assert server("GET", "/v1/metrics/back")["kind"] == "retention"
     page.keyboard.press("Escape")
+    console.button("New metric…").click()
+    console.dialog().get_by_label("Key").fill("revenue")
+    console.dialog().get_by_label("Kind").select_option("total")
+    console.dialog().get_by_label("Goal", exact=True).fill("buy")
+    console.dialog().get_by_label("Cap").fill("250")
+    console.dialog().get_by_label("Adjusted by (CUPED)").select_option("days")
+    console.dialog().get_by_label("Days before the exposure").fill("30")
+    console.button("Save", console.dialog()).click()
+    expect(console.row("revenue")).to_contain_text("adjusted by 30 days before")
+    metric = server("GET", "/v1/metrics/revenue")
+    assert (metric["cap"], metric["adjustment"]) == (250, {"days": 30}), metric
     console.open("holdouts", "Holdouts")
     console.button("New holdout…").click()
     console.dialog().get_by_label("Key").fill("quarter")

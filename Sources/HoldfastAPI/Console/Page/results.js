@@ -373,7 +373,7 @@ const chance = value => value > 0.9999 ? "> 99.99%" : value < 0.0001 ? "< 0.01%"
 function cupedNote(rows) {
 	const found = rows.filter(r => r.reduction !== null);
 	if (!found.length) return "CUPED has nothing to adjust by: no user did anything in the 14 days before the exposure.";
-	return `Adjusted by what users did in the 14 days before their exposure; the verdict is by the numbers without adjustment. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
+	return `Adjusted by what users did in the 14 days before their exposure; the verdict of a goal is by the numbers without adjustment. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
 }
 
 /// The effect that the users so far can show, and when the wanted effect could be seen.
