@@ -99,6 +99,7 @@ let package = Package(
                 .embedInCode("sqlite/0017_proposals.sql"),
                 .embedInCode("sqlite/0018_bandit_looks.sql"),
                 .embedInCode("sqlite/0019_store_generation.sql"),
+                .embedInCode("sqlite/0020_status_history.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -112,6 +113,7 @@ let package = Package(
                 .embedInCode("postgresql/0011_proposals.sql"),
                 .embedInCode("postgresql/0012_bandit_looks.sql"),
                 .embedInCode("postgresql/0013_store_generation.sql"),
+                .embedInCode("postgresql/0014_status_history.sql"),
             ],
             swiftSettings: strict
         ),

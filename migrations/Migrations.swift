@@ -23,6 +23,7 @@ public enum Migrations {
         PackageResources._017_proposals_sql,
         PackageResources._018_bandit_looks_sql,
         PackageResources._019_store_generation_sql,
+        PackageResources._020_status_history_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -40,5 +41,6 @@ public enum Migrations {
         PackageResources._011_proposals_sql,
         PackageResources._012_bandit_looks_sql,
         PackageResources._013_store_generation_sql,
+        PackageResources._014_status_history_sql,
     ]
 }

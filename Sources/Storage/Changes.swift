@@ -72,7 +72,7 @@ package struct SharedRecords {
         case projects
         /// The active datafile of a project, without its content.
         case activeDatafile(sdkKey: String)
-        /// The last allocation period of each experiment in a project.
+        /// The last allocation period and the last status of each experiment in a project.
         case latestPeriods(sdkKey: String)
         /// The series of all experiments, the number of the newest one, and since when events are kept.
         case series
@@ -97,6 +97,7 @@ package struct SharedRecords {
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
         case insertDatafile(StoredDatafile)
         case insertPeriods([AllocationPeriod.OfExperiment])
+        case insertStatuses([StatusPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])
         /// Stores a series in place of the one with its number.
         case putSeries(TrackedSeries)
@@ -139,6 +140,7 @@ package struct SharedRecords {
     package var newestDatafile: Int64 = 0
     package var activeDatafile: StoredDatafile?
     package var latestPeriods: [Identifier: AllocationPeriod] = [:]
+    package var latestStatuses: [Identifier: StatusPeriod] = [:]
     package var tallies: [Identifier: TallySnapshot] = [:]
     package var series: [TrackedSeries] = []
     /// 0 if there was no series.

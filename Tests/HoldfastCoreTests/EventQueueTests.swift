@@ -22,10 +22,10 @@ import Testing
         }
 
         /// Answers the oldest transaction, or the next if there is none.
-        func answer(_ error: StorageError? = nil) {
+        func answer(_ error: StorageError? = nil, _ outcome: EventOutcome = .stored) {
             offered.wait()
             let first = waiting.withLock { $0.removeFirst() }
-            first.completion(error.map { .failure($0) } ?? .success(first.events.map { _ in .stored }))
+            first.completion(error.map { .failure($0) } ?? .success(first.events.map { _ in outcome }))
         }
     }
 
@@ -123,6 +123,15 @@ import Testing
         store.answer()
         #expect(answers.texts == ["b failed", "a: 8", "c: 2"])
         #expect(queue.statistics.waiting == 0)
+    }
+
+    @Test func `An exposure while its experiment was not running is new again`() {
+        let queue = EventQueue(record: store.record)
+        let isForgotten = Mutex(false)
+        queue.add(Self.exposures(1)) { isForgotten.withLock { $0 = true } }
+        store.answer(nil, .notRunning)
+        #expect(isForgotten.withLock { $0 })
+        #expect((queue.statistics.notRunning, queue.statistics.storedExposures, queue.statistics.failed) == (1, 0, 0))
     }
 
     @Test func `Events take no more memory than a bound, however few they are`() {

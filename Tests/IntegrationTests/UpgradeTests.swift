@@ -110,6 +110,9 @@ import Testing
         """
         UPDATE feed_state SET store_id = 99, former_epochs = '5,6,';
         """,
+        """
+        UPDATE variation_users SET not_running = 3;
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -156,6 +159,8 @@ import Testing
             // The oldest datafile has no experiments; the other one began a period.
             let query = "SELECT group_concat(number || ' ' || since) FROM allocation_periods WHERE experiment_id = '7'"
             #expect(try DatabaseConnection(database).text(query) == "2 2000")
+            let statuses = "SELECT group_concat(number || ' ' || since || ' ' || status) FROM status_periods"
+            #expect(try DatabaseConnection(database).text(statuses) == "2 2000 Running")
         }
         try expectAudit(server, of: version)
         if version >= 9 { try expectLayers(server) }

@@ -23,6 +23,7 @@ extension InMemoryTables {
         case .activeDatafile(let sdkKey): records.activeDatafile = activeDatafile(sdkKey)
         case .latestPeriods(let sdkKey):
             records.latestPeriods = periods.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
+            records.latestStatuses = statuses.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
         case .series: (records.series, records.newestSeries) = (series, newestSeries)
         case .attribute(let name):
             records.attributes[name] = definitions.first { $0.name == name }
@@ -55,6 +56,8 @@ extension InMemoryTables {
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
+        case .insertStatuses(let added):
+            for (experimentID, period) in added { statuses[experimentID, default: []].append(period) }
         case .insertFrozenResults(let rows): frozenResults += rows
         case .putLastUses(let uses): for use in uses { lastUses[use.subject] = use.day }
         case .insertProposal(let proposal):

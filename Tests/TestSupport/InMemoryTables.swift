@@ -24,6 +24,7 @@ struct InMemoryTables {
     private var users: [TallyChanges.Users: UserCounts] = [:]
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
     var periods: [Identifier: [AllocationPeriod]] = [:]
+    var statuses: [Identifier: [StatusPeriod]] = [:]
     var frozenResults: [FrozenRow] = []
     var lastUses: [LastUse.Subject: Int64] = [:]
     /// In the order of their creation.
@@ -199,6 +200,7 @@ struct InMemoryTables {
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
+        case .statuses(let experimentID): records.statuses = statuses[experimentID] ?? []
         case .newestDatafile: records.newestDatafile = newestDatafile
         case .series(let experimentIDs): records.series = experimentIDs.flatMap(trackedSeries)
         }

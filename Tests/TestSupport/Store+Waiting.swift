@@ -255,7 +255,8 @@ extension Store {
         try await write(
             .putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
-                allocations: AllocationRules.allocations(inContent: Array(content.utf8)), series: series,
+                allocations: AllocationRules.allocations(inContent: Array(content.utf8)),
+                statuses: StatusRules.statuses(inContent: Array(content.utf8)), series: series,
                 replacing: replacing, among: newest, freezing: freezing, makesProject: makesProject, schema: schema,
                 approval: approval, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
     }
@@ -412,9 +413,21 @@ public final class SessionPool: Sendable {
 extension AllocationRules {
     /// Returns the allocations of a datafile as it is stored; none if it is not usable.
     public static func allocations(inContent content: [UInt8]) -> [Identifier: TrafficAllocation] {
-        guard let json = try? JSONParser(maximumDepth: 128).parse(content), let datafile = try? Datafile(json) else {
-            return [:]
-        }
-        return allocations(in: datafile)
+        Datafile(content: content).map { allocations(in: $0) } ?? [:]
+    }
+}
+
+extension StatusRules {
+    /// Those of content that may be no datafile, which has none.
+    public static func statuses(inContent content: [UInt8]) -> [Identifier: String] {
+        Datafile(content: content).map { statuses(in: $0) } ?? [:]
+    }
+}
+
+extension Datafile {
+    /// - Returns: `nil` if the content is no datafile.
+    fileprivate convenience init?(content: [UInt8]) {
+        guard let json = try? JSONParser(maximumDepth: 128).parse(content) else { return nil }
+        try? self.init(json)
     }
 }

@@ -36,7 +36,7 @@ extension StoreContract {
     }
 
     public static let events =
-        periods + [
+        periods + statuses + [
             StoreContract("The first exposure of a user counts, and later ones are not stored") {
                 context async throws in
                 let store = context.store

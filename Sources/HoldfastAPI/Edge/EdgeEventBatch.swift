@@ -85,7 +85,7 @@ struct EdgeEventBatch {
 
     func response(_ outcomes: [EventOutcome]) -> JSONValue {
         [
-            "stored": .integer(Int64(outcomes.count { $0 == .stored })),
+            "stored": .integer(Int64(outcomes.count { $0 == .stored || $0 == .notRunning })),
             "repeated": .integer(Int64(outcomes.count { $0 == .repeated })),
             "taken": .array(taken.map { .integer($0) }),
             "refused": .array(

@@ -40,7 +40,8 @@ struct DatafileEndpoints {
             return try await session.write(
                 .putDatafile(
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,
-                    allocations: AllocationRules.allocations(in: datafile), series: datafile.series,
+                    allocations: AllocationRules.allocations(in: datafile),
+                    statuses: StatusRules.statuses(in: datafile), series: datafile.series,
                     replacing: isUnconditional ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
                     makesProject: false, approval: policy.approval, notes: notes, by: author))
         }

@@ -26,6 +26,7 @@ extension ExperimentResults {
         writer.member("forced", chosen)
         writer.member("excluded_users", excludedUsers)
         writer.endObject()
+        if notRunning > 0 { writer.member("not_running_exposures", notRunning) }
         writeVerdict(to: &writer)
         writeSampleRatio(to: &writer)
         writePower(to: &writer)

@@ -20,6 +20,7 @@ extension PlanResults {
             "multiple_variations": .integer(Int64(common.multipleVariations)),
             "forced": .integer(Int64(common.chosen)), "excluded_users": .integer(Int64(common.excludedUsers)),
         ]
+        if common.notRunning > 0 { object["not_running_exposures"] = .integer(Int64(common.notRunning)) }
         object["verdict"] = [
             "decision": .string(verdict.decision.rawValue),
             "winner": verdict.winner.map { .string(common.variations[$0].name) } ?? .null,

@@ -155,6 +155,10 @@ struct MetricsEndpoint {
         page.sample("kind=\"exposure\"", events.storedExposures)
         page.sample("kind=\"goal\"", events.storedGoals)
         page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
+        page.single(
+            "holdfast_exposures_not_running_total", .counter,
+            "Exposures that happened while their experiment was not running, which results do not count.",
+            events.notRunning)
         page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
         page.single(
             "holdfast_sdk_events_refused_total", .counter, "Events of SDKs that were left out.",

@@ -93,11 +93,15 @@ public final class EventQueue: Sendable {
 
     /// Queues exposures.
     ///
-    /// - Parameter onFailure: called if they are dropped or cannot be stored.
+    /// - Parameter onFailure: called if they are dropped or cannot be stored, or if an experiment was not running, so that
+    ///   another exposure of the same user may count.
     public func add(_ exposures: [Exposure], onFailure: @escaping @Sendable () -> Void) {
         guard !exposures.isEmpty else { return }
         let submission = Submission(events: exposures.map { .exposure($0) }) { result in
-            if case .failure = result { onFailure() }
+            switch result {
+            case .success(let outcomes): if outcomes.contains(.notRunning) { onFailure() }
+            case .failure: onFailure()
+            }
         }
         guard !submit(submission) else { return }
         state.withLock { $0.statistics.dropped &+= UInt64(exposures.count) }
@@ -222,6 +226,8 @@ public struct EventStatistics: Sendable {
     public var storedGoals: UInt64 = 0
     /// Events that were stored already.
     public var repeated: UInt64 = 0
+    /// Exposures that happened while their experiment was not running.
+    public var notRunning: UInt64 = 0
     /// Exposures of decisions for which there was no room, and events while the store was read-only.
     public var dropped: UInt64 = 0
     public var failed: UInt64 = 0
@@ -229,6 +235,7 @@ public struct EventStatistics: Sendable {
     mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
+        case (.notRunning, _): notRunning &+= 1
         // Its sender tries again.
         case (.outdated, _): break
         case (.stored, .exposure): storedExposures &+= 1

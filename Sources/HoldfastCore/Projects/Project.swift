@@ -131,9 +131,11 @@ public final class Project: Sendable {
     /// Returns the version of the definitions with which an exposure to a variation enrolls a user who has no
     /// assignment.
     ///
-    /// - Returns: `nil` if it enrolls nobody: the variation does not exist, or the experiment is not running or closed.
+    /// Whether the experiment was running when the exposure happened is judged where it is stored, see ``StatusRules``.
+    ///
+    /// - Returns: `nil` if it enrolls nobody: the variation does not exist, or the experiment is closed or a draft.
     func enrollingVersion(experimentID: Identifier, variationID: Identifier) -> Int64? {
-        guard !isSuperseded, let experiment = datafile.experiment(id: experimentID), experiment.isRunning,
+        guard !isSuperseded, let experiment = datafile.experiment(id: experimentID),
             !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
             experiment.variation(id: variationID) != nil,
             // An earlier release may have stored the datafile.

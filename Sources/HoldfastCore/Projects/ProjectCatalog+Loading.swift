@@ -77,6 +77,7 @@ extension ProjectCatalog {
                             .putDatafile(
                                 content, sdkKey: sdkKey, revision: summary.revision,
                                 allocations: AllocationRules.allocations(in: summary.datafile),
+                                statuses: StatusRules.statuses(in: summary.datafile),
                                 series: summary.datafile.series, replacing: nil, among: newest, makesProject: true,
                                 notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
                     } != nil

@@ -229,7 +229,8 @@ public struct ProjectEditor: Sendable {
         let stored = try await session.write(
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
-                allocations: AllocationRules.allocations(in: edited), series: edited.series,
+                allocations: AllocationRules.allocations(in: edited),
+                statuses: StatusRules.statuses(in: edited), series: edited.series,
                 replacing: project?.version ?? 0, among: newest,
                 freezing: draft.definitions.freezes(since: project?.definitions),
                 makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),

@@ -25,13 +25,14 @@ extension ExperimentResults {
     var unreadyWarnings: [Warning] { [fillingWarning, goalWarning].compactMap { $0 } }
 
     /// Why nothing can be said of any metric.
-    var generalUnreadiness: [Warning] { counted > 0 ? [rangeWarning].compactMap { $0 } : warnings }
+    var generalUnreadiness: [Warning] { counted > 0 ? [rangeWarning].compactMap { $0 } : [noExposuresWarning] }
 
     /// The warnings that are not about the goal or the metric.
     var generalWarnings: [Warning] {
         guard counted > 0 else { return warnings }
-        return [sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, rangeWarning]
-            .compactMap { $0 }
+        return [
+            sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, notRunningWarning, rangeWarning,
+        ].compactMap { $0 }
     }
 
     /// Those about the goal or the metric.
@@ -42,16 +43,26 @@ extension ExperimentResults {
 
     public var warnings: [Warning] {
         guard counted > 0 else {
-            return [
-                Warning(code: "no_exposures", message: "no user who counts has been exposed to this experiment yet")
-            ]
+            return [noExposuresWarning, notRunningWarning].compactMap { $0 }
         }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
-            goalWarning,
-            fillingWarning, rangeWarning,
+            notRunningWarning, goalWarning, fillingWarning, rangeWarning,
         ]
         .compactMap { $0 }
+    }
+
+    private var noExposuresWarning: Warning {
+        Warning(code: "no_exposures", message: "no user who counts has been exposed to this experiment yet")
+    }
+
+    private var notRunningWarning: Warning? {
+        guard notRunning > 0 else { return nil }
+        return Warning(
+            code: "not_running",
+            message: notRunning == 1
+                ? "1 exposure happened while the experiment was not running and is not counted"
+                : "\(notRunning) exposures happened while the experiment was not running and are not counted")
     }
 
     private var sampleRatioWarning: Warning? {

@@ -87,6 +87,8 @@ public struct ExperimentResults: Sendable {
     public let enrolledUntil: Int64?
     /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
+    /// The number of exposures that happened while the experiment was not running, on any day.
+    public let notRunning: Int
     /// How the users were weighted; `nil` unless the experiment has a bandit.
     public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute, if they were asked for.
@@ -111,6 +113,7 @@ public struct ExperimentResults: Sendable {
         self.query = query
         self.measured = measured
         self.otherGoals = otherGoals
+        notRunning = tally.notRunning
         let all = query.enrolledOn.map(tally.enrolled) ?? tally
         let sampleRatio = SampleRatioCheck(all, of: experiment)
         self.sampleRatio = sampleRatio

@@ -50,7 +50,7 @@ public struct Cohort: Hashable, Sendable {
     }
 }
 
-/// How many users results include, and how many they leave out.
+/// How many users results include, how many they leave out, and how many exposures are no user's.
 public struct UserCounts: Sendable, Equatable {
     /// Users included in results.
     public var counted = 0
@@ -58,17 +58,21 @@ public struct UserCounts: Sendable, Equatable {
     public var multipleVariations = 0
     /// Users excluded because chance did not choose their variation.
     public var chosen = 0
+    /// Exposures that happened while the experiment was not running, repeated ones included.
+    public var notRunning = 0
 
-    public init(counted: Int = 0, multipleVariations: Int = 0, chosen: Int = 0) {
+    public init(counted: Int = 0, multipleVariations: Int = 0, chosen: Int = 0, notRunning: Int = 0) {
         self.counted = counted
         self.multipleVariations = multipleVariations
         self.chosen = chosen
+        self.notRunning = notRunning
     }
 
     public static func += (left: inout Self, right: Self) {
         left.counted += right.counted
         left.multipleVariations += right.multipleVariations
         left.chosen += right.chosen
+        left.notRunning += right.notRunning
     }
 }
 
@@ -97,7 +101,10 @@ public struct ExperimentTally: Sendable {
 
     /// In the order of ``AllocationPeriod/since``.
     public private(set) var periods: [AllocationPeriod]
+    /// Without ``UserCounts/notRunning``.
     public private(set) var users: [(cohort: Cohort, counts: UserCounts)]
+    /// The number of exposures that happened while the experiment was not running.
+    public let notRunning: Int
     private let goals: [(variationID: Identifier, day: Int64, tally: GoalTally)]
 
     public init(
@@ -105,7 +112,13 @@ public struct ExperimentTally: Sendable {
         goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
     ) {
         self.periods = periods.sorted { ($0.since, $0.number) < ($1.since, $1.number) }
-        self.users = users
+        notRunning = users.reduce(0) { $0 + $1.counts.notRunning }
+        self.users = users.compactMap { cohort, counts in
+            guard counts.notRunning != 0 else { return (cohort, counts) }
+            var users = counts
+            users.notRunning = 0
+            return users == UserCounts() ? nil : (cohort, users)
+        }
         self.goals = goals
     }
 

@@ -59,6 +59,7 @@ package struct TallySnapshot: Sendable {
                     [
                         JSONValue(cohort.variationID), .integer(cohort.period), .integer(cohort.day),
                         JSONValue(counts.counted), JSONValue(counts.multipleVariations), JSONValue(counts.chosen),
+                        JSONValue(counts.notRunning),
                     ]
                 }),
         ]
@@ -115,13 +116,15 @@ extension FrozenResults {
         var users: [(cohort: Cohort, counts: UserCounts)] = []
         for element in try common.list(object?["users"]?.array) {
             let numbers = element.dropFirst().compactMap(\.integer)
-            guard let id = element.first?.string, numbers.count == 5 else { throw common.damage }
+            guard let id = element.first?.string, (5...6).contains(numbers.count) else { throw common.damage }
             users.append(
                 (
                     Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1]),
                     UserCounts(
                         counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
-                        chosen: Int(clamping: numbers[4]))
+                        chosen: Int(clamping: numbers[4]),
+                        // Earlier releases did not count them.
+                        notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
                 ))
         }
         let periods = object?["periods"]?.array?.compactMap(AllocationPeriod.init(json:))

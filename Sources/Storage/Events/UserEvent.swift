@@ -143,6 +143,8 @@ public enum EventOutcome: Sendable {
     case stored
     /// The event was known already. Nothing was written.
     case repeated
+    /// The experiment was not running when the exposure happened, which is counted apart.
+    case notRunning
     /// The exposure would enroll the user with definitions that are not the newest any more. Nothing was written; the
     /// caller should look the variation up again.
     case outdated

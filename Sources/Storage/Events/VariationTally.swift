@@ -114,6 +114,14 @@ public struct TallyChanges: Sendable {
         users[Users(experimentID: exposure.experimentID, cohort: cohort), default: UserCounts()] += counts
     }
 
+    /// Counts an exposure that happened while the experiment was not running.
+    mutating func addNotRunning(_ exposure: Exposure) {
+        let cohort = Cohort(
+            variationID: exposure.variationID, period: AllocationPeriod.unknown, day: exposure.happenedAt.day)
+        let key = Users(experimentID: exposure.experimentID, cohort: cohort)
+        users[key, default: UserCounts()].notRunning += 1
+    }
+
     /// Adds to the sums of the exposure's variation and day, in total and for the user's groups.
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier, _ groups: [BreakdownGroup]) {
         add(tally, exposure, goal)

@@ -9,11 +9,15 @@ public import Bucketing
 public enum AllocationRules {
     /// Returns the allocation of each experiment in a datafile, without the delivery rules.
     public static func allocations(in datafile: Datafile) -> [Identifier: TrafficAllocation] {
+        Dictionary(
+            measured(in: datafile).map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
+    }
+
+    /// The experiments of a datafile without the delivery rules, and the comparisons of its holdouts.
+    static func measured(in datafile: Datafile) -> [Experiment] {
         let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
-        let experiments = datafile.experiments.filter { !deliveryRules.contains($0.id) }
-        let comparisons = datafile.holdouts.compactMap(\.comparison)
-        return Dictionary(
-            (experiments + comparisons).map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
+        return datafile.experiments.filter { !deliveryRules.contains($0.id) }
+            + datafile.holdouts.compactMap(\.comparison)
     }
 
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.

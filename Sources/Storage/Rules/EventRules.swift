@@ -3,6 +3,9 @@ import Bucketing
 /// The rules of exposures and goal events: what is stored, and how the tallies of variations follow. Whatever the order
 /// in which events arrive, the tallies end up the same.
 ///
+/// An exposure counts if the experiment was running when it happened, see ``StatusRules``. Others are only counted, apart:
+/// they enroll nobody, are no user's first exposure, and show nobody another variation.
+///
 /// All times are in milliseconds.
 public enum EventRules {
     /// Whether a value can be tallied: squares, sums and quotients of smaller or greater ones exceed a `Double`.
@@ -33,6 +36,12 @@ public enum EventRules {
         switch event {
         case .goal(let event): return apply(event, to: &records, &tallies)
         case .exposure(let exposure):
+            // All at once, so that a store behind a network needs one exchange.
+            guard records.has(firstParts(exposure)) else { return nil }
+            guard StatusRules.wasRunning(exposure, records.statuses) else {
+                tallies.addNotRunning(exposure)
+                return .notRunning
+            }
             switch enrollment(exposure, profiles, &records, at: now) {
             case .lacksRecords: return nil
             case .outdated: return .outdated
@@ -52,7 +61,15 @@ public enum EventRules {
         }
     }
 
+    private static func firstParts(_ exposure: Exposure) -> [UserRecords.Part] {
+        let id = exposure.experimentID
+        let parts: [UserRecords.Part] = [.statuses(experimentID: id), .exposure(experimentID: id)]
+        return exposure.enrollsWith == nil || exposure.isChosen ? parts : parts + enrollmentParts
+    }
+
     // MARK: Enrollment
+
+    private static let enrollmentParts: [UserRecords.Part] = [.profile, .forcedVariations]
 
     private enum Enrollment {
         case lacksRecords
@@ -67,7 +84,7 @@ public enum EventRules {
         _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Timestamp
     ) -> Enrollment {
         guard let version = exposure.enrollsWith, !exposure.isChosen else { return .none }
-        guard records.has([.profile, .forcedVariations]) else { return .lacksRecords }
+        guard records.has(enrollmentParts) else { return .lacksRecords }
         // The exposure of a user with a damaged profile counts nevertheless.
         if case .damaged = records.profile { return .none }
         let profile = profiles.enrolled(
@@ -131,7 +148,6 @@ public enum EventRules {
     private static func apply(
         _ exposure: Exposure, to records: inout UserRecords, _ tallies: inout TallyChanges
     ) -> EventOutcome? {
-        guard records.has([.exposure(experimentID: exposure.experimentID)]) else { return nil }
         guard let stored = records.exposure(to: exposure.experimentID) else {
             var parts = partsToPut(exposure)
             if !exposure.isChosen { parts += [.profile, .forcedVariations] }

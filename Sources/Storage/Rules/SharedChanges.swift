@@ -8,6 +8,7 @@ extension SharedChange<StoredDatafile?> {
     ///
     /// - Parameters:
     ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
+    ///   - statuses: those of the datafile's experiments, see ``StatusRules/statuses(in:)``.
     ///   - series: what is computed of users' events for the experiments' metrics.
     ///   - notes: the versions and revisions before and after are added to each.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
@@ -21,7 +22,7 @@ extension SharedChange<StoredDatafile?> {
     ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
-        series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, among newest: Int64? = nil,
+        statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, among newest: Int64? = nil,
         freezing: [ResultsFreeze] = [], makesProject: Bool, schema: SchemaChange = SchemaChange(),
         approval: Approval? = nil, notes: [AuditNote],
         by author: Author
@@ -48,6 +49,8 @@ extension SharedChange<StoredDatafile?> {
             records.write(.insertDatafile(stored))
             let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
             if !periods.isEmpty { records.write(.insertPeriods(periods)) }
+            let changed = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)
+            if !changed.isEmpty { records.write(.insertStatuses(changed)) }
             for freeze in freezing {
                 let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
                 records.write(.insertFrozenResults(tallies.rows(freeze)))

@@ -32,6 +32,8 @@ public struct UserRecords: Sendable {
         case goalEvent(senderID: Identifier)
         /// The allocation periods of an experiment, which all users share.
         case periods(experimentID: Identifier)
+        /// The history of an experiment's status, which all users share.
+        case statuses(experimentID: Identifier)
         /// The version of the newest datafile of all projects.
         case newestDatafile
         /// The series of experiments, which all users share, without those that were dropped.
@@ -179,6 +181,8 @@ public struct UserRecords: Sendable {
     public var hasGoalEvent = false
     /// Of one experiment, in any order.
     public var periods: [AllocationPeriod] = []
+    /// Of one experiment, in any order.
+    public var statuses: [StatusPeriod] = []
     /// 0 if there is no datafile.
     public var newestDatafile: Int64 = 0
     public var series: [TrackedSeries] = []

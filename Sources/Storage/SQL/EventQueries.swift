@@ -91,7 +91,7 @@ extension StoreQuery<ExperimentTally> {
                 case .postgreSQL:
                     (
                         """
-                        SELECT variation_id, period, day, counts[1], counts[2], counts[3] FROM tallies
+                        SELECT variation_id, period, day, counts[1], counts[2], counts[3], counts[4] FROM tallies
                         WHERE experiment_id = $1 AND goal IS NULL ORDER BY number
                         """,
                         """
@@ -202,6 +202,15 @@ extension AllocationPeriod {
     }
 }
 
+extension StatusPeriod {
+    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery {
+        SQLQuery(
+            "status_periods_of_experiment",
+            "SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods WHERE experiment_id = $1",
+            .text(experimentID))
+    }
+}
+
 extension StoreQuery<[Identifier]> {
     /// Reads the goals that users of an experiment reached before or since their exposure.
     public static func goals(experimentID: Identifier, limit: Int) -> Self {
@@ -261,7 +270,8 @@ extension TallySnapshot {
     }
 
     fileprivate static let usersInSQLite = """
-        SELECT variation_id, period, day, counted, crossed, forced FROM variation_users WHERE experiment_id = $1
+        SELECT variation_id, period, day, counted, crossed, forced, not_running
+        FROM variation_users WHERE experiment_id = $1
         """
 }
 

@@ -84,6 +84,21 @@ extension AllocationPeriod {
     }
 }
 
+extension StatusPeriod {
+    package typealias OfExperiment = (experimentID: Identifier, period: StatusPeriod)
+
+    package static func decode(_ row: any Row) -> OfExperiment {
+        (
+            row.identifier(0),
+            StatusPeriod(number: row.integer(1), sdkKey: row.text(2), since: row.bounded(3), status: row.text(4))
+        )
+    }
+
+    package func values(_ experimentID: Identifier) -> [SQLValue] {
+        [.text(experimentID), .integer(number), .text(sdkKey), .integer(since), .text(status)]
+    }
+}
+
 extension TrackedSeries {
     /// - Returns: `nil` for a definition of a newer release, which is skipped as if it did not exist.
     package init?(_ row: any Row) {
@@ -195,7 +210,7 @@ extension UserCounts {
     package init(_ row: any Row, at column: Int32) {
         self.init(
             counted: Int(row.bounded(column)), multipleVariations: Int(row.bounded(column + 1)),
-            chosen: Int(row.bounded(column + 2)))
+            chosen: Int(row.bounded(column + 2)), notRunning: Int(row.bounded(column + 3)))
     }
 }
 

@@ -9,6 +9,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case attributeRemovals = "attribute_removals"
     case segments
     case allocationPeriods = "allocation_periods"
+    case statusPeriods = "status_periods"
     case trackedSeries = "tracked_series"
     case users
     case forcedVariations = "forced_variations"
@@ -57,6 +58,10 @@ public enum StoredTable: String, Sendable, CaseIterable {
             Self.columns(
                 ("experiment_id", .text), ("number", .integer), ("sdk_key", .text), ("since", .integer),
                 ("allocation", .text))
+        case .statusPeriods:
+            Self.columns(
+                ("experiment_id", .text), ("number", .integer), ("sdk_key", .text), ("since", .integer),
+                ("status", .text))
         case .trackedSeries:
             Self.columns(
                 ("number", .integer), ("sdk_key", .text), ("experiment_id", .text), ("definition", .text),
@@ -84,7 +89,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .variationUsers:
             Self.columns(
                 ("experiment_id", .text), ("variation_id", .text), ("period", .integer), ("day", .integer),
-                ("counted", .integer), ("crossed", .integer), ("forced", .integer))
+                ("counted", .integer), ("crossed", .integer), ("forced", .integer), ("not_running", .integer))
         case .variationGoals:
             Self.columns(
                 ("experiment_id", .text), ("goal", .text), ("variation_id", .text), ("day", .integer),
@@ -116,7 +121,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
             .proposals, .audit:
             1
-        case .allocationPeriods, .stickyDocuments, .exposures, .banditLooks: 2
+        case .allocationPeriods, .statusPeriods, .stickyDocuments, .exposures, .banditLooks: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals, .lastUses: 4
         }
@@ -153,7 +158,7 @@ extension StoredTable {
     package var conflict: Conflict {
         switch self {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
-        case .allocationPeriods, .frozenResults: .keepsRow
+        case .allocationPeriods, .statusPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
             .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks:
             .replacesRow

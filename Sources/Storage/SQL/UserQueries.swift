@@ -195,8 +195,8 @@ extension UserRecords {
                 ORDER BY attribute_name
                 """
             return [(SQLQuery("sticky_documents_of_user", sql, user), { $1.stickyDocuments.append(.init($0)) })]
-        case .definedAttributes, .exposure, .totals, .someTotals, .goalEvents, .goalEvent, .periods, .newestDatafile,
-            .series:
+        case .definedAttributes, .exposure, .totals, .someTotals, .goalEvents, .goalEvent, .periods, .statuses,
+            .newestDatafile, .series:
             return []
         }
     }

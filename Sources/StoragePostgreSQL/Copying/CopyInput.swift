@@ -85,7 +85,7 @@ extension CopiedRow {
             input.append(isGoal ? .integer(0) : values[2], as: .integer)
             input.append(values[3], as: .integer)
             input.append(isGoal ? values[1] : .null, as: .text)
-            let counts = isGoal ? values[4..<8].map(\.integer) : values[4..<7].map(\.integer) + [0]
+            let counts = values[4..<8].map(\.integer)
             input.append(.integers(counts))
             input.append(.doubles(isGoal ? values[8..<18].map(\.double) : [Double](repeating: 0, count: 10)))
         default:
@@ -101,7 +101,7 @@ extension CopiedRow {
         self.init([text(key.experimentID)])
         if table == .variationUsers {
             values += [text(key.variationID), .integer(key.period), .integer(key.day)]
-            values += row.counts.prefix(3).map { .integer($0) }
+            values += row.counts.map { .integer($0) }
         } else {
             values += [text(key.goal), text(key.variationID), .integer(key.day)]
             values += row.counts.map { .integer($0) }

@@ -39,7 +39,17 @@ extension SharedRecords {
                 let (experimentID, period) = AllocationPeriod.decode(row)
                 records.latestPeriods[experimentID] = period
             }
-            return (false, [(AllocationPeriodRows.latest(.text(sdkKey)), take)])
+            let takeStatus = { (row: ResultRow, records: inout SharedRecords) in
+                let (experimentID, period) = StatusPeriod.decode(row)
+                records.latestStatuses[experimentID] = period
+            }
+            return (
+                false,
+                [
+                    (AllocationPeriodRows.latest(.text(sdkKey)), take),
+                    (StatusPeriodRows.latest(.text(sdkKey)), takeStatus),
+                ]
+            )
         case .series:
             let all: Reading = (Query(allSeries), { if let series = TrackedSeries($0) { $1.series.append(series) } })
             let state: Reading = (
@@ -97,6 +107,8 @@ extension SharedRecords {
             ]
         case .insertPeriods(let periods):
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
+        case .insertStatuses(let statuses):
+            [.insert(statuses.map { $0.period.values($0.experimentID) }, into: .statusPeriods)]
         case .insertFrozenResults(let rows): [.insert(rows.map(\.values), into: .frozenResults)]
         case .putSeries(let series): [.insert([series.values], into: .trackedSeries)]
         case .deleteSums(let sums, let number):

@@ -15,14 +15,14 @@ struct TallyRow {
     }
 
     var key: Key
-    /// Users: counted, crossed, forced. A goal: events, converted, converted before, converted both.
+    /// Users: counted, crossed, forced, and exposures while not running. A goal: events, converted, converted before, converted both.
     var counts: [Int64]
     /// Sums of a goal; compensated, because doubles alone would lose digits.
     var sums: [CompensatedSum]
 
     init(_ key: Key, _ users: UserCounts) {
         self.key = key
-        counts = [users.counted, users.multipleVariations, users.chosen, 0].map { Int64($0) }
+        counts = [users.counted, users.multipleVariations, users.chosen, users.notRunning].map { Int64($0) }
         sums = Array(repeating: .zero, count: 5)
     }
 
@@ -146,6 +146,20 @@ enum AllocationPeriodRows {
         "latest_allocation_periods",
         """
         SELECT DISTINCT ON (experiment_id) \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
+        WHERE sdk_key = $1 ORDER BY experiment_id, since DESC, number DESC
+        """)
+}
+
+/// The `status_periods` table.
+enum StatusPeriodRows {
+    static let ofExperiments = Statement(
+        "status_periods",
+        "SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods WHERE experiment_id = ANY($1)")
+    /// The last status of each experiment in a project.
+    static let latest = Statement(
+        "latest_status_periods",
+        """
+        SELECT DISTINCT ON (experiment_id) \(StoredTable.statusPeriods.columnList) FROM status_periods
         WHERE sdk_key = $1 ORDER BY experiment_id, since DESC, number DESC
         """)
 }

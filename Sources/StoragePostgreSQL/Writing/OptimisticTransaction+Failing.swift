@@ -75,7 +75,7 @@ extension OptimisticTransaction {
         users = [:]
         newestDatafileVersion = nil
         attributeNames = nil
-        readPeriods = [:]
+        (readPeriods, readStatuses) = ([:], [:])
         series = nil
         erasures = ([:], 0)
     }

@@ -31,6 +31,7 @@ final class OptimisticTransaction {
     var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
+    var readStatuses: [Identifier: [StatusPeriod]] = [:]
     /// The series of all experiments with their version, as this process or round has read them.
     var series: VersionedSeries?
     /// Seconds since users were erased; infinite for those who were not.
@@ -161,6 +162,10 @@ final class OptimisticTransaction {
         case .periods(let experimentID):
             guard let known = readPeriods[experimentID] else { return false }
             records.periods = known + effects.periods.filter { $0.experimentID == experimentID }.map(\.period)
+            return true
+        case .statuses(let experimentID):
+            guard let known = readStatuses[experimentID] else { return false }
+            records.statuses = known
             return true
         case .newestDatafile:
             guard let newestDatafileVersion else { return false }

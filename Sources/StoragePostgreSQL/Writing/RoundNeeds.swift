@@ -25,6 +25,7 @@ struct RoundNeeds {
     private var goalEvents: [Identifier: Timestamp] = [:]
     private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
+    private var statuses: Set<Identifier> = []
 
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
@@ -32,6 +33,7 @@ struct RoundNeeds {
         case .definedAttributes: definedAttributes = true
         case .newestDatafile: newestDatafile = true
         case .periods(let experimentID): periods.insert(experimentID)
+        case .statuses(let experimentID): statuses.insert(experimentID)
         case .otherRecords: otherRecords.insert(userID)
         case .stickyDocuments: stickyDocuments.insert(userID)
         case .forcedVariations: forcedVariations.insert(userID)
@@ -47,7 +49,8 @@ struct RoundNeeds {
     var isEmpty: Bool {
         rows.isEmpty && !newestDatafile && !definedAttributes && !series && erasures.isEmpty && exposures.isEmpty
             && totals.isEmpty && someTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
-            && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && stickyDocuments.isEmpty
+            && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && statuses.isEmpty
+            && stickyDocuments.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -131,6 +134,13 @@ struct RoundNeeds {
             for row in rows {
                 let (experimentID, period) = AllocationPeriod.decode(row)
                 round.readPeriods[experimentID]?.append(period)
+            }
+        }
+        read(statuses, StatusPeriodRows.ofExperiments) { [statuses] rows, round in
+            for experimentID in statuses { round.readStatuses[experimentID] = [] }
+            for row in rows {
+                let (experimentID, period) = StatusPeriod.decode(row)
+                round.readStatuses[experimentID]?.append(period)
             }
         }
         read(exposures, EventRows.exposures) { [exposures] rows, round in

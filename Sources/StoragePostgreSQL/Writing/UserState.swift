@@ -118,7 +118,7 @@ final class UserState {
         case .profile: records.profile = profile
         case .attributes: records.attributes = .init(attributes, of: userID)
         // The round itself provides what all users share.
-        case .definedAttributes, .periods, .newestDatafile, .series: break
+        case .definedAttributes, .periods, .statuses, .newestDatafile, .series: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
             records.otherRecords = otherRecords

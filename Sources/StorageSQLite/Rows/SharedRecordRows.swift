@@ -39,6 +39,14 @@ extension WriteTransaction {
                 periods.append(AllocationPeriod.decode($0))
             }
             records.latestPeriods = Dictionary(periods.map { ($0, $1) }, uniquingKeysWith: { _, last in last })
+            let statuses = """
+                SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods
+                WHERE sdk_key = $1 ORDER BY since, number
+                """
+            try connection.run(SQLQuery("latest_statuses", statuses, .text(sdkKey))) {
+                let (experimentID, period) = StatusPeriod.decode($0)
+                records.latestStatuses[experimentID] = period
+            }
         case .series:
             try connection.run(SharedRecords.allSeries) {
                 if let series = TrackedSeries($0) { records.series.append(series) }
@@ -86,6 +94,7 @@ extension WriteTransaction {
             try insert(datafile.values, into: .datafiles)
             try prune(datafile.sdkKey, keeping: count)
         case .insertPeriods(let periods): try put(periods)
+        case .insertStatuses(let statuses): try put(statuses)
         case .insertFrozenResults(let rows):
             for row in rows { try insert(row.values, into: .frozenResults) }
         case .putSeries(let series):

@@ -33,6 +33,7 @@ extension WriteTransaction {
             }
         case .definedAttributes: records.definedAttributes = try definedAttributes()
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
+        case .statuses(let experimentID): records.statuses = try statusPeriods(of: experimentID)
         case .newestDatafile: records.newestDatafile = try newestDatafile()
         case .series(let experimentIDs):
             records.series = []

@@ -17,13 +17,15 @@ enum VariationRows {
     ) throws(SQLiteError) {
         try transaction.connection.change(
             """
-            INSERT INTO variation_users (experiment_id, variation_id, period, day, counted, crossed, forced)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            INSERT INTO variation_users (experiment_id, variation_id, period, day, counted, crossed, forced,
+            not_running)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
             ON CONFLICT (experiment_id, variation_id, period, day) DO UPDATE SET
-            counted = counted + excluded.counted, crossed = crossed + excluded.crossed, forced = forced + excluded.forced
+            counted = counted + excluded.counted, crossed = crossed + excluded.crossed, forced = forced + excluded.forced,
+            not_running = not_running + excluded.not_running
             """, .text(key.experimentID), .text(key.cohort.variationID), .integer(key.cohort.period),
             .integer(key.cohort.day), .integer(change.counted), .integer(change.multipleVariations),
-            .integer(change.chosen))
+            .integer(change.chosen), .integer(change.notRunning))
         transaction.changed()
     }
 

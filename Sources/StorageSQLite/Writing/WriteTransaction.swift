@@ -36,6 +36,8 @@ final class WriteTransaction {
     private var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
+    /// The histories of experiments' statuses.
+    private var statusPeriods: [Identifier: [StatusPeriod]] = [:]
     /// The series of experiments.
     private var series: [Identifier: [TrackedSeries]] = [:]
 
@@ -233,7 +235,7 @@ final class WriteTransaction {
         hasWritten = true
     }
 
-    // MARK: Allocation periods
+    // MARK: Allocations and statuses
 
     func allocationPeriods(of experimentID: Identifier) throws(SQLiteError) -> [AllocationPeriod] {
         if let known = allocationPeriods[experimentID] { return known }
@@ -249,6 +251,21 @@ final class WriteTransaction {
         for (experimentID, period) in periods {
             try insert(period.values(experimentID), into: .allocationPeriods)
             allocationPeriods[experimentID] = nil
+        }
+    }
+
+    func statusPeriods(of experimentID: Identifier) throws(SQLiteError) -> [StatusPeriod] {
+        if let known = statusPeriods[experimentID] { return known }
+        var periods: [StatusPeriod] = []
+        try connection.run(StatusPeriod.ofExperiment(experimentID)) { periods.append(StatusPeriod.decode($0).period) }
+        statusPeriods[experimentID] = periods
+        return periods
+    }
+
+    func put(_ statuses: [StatusPeriod.OfExperiment]) throws(SQLiteError) {
+        for (experimentID, period) in statuses {
+            try insert(period.values(experimentID), into: .statusPeriods)
+            statusPeriods[experimentID] = nil
         }
     }
 

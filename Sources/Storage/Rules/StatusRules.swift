@@ -1,0 +1,65 @@
+public import Bucketing
+
+/// A time from which on an experiment had one status in one project.
+public struct StatusPeriod: Sendable, Equatable {
+    /// The version of the datafile that began the period.
+    public var number: Int64
+    public var sdkKey: String
+    /// When that datafile was stored.
+    public var since: Timestamp
+    /// As the datafile has it; of a draft ``ExperimentStatus/draft``.
+    public var status: String
+
+    public init(number: Int64, sdkKey: String, since: Timestamp, status: String) {
+        self.number = number
+        self.sdkKey = sdkKey
+        self.since = since
+        self.status = status
+    }
+}
+
+/// The rules of the history of statuses: whether an experiment was running when a user was exposed, whenever the exposure
+/// arrives.
+///
+/// A period begins with the datafile that changes the status. Time before the first period belongs to a draft if that is
+/// one; otherwise the experiment counts as running: it may have run elsewhere before its datafile came to this server, and
+/// what stores knew before they kept this history is not lost. The same holds for an experiment without a history.
+public enum StatusRules {
+    /// Returns the status of each experiment in a datafile, without the delivery rules.
+    public static func statuses(in datafile: Datafile) -> [Identifier: String] {
+        let statuses = AllocationRules.measured(in: datafile).map {
+            ($0.id, $0.annotations.isDraft ? ExperimentStatus.draft.rawValue : $0.status)
+        }
+        return Dictionary(statuses, uniquingKeysWith: { _, last in last })
+    }
+
+    /// Returns the periods that a datafile begins, in the order of the experiments' ids.
+    ///
+    /// - Parameters:
+    ///   - statuses: those in the datafile.
+    ///   - latest: the last period of each experiment in the datafile's project.
+    static func periods(
+        begunBy datafile: StoredDatafile, _ statuses: [Identifier: String], after latest: [Identifier: StatusPeriod]
+    ) -> [StatusPeriod.OfExperiment] {
+        statuses.filter { latest[$0.key]?.status != $0.value }.sorted { $0.key < $1.key }.map {
+            let period = StatusPeriod(
+                number: datafile.version, sdkKey: datafile.sdkKey, since: datafile.storedAt, status: $0.value)
+            return (experimentID: $0.key, period: period)
+        }
+    }
+
+    /// Whether the experiment of an exposure was running when the exposure happened.
+    ///
+    /// - Parameter periods: of the experiment, in any order.
+    static func wasRunning(_ exposure: Exposure, _ periods: [StatusPeriod]) -> Bool {
+        let known = periods.filter { $0.sdkKey == exposure.sdkKey }
+        if let current = known.filter({ $0.since <= exposure.happenedAt }).max(by: isBefore) {
+            return current.status == ExperimentStatus.running.rawValue
+        }
+        return known.min(by: isBefore)?.status != ExperimentStatus.draft.rawValue
+    }
+
+    private static func isBefore(_ left: StatusPeriod, _ right: StatusPeriod) -> Bool {
+        (left.since, left.number) < (right.since, right.number)
+    }
+}
