@@ -48,7 +48,12 @@ import Testing
         #expect(try keys("?sort=traffic&order=asc").first == "search")
         #expect(try keys("?sort=status&order=asc") == ["banner", "search", "checkout", "Zebra"])
         #expect(try keys("?sort=owner&order=asc") == ["Zebra", "checkout", "banner", "search"])
-        try report(0..<3, of: "search", "a", buying: 0)
+        // Only what happens while an experiment runs counts.
+        for status in ["running", "paused"] {
+            let body = #"{"status":"\#(status)"}"#
+            #expect(try server.request("PUT", "/v1/experiments/search", body).status == 200)
+            try report(0..<3, of: "search", "a", buying: 0)
+        }
         try report(3..<4, of: "checkout", "new", buying: 0)
         #expect(try keys("?sort=users") == ["search", "checkout", "Zebra", "banner"])
         #expect(try server.request("PUT", "/v1/experiments/search", #"{"name":"A better search"}"#).status == 200)

@@ -21,7 +21,9 @@ import Testing
     @discardableResult
     private func expose(_ users: [String], _ variation: String, at time: Timestamp? = nil) throws -> Int {
         let timestamp = time.map { #","timestamp":"\#($0.rfc3339)""# } ?? ""
-        let elements = users.map { #"{"user_id":"\#($0)","experiment":"e","variation_key":"\#(variation)"\#(timestamp)}"# }
+        let elements = users.map {
+            #"{"user_id":"\#($0)","experiment":"e","variation_key":"\#(variation)"\#(timestamp)}"#
+        }
         let sent = try server.request("POST", "/v1/exposures", "[\(elements.joined(separator: ","))]")
         #expect(sent.status == 200, "\(sent.text)")
         return (sent["results"].array ?? []).count { $0["status"] == "stored" }
@@ -58,7 +60,8 @@ import Testing
     @Test func `Exposures after the conclusion, in a draft and in a pause neither count nor exclude anybody`() throws {
         try put(#"{"variations":["control","new"],"status":"draft"}"#)
         #expect(try expose(["drafted", "gone"], "control") == 2)
-        #expect(warning(try results()) == "2 exposures happened while the experiment was not running and are not counted")
+        #expect(
+            warning(try results()) == "2 exposures happened while the experiment was not running and are not counted")
         #expect(try results()["verdict"]["reasons"].array?.count == 1)
         try put(#"{"status":"running"}"#)
         let (first, second) = ((0..<499).map { "a\($0)" }, (0..<500).map { "b\($0)" })
@@ -104,7 +107,8 @@ import Testing
         try expose(["early"], "new", at: drafted)
         try expose(["pause"], "new", at: paused)
         #expect(users(try results()) == [0, 1])
-        #expect(warning(try results()) == "2 exposures happened while the experiment was not running and are not counted")
+        #expect(
+            warning(try results()) == "2 exposures happened while the experiment was not running and are not counted")
         let enrolled = try server.request("GET", "/v1/profiles/late")
         #expect(enrolled["experiment_bucket_map"].object?.count == 1, "\(enrolled.text)")
         let concluded = try server.request("POST", "/v1/experiments/e/conclude", #"{"winner":null}"#)

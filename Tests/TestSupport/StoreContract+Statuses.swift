@@ -67,7 +67,8 @@ extension StoreContract {
             let found = try counts(context)
             #expect(found.users == ["a": UserCounts(counted: 1), "b": UserCounts(counted: 3)])
             #expect(found.notRunning == 13)
-            #expect(try store.exposures(after: 0, limit: 9).map(\.hasMultipleVariations) == [false, false, false, false])
+            #expect(
+                try store.exposures(after: 0, limit: 9).map(\.hasMultipleVariations) == [false, false, false, false])
             // What users do counts since the exposure that counts.
             _ = try await store.record([
                 .goal(GoalEvent(userID: "w", goal: "g", value: 2, happenedAt: running, receivedAt: running)),

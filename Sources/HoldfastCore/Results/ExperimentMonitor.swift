@@ -15,7 +15,7 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
     case stalled
     /// A running experiment has had no new user for an hour.
     case noExposures = "no_exposures"
-    /// A concluded experiment has had a new user within the last hour: something still shows its variations.
+    /// Somebody was exposed to a concluded experiment within the last hour: something still shows its variations.
     case exposuresAfterEnd = "exposures_after_end"
 }
 
@@ -42,7 +42,8 @@ public final class ExperimentMonitor: Sendable {
 
     /// The number of users of an experiment.
     private struct Count {
-        var users: Int
+        /// The users of the experiment; of a concluded one the exposures since.
+        var seen: Int
         /// When they were first counted, or became more.
         var since: Timestamp
         var hasGrown = false
@@ -93,9 +94,9 @@ public final class ExperimentMonitor: Sendable {
         let former = state.withLock { $0 }
         for (project, experiment, isPaused) in watched {
             guard !timer.isClosed else { return }
-            // Most experiments of a long list have no users.
+            // Most experiments of a long list have no users. Of a concluded one exposures count, too.
             let overview =
-                enrolled[experiment.id] == nil
+                enrolled[experiment.id] == nil && !experiment.isConcluded
                 ? ExperimentOverview(withoutUsers: experiment, of: project)
                 : try? await catalog.inBackground { session in
                     try await ExperimentOverview.read(experiment, of: project, at: now, session)
@@ -104,11 +105,13 @@ public final class ExperimentMonitor: Sendable {
             let watch = overview.watch
             let place = Place(
                 sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
-            var count = former.counts[place] ?? Count(users: watch.evidence.users, since: now)
-            if watch.evidence.users > count.users {
-                count = Count(users: watch.evidence.users, since: now, hasGrown: true)
+            // Users whose exposures arrive late are no sign that a concluded experiment is still shown.
+            let seen = experiment.isConcluded ? watch.notRunning : watch.evidence.users
+            var count = former.counts[place] ?? Count(seen: seen, since: now)
+            if seen > count.seen {
+                count = Count(seen: seen, since: now, hasGrown: true)
             } else {
-                count.users = watch.evidence.users
+                count.seen = seen
             }
             counts[place] = count
             findings.append(

@@ -31,7 +31,8 @@ extension ExperimentResults {
     var generalWarnings: [Warning] {
         guard counted > 0 else { return warnings }
         return [
-            sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, notRunningWarning, rangeWarning,
+            sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, notRunningWarning,
+            rangeWarning,
         ].compactMap { $0 }
     }
 

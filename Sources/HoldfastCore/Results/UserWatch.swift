@@ -6,6 +6,8 @@ import Storage
 /// What is known of the users of an experiment, and what is wrong with it.
 struct UserWatch: Sendable, Equatable {
     var evidence: Ramp.Evidence
+    /// The number of exposures that happened while the experiment was not running.
+    var notRunning = 0
     /// In sentences, by the kind of the alarm.
     var alarms: [ExperimentWarning: String] = [:]
     /// What the experiment's bandit has found; only the scheduler asks it, when it is due.
@@ -66,6 +68,7 @@ extension UserWatch {
         let check = SampleRatioCheck(tally, of: experiment)
         let users = tally.variations.reduce(0) { $0 + $1.counted + $1.multipleVariations }
         evidence = Ramp.Evidence(users: users, sampleRatio: check.pValue)
+        notRunning = tally.notRunning
         if check.isMismatch, let p = check.pValue {
             alarms[.sampleRatio] =
                 "the users are not split as the traffic allocation says (p \(ExperimentResults.short(p)))"

@@ -22,7 +22,8 @@ extension SharedChange<StoredDatafile?> {
     ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
-        statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?, among newest: Int64? = nil,
+        statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?,
+        among newest: Int64? = nil,
         freezing: [ResultsFreeze] = [], makesProject: Bool, schema: SchemaChange = SchemaChange(),
         approval: Approval? = nil, notes: [AuditNote],
         by author: Author
