@@ -254,7 +254,8 @@ let package = Package(
             name: "FirebaseExampleTests", dependencies: ["HoldfastClient", "FirebaseRemoteConfig"],
             path: "Tests/Examples/FirebaseRemoteConfig", swiftSettings: strict),
         .testTarget(
-            name: "HoldfastMacroUseTests", dependencies: ["HoldfastClient", "HoldfastMacros"], swiftSettings: strict),
+            name: "HoldfastMacrosTests", dependencies: ["HoldfastClient", "HoldfastMacros", "ProcessTestSupport"],
+            swiftSettings: strict),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(

@@ -33,7 +33,7 @@ struct ArticleTests {
             contentsOf: root.appending(path: "Sources/HoldfastClient/HoldfastClient.docc/Coverage.md"), encoding: .utf8)
         var sources = ""
         for folder in [
-            "HoldfastClientTests", "HoldfastMacrosTests", "HoldfastMacroUseTests", "HoldfastOptimizelyTests",
+            "HoldfastClientTests", "HoldfastMacrosTests", "HoldfastOptimizelyTests",
             "HoldfastObjectiveCTests", "Examples",
         ] {
             let files = FileManager.default.enumerator(
