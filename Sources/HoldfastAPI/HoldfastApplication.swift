@@ -36,7 +36,7 @@ public final class HoldfastApplication: Application {
                 GrowthBookProtocol(loopServices),
             ] + (services.upstream == nil ? [EdgeProtocol(loopServices)] : [])
             + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
-            + (services.options.servesConsole ? [ConsoleProtocol()] : [])
+            + (services.options.servesConsole ? [ConsoleProtocol(services.access)] : [])
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =

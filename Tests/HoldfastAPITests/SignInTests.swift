@@ -89,6 +89,34 @@ import Testing
         }
     }
 
+    @Test func `A key that cannot be used is ignored, not the whole set`() throws {
+        var set = try #require(try JSONParser().parse(vectors.keys).object)
+        let keys = try #require(set["keys"]?.array)
+        let others: [JSONValue] = [
+            ["kty": "AKP", "alg": "ML-DSA-65", "pub": "AAAA"],
+            ["kty": "RSA", "use": "enc", "alg": "RSA-OAEP", "n": "AQAB", "e": "AQAB"],
+            ["kty": "RSA", "alg": "PS256", "n": "AQAB", "e": "AQAB"], ["kty": "RSA", "n": 1, "e": "AQAB"],
+            ["kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"], ["kty": "EC", "crv": "P-521"], "no object", [:],
+        ]
+        set["keys"] = .array(others + keys)
+        let provider = try IdentityProvider(settings, keys: JSONValue.object(set).encoded(), scopes: vectors.scopes)
+        for vector in vectors.tokens where vector.reason == nil {
+            #expect(throws: Never.self) { try provider.token(vector.token[...], at: vectors.now) { _ in false } }
+        }
+    }
+
+    @Test func `Newer keys are asked for only if a token of the provider names one that is not known`() throws {
+        let provider = try provider()
+        let unknown = try IdentityProvider(settings, keys: nil, scopes: vectors.scopes)
+        for vector in vectors.tokens {
+            let isUnknown = vector.reason == "kid" && vector.name == "an unknown key"
+            if vector.reason == nil { #expect(unknown.mayNeedNewerKeys(vector.token[...]), "\(vector.name)") }
+            if vector.name == "another issuer" { #expect(!unknown.mayNeedNewerKeys(vector.token[...])) }
+            guard vector.reason == nil || isUnknown else { continue }
+            #expect(provider.mayNeedNewerKeys(vector.token[...]) == isUnknown, "\(vector.name)")
+        }
+    }
+
     @Test(arguments: ["", "# nothing\n", "root admins", "admin", "admin admins more", "admin admins projects=a,,b"])
     func `A map of scopes that says nothing, or something unknown, is refused`(map: String) throws {
         #expect(throws: IdentityFileError.self) { try IdentityProvider(settings, keys: vectors.keys, scopes: map) }

@@ -100,6 +100,16 @@ import Testing
     }
 
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `The keys of an identity provider are fetched, kept while it is away, and no token is logged`() throws {
+        let child = try ChildProcess(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/identity_provider.py", Executable.holdfast, directory.path],
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The public client of the Model Context Protocol finds the tools, and changes in two steps`() throws {
         let tokens = try directory.write(
             "admin planner admin-secret-0123456789\nread looker read-secret-0123456789\n", to: "tokens")
@@ -114,6 +124,18 @@ import Testing
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
         for server in servers { server.stop() }
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `A client that is generated from the description has every route, and types for all of it`() throws {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let child = try ChildProcess(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/generated_client.py", "http://127.0.0.1:\(server.port)", directory.path],
+            environment: ["PYTHONDONTWRITEBYTECODE": "1", "PATH": ProcessInfo.processInfo.environment["PATH"] ?? ""])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        server.stop()
     }
 
     // MARK: GrowthBook

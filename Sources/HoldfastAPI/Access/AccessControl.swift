@@ -1,5 +1,5 @@
 import HTTPServer
-import Storage
+public import Storage
 internal import Synchronization
 
 /// Holds the active tokens, and who signs people in. Without any, every caller has every scope, and the server listens on
@@ -11,6 +11,9 @@ public final class AccessControl: Sendable {
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let failure = Mutex<String?>(nil)
+    private let keysState = Mutex<IdentityKeys?>(nil)
+    private let refresh = Mutex<(@Sendable () -> Bool)?>(nil)
+    private let consoleSignIn = Mutex<SignIn?>(nil)
     /// Whether a change of running experiments needs a second person.
     let needsApproval: Bool
 
@@ -26,6 +29,27 @@ public final class AccessControl: Sendable {
         provider.withLock { $0 = identity }
         changed()
     }
+
+    /// What is known of the keys of the identity provider; `nil` if nobody signs people in.
+    public var identityKeys: IdentityKeys? {
+        get { keysState.withLock { $0 } }
+        set { keysState.withLock { $0 = newValue } }
+    }
+
+    /// How people sign in to the console; `nil` if they can only with a token.
+    public var signIn: SignIn? {
+        get { consoleSignIn.withLock { $0 } }
+        set { consoleSignIn.withLock { $0 = newValue } }
+    }
+
+    /// - Parameter fetch: begins to fetch the keys of the identity provider, and returns whether it has; it need not if it
+    ///   has just done so.
+    public func onUnknownKey(_ fetch: @escaping @Sendable () -> Bool) {
+        refresh.withLock { $0 = fetch }
+    }
+
+    /// Returns whether newer keys of the identity provider are being fetched.
+    func requestKeys() -> Bool { refresh.withLock { $0 }?() ?? false }
 
     private func changed() {
         generation.add(1, ordering: .releasing)
@@ -65,10 +89,33 @@ public final class AccessControl: Sendable {
     func loggable(_ text: String) -> String {
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
+        if let question = text.firstIndex(of: "?"), let query = Self.withoutSecrets(text[question...].dropFirst()) {
+            return loggable(text[...question] + query)
+        }
         let isSecret =
             tokens.contains { token in forms.contains(where: token.isContained) }
             || identity != nil && forms.contains { $0.contains("eyJ") }
         return isSecret ? "(hidden: it contains the secret of a token)" : text
+    }
+
+    /// The parameters of a URL in which callers send secrets, and in which an identity provider returns its code.
+    private static let secretParameters: Set<String> = [
+        "token", "access_token", "id_token", "refresh_token", "ticket", "code", "api_key", "apikey", "authorization",
+        "secret", "password",
+    ]
+    private static let hidden = "(hidden)"
+
+    /// - Returns: `nil` if the query has no such parameter.
+    private static func withoutSecrets(_ query: Substring) -> String? {
+        var isChanged = false
+        let parts = query.split(separator: "&", omittingEmptySubsequences: false).map { part -> Substring in
+            guard let sign = part.firstIndex(of: "="), part[sign...].dropFirst() != hidden[...] else { return part }
+            let name = Array(part[..<sign].utf8).withUnsafeBytes { PercentDecoding.decode($0) } ?? String(part[..<sign])
+            guard secretParameters.contains(name.lowercased().replacing("-", with: "_")) else { return part }
+            isChanged = true
+            return part[...sign] + hidden
+        }
+        return isChanged ? parts.joined(separator: "&") : nil
     }
 
     /// Whether there are no tokens and nobody signs people in, so that every caller has every scope.
@@ -78,6 +125,50 @@ public final class AccessControl: Sendable {
 
     var tokens: [Token] { current.withLock { $0 } }
     var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
+}
+
+/// What is known of the keys of an identity provider.
+public struct IdentityKeys: Sendable {
+    /// Whether they are fetched from an address, and not read from a file.
+    public var areFetched = false
+    /// When they were read last, in milliseconds since 1970; at first when the server started.
+    public var readAt: Timestamp
+    /// How often they could not be read.
+    public var failures = 0
+    /// Why they were not read the last time, without details.
+    public var failure: String?
+
+    public init(readAt: Timestamp) {
+        self.readAt = readAt
+    }
+}
+
+/// How the console signs people in: as a public client of an identity provider, by authorization code with PKCE
+/// (RFC 7636).
+public struct SignIn: Sendable, Equatable {
+    public var issuer: String
+    public var authorizationEndpoint: String
+    public var tokenEndpoint: String
+    public var clientID: String
+    /// With spaces between them.
+    public var scopes: String
+    /// What the tokens must be for.
+    public var audience: String
+    /// The origins that the page sends requests to.
+    public var origins: [String]
+
+    public init(
+        issuer: String, authorizationEndpoint: String, tokenEndpoint: String, clientID: String, scopes: String,
+        audience: String, origins: [String]
+    ) {
+        self.issuer = issuer
+        self.authorizationEndpoint = authorizationEndpoint
+        self.tokenEndpoint = tokenEndpoint
+        self.clientID = clientID
+        self.scopes = scopes
+        self.audience = audience
+        self.origins = origins
+    }
 }
 
 /// The token that admitted a request. A response that is still being sent when tokens are replaced checks it again.

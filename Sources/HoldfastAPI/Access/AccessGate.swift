@@ -71,6 +71,10 @@ final class AccessGate {
             do throws(Problem) {
                 found = try verified.token(secret, by: identity) { name in tokens.contains { $0.name == name } }
             } catch {
+                if identity.mayNeedNewerKeys(secret), control.requestKeys() || identity.lacksKeys {
+                    throw AccessRefusal(
+                        Problem(.serviceUnavailable, "the keys of the identity provider are being fetched; try again"))
+                }
                 throw AccessRefusal(unauthorized(error.detail, error: "invalid_token"))
             }
         }

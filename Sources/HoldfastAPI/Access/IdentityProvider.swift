@@ -39,12 +39,12 @@ public struct IdentityProvider: Sendable {
     static let longestToken = 8 * 1_024
 
     /// - Parameters:
-    ///   - keys: a set of public keys (RFC 7517).
+    ///   - keys: a set of public keys (RFC 7517); `nil` if none could be fetched yet.
     ///   - scopes: lines `scope value`, with `projects=KEY,KEY` behind those that are bound to projects. The first line whose
     ///     value the token has decides.
-    public init(_ settings: Settings, keys: [UInt8], scopes: String) throws(IdentityFileError) {
+    public init(_ settings: Settings, keys: [UInt8]?, scopes: String) throws(IdentityFileError) {
         self.settings = settings
-        self.keys = try JSONWebKey.parse(set: keys)
+        self.keys = if let keys { try JSONWebKey.parse(set: keys) } else { [] }
         do throws(TokenFileError) {
             rules = try Token.parseRules(scopes)
         } catch {
@@ -56,6 +56,23 @@ public struct IdentityProvider: Sendable {
     /// Whether a token that was accepted before would be accepted with the present keys and rules, too.
     func admits(_ person: Token.Person) -> Bool {
         keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
+    }
+
+    /// Whether the keys are not known yet.
+    var lacksKeys: Bool { keys.isEmpty }
+
+    /// Whether a token that was refused may be good by keys that the provider has published since.
+    func mayNeedNewerKeys(_ text: Substring) -> Bool {
+        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard text.utf8.count <= Self.longestToken, parts.count == 3, let header = Self.object(parts[0]),
+            let algorithm = header["alg"]?.string.flatMap(JSONWebKey.Algorithm.init),
+            Self.object(parts[1])?["iss"]?.string == settings.issuer, let signature = Base64URL.decode(parts[2])
+        else { return false }
+        let content = Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])
+        let id = header["kid"]?.string
+        return !keys.contains { key in
+            key.algorithm == algorithm && (id.map { $0 == key.id } ?? key.verifies(signature, of: content))
+        }
     }
 
     /// Whether a secret has the form of a token of an identity provider: three parts, of which the first is an object.

@@ -15,9 +15,10 @@ struct JSONWebKey: Sendable {
     /// SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
     let publicKey: [UInt8]
 
-    /// Returns the keys of a set that can verify tokens; RFC 7517 §5 asks to ignore others.
+    /// Returns the keys of a set that can verify tokens. Others are ignored, as RFC 7517 §5 asks: those for another purpose
+    /// or algorithm, and those that are wrong.
     ///
-    /// - Throws: if the set is malformed, has no usable key, or a key for these algorithms is wrong.
+    /// - Throws: if the set is malformed or has no usable key; then with what is wrong with the first wrong key.
     static func parse(set content: [UInt8]) throws(IdentityFileError) -> [JSONWebKey] {
         guard let set = try? JSONParser(maximumDepth: 8, duplicateKeys: .refused).parse(content),
             let list = set.object?["keys"]?.array
@@ -26,12 +27,18 @@ struct JSONWebKey: Sendable {
             throw IdentityFileError("a key set must have at most \(largestSet) keys; got \(list.count)")
         }
         var keys: [JSONWebKey] = []
+        var fault: IdentityFileError?
         for (index, element) in list.enumerated() {
-            guard let object = element.object else { throw IdentityFileError("keys/\(index) must be an object") }
-            if let key = try JSONWebKey(object, "keys/\(index)") { keys.append(key) }
+            do throws(IdentityFileError) {
+                guard let object = element.object else { throw IdentityFileError("keys/\(index) must be an object") }
+                if let key = try JSONWebKey(object, "keys/\(index)") { keys.append(key) }
+            } catch {
+                fault = fault ?? error
+            }
         }
         guard !keys.isEmpty else {
-            throw IdentityFileError("a key set must have a key for RS256, ES256 or EdDSA (Ed25519); this has none")
+            throw fault
+                ?? IdentityFileError("a key set must have a key for RS256, ES256 or EdDSA (Ed25519); this has none")
         }
         return keys
     }

@@ -1,19 +1,24 @@
 import CEmbedded
 import HTTPServer
+import JSON
 
-/// The console: a web page, served as static files. It calls the public API with the token that its user enters, so the
-/// files need no token, and there are no other routes to data.
+/// The console: a web page, served as static files. It calls the public API with the token that its user enters, or that
+/// an identity provider gives it, so the files need no token, and there are no other routes to data.
 struct ConsoleProtocol: WireProtocol {
-    let routes: [APIRoute] = [
-        APIRoute(.get, "/", scope: .none, Self.redirectBrowser),
-        APIRoute(.get, "/console", scope: .none, Self.redirect),
-        APIRoute(.get, "/console/", scope: .none) { request, _ throws in try Self.file("index.html", request) },
-        APIRoute(.get, "/console/{file}", scope: .none) { request, _ throws in
-            try Self.file(request.parameter(0) ?? "", request)
-        },
-    ]
+    let routes: [APIRoute]
 
-    init() {
+    init(_ access: AccessControl) {
+        routes = [
+            APIRoute(.get, "/", scope: .none, Self.redirectBrowser),
+            APIRoute(.get, "/console", scope: .none, Self.redirect),
+            APIRoute(.get, "/console/", scope: .none) { request, _ throws in
+                try Self.file("index.html", request, access.signIn)
+            },
+            APIRoute(.get, "/console/sign-in.json", scope: .none) { _, _ in Self.signIn(access.signIn) },
+            APIRoute(.get, "/console/{file}", scope: .none) { request, _ throws in
+                try Self.file(request.parameter(0) ?? "", request, access.signIn)
+            },
+        ]
         // Compressed now, so that no request has to wait for it on an event loop.
         _ = ConsoleFile.all
     }
@@ -35,11 +40,21 @@ struct ConsoleProtocol: WireProtocol {
         return response
     }
 
-    private static func file(_ name: String, _ request: borrowing Request) throws -> Response {
+    /// What the page needs to sign people in at an identity provider; 204 if there is none.
+    private static func signIn(_ signIn: SignIn?) -> Response {
+        guard let signIn else { return Response(.noContent) }
+        return .json([
+            "issuer": .string(signIn.issuer), "authorization_endpoint": .string(signIn.authorizationEndpoint),
+            "token_endpoint": .string(signIn.tokenEndpoint), "client_id": .string(signIn.clientID),
+            "scope": .string(signIn.scopes), "audience": .string(signIn.audience),
+        ])
+    }
+
+    private static func file(_ name: String, _ request: borrowing Request, _ signIn: SignIn?) throws -> Response {
         guard let file = ConsoleFile.all[name] else {
             throw Problem(.notFound, "the console has no file '\(name)'")
         }
-        return file.response(accepting: request.field("accept-encoding") ?? "")
+        return file.response(accepting: request.field("accept-encoding") ?? "", reaching: signIn?.origins ?? [])
     }
 }
 
@@ -63,10 +78,16 @@ private struct ConsoleFile: Sendable {
 
     /// Nothing but the files themselves and the API of this server may be loaded, no text becomes HTML or a script, and
     /// no other site may show the page in a frame.
-    private static let policy = """
-        default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
-        form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'
-        """
+    ///
+    /// - Parameter origins: of the identity provider.
+    private static func policy(reaching origins: [String]) -> String {
+        let reached = (["'self'"] + origins).joined(separator: " ")
+        return """
+            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \(reached); \
+            base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+            trusted-types 'none'
+            """
+    }
 
     private init(name: String, bytes: [UInt8]) {
         contentType = Self.contentType(of: name)
@@ -74,15 +95,20 @@ private struct ConsoleFile: Sendable {
         compressed = Gzip.compress(bytes, .small).map { Form($0) }
     }
 
-    /// - Parameter accepted: the `Accept-Encoding` of the request.
-    func response(accepting accepted: String) -> Response {
+    /// - Parameters:
+    ///   - accepted: the `Accept-Encoding` of the request.
+    ///   - origins: of the identity provider.
+    func response(accepting accepted: String, reaching origins: [String]) -> Response {
         let compressed = ContentCoding.acceptsGzip(accepted) ? compressed : nil
         let form = compressed ?? plain
-        var response = Response(
-            .ok, contentType: contentType, entityTag: form.entityTag, body: .bytes(form.bytes))
+        // A browser that has the page must not go on with the policy that came with it.
+        let others = Array(origins.joined(separator: " ").utf8).withUnsafeBytes { EntityTag(hashing: $0) }
+        let tag = origins.isEmpty ? form.entityTag : EntityTag(form.entityTag.value ^ others.value)
+        var response = Response(.ok, contentType: contentType, entityTag: tag, body: .bytes(form.bytes))
         response.fields = [
             // A browser revalidates each time, and gets a 304 until the program changes.
-            ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), ("Content-Security-Policy", Self.policy),
+            ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"),
+            ("Content-Security-Policy", Self.policy(reaching: origins)),
             ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
             ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
         ]

@@ -27,6 +27,7 @@ struct MetricsEndpoint {
             services.store.writeFailure == nil ? 1 : 0)
         appendStore(services.store.metrics(), to: &page)
         appendDecisions(services, to: &page)
+        appendIdentityKeys(services, to: &page)
         appendWarnings(services.monitor.findings, to: &page)
         appendAttributes(services, to: &page)
         appendProcess(services.build, to: &page)
@@ -171,6 +172,17 @@ struct MetricsEndpoint {
             "holdfast_bucketeer_metrics_events_total", .counter,
             "Events in which Bucketeer's SDKs report latency, sizes and errors; they are only counted.",
             services.bucketeer.reported)
+    }
+
+    private static func appendIdentityKeys(_ services: Services, to page: inout MetricsPage) {
+        let keys = services.access.identityKeys.flatMap { $0.areFetched ? $0 : nil }
+        page.single(
+            "holdfast_identity_keys_age_seconds", .gauge,
+            "Time since the keys of the identity provider were fetched, or since the start; 0 if they need not be.",
+            keys.map { max(0, systemWallClock() - $0.readAt) / 1_000 } ?? 0)
+        page.single(
+            "holdfast_identity_keys_failures_total", .counter,
+            "How often the keys of the identity provider could not be fetched.", keys?.failures ?? 0)
     }
 
     private static func appendWarnings(_ findings: [ExperimentMonitor.Finding], to page: inout MetricsPage) {

@@ -50,7 +50,9 @@ struct OperationsEndpoints {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("status", "ready")
-        if let failure = services.access.reloadFailure ?? services.upstream?.status.failure {
+        if let failure = services.access.reloadFailure ?? services.access.identityKeys?.failure
+            ?? services.upstream?.status.failure
+        {
             writer.member("detail", failure)
         }
         writer.endObject()

@@ -130,7 +130,7 @@ public struct ResultsQuery: Sendable {
 
     /// The parameters that results without goal and metric have: the level is that of the plan.
     public static let planParameters = [
-        "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at",
+        "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at", "format",
     ]
 
     public static let parameters = [

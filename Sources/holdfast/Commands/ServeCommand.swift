@@ -72,14 +72,17 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
-            "File of the identity provider's public keys (JWKS), whose tokens are accepted; reread when it changes.",
+            "File or URL of the identity provider's public keys (JWKS), if not the one that the issuer publishes.",
             valueName: "path"))
     var jwtKeys: String?
 
-    @Option(help: .init("The identity provider: the claim iss of its tokens.", valueName: "url"))
+    @Option(help: .init("The identity provider whose tokens are accepted: their claim iss.", valueName: "url"))
     var jwtIssuer: String?
 
-    @Option(help: .init("What its tokens must be for: one of the claim aud.", valueName: "name"))
+    @Option(
+        help: .init(
+            "What its tokens must be for: one of the claim aud (default: the value of --oidc-client-id).",
+            valueName: "name"))
     var jwtAudience: String?
 
     @Option(
@@ -93,6 +96,17 @@ struct ServeCommand: ParsableCommand {
 
     @Option(help: .init("The claim that names the person in the audit log (default: sub).", valueName: "name"))
     var jwtNameClaim: String?
+
+    @Option(
+        help: .init(
+            "The console as a public client of the issuer, for sign-in by authorization code with PKCE.",
+            valueName: "id"))
+    var oidcClientId: String?
+
+    @Option(
+        help: .init(
+            "The scopes that the console asks the issuer for (default: 'openid profile email').", valueName: "list"))
+    var oidcScopes: String?
 
     @Option(
         help: .init(
@@ -306,8 +320,9 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
     }
 
-    private func identity(_ settings: Settings) throws -> IdentityFiles? {
-        var (keys, scopes): (String?, String?)
+    private func identity(_ settings: Settings) throws -> IdentitySource? {
+        var (keys, scopes, client): (String?, String?, String?)
+        var clientScopes = "openid profile email"
         var required = IdentityProvider.Settings()
         settings.apply(jwtKeys, "jwt-keys", to: &keys)
         settings.apply(jwtScopes, "jwt-scopes", to: &scopes)
@@ -315,13 +330,21 @@ struct ServeCommand: ParsableCommand {
         settings.apply(jwtAudience, "jwt-audience", to: &required.audience)
         settings.apply(jwtScopesClaim, "jwt-scopes-claim", to: &required.scopesClaim)
         settings.apply(jwtNameClaim, "jwt-name-claim", to: &required.nameClaim)
-        let isGiven = [keys ?? "", scopes ?? "", required.issuer, required.audience].map { !$0.isEmpty }
-        guard isGiven.contains(true) else { return nil }
-        guard let keys, let scopes, !isGiven.contains(false) else {
+        settings.apply(oidcClientId, "oidc-client-id", to: &client)
+        settings.apply(oidcScopes, "oidc-scopes", to: &clientScopes)
+        if required.audience.isEmpty, let client { required.audience = client }
+        let isGiven = [scopes ?? "", required.issuer, required.audience].map { !$0.isEmpty }
+        guard isGiven.contains(true) || keys != nil else { return nil }
+        guard let scopes, !isGiven.contains(false) else {
             throw Failure(
-                "--jwt-keys, --jwt-issuer, --jwt-audience and --jwt-scopes must be given together; one is missing")
+                "--jwt-issuer, --jwt-audience and --jwt-scopes must be given together, perhaps with --jwt-keys; one is "
+                    + "missing")
         }
-        return IdentityFiles(keys: keys, scopes: scopes, settings: required)
+        guard clientScopes.split(separator: " ").contains("openid") else {
+            throw Failure("--oidc-scopes must have 'openid', with spaces between scopes; got '\(clientScopes)'")
+        }
+        return try IdentitySource(
+            keys: keys, scopes: scopes, settings: required, client: client.map { ($0, clientScopes) })
     }
 
     /// - Returns: `nil` for a server that is no edge.

@@ -28,7 +28,7 @@ struct ServeConfiguration: Sendable {
     var upstreamTokenFile: String?
     var tokensFile: String?
     /// Who signs people in; `nil` for nobody.
-    var identity: IdentityFiles?
+    var identity: IdentitySource?
     /// How many people a change of a running experiment needs: 1 or 2.
     var approvals = 1
     /// A file, or a directory of `*.json`.

@@ -84,27 +84,44 @@ struct ServerClient {
     func content(
         _ method: String, _ path: String, body: JSONValue? = nil, accept: String = "*/*", fields more: [String] = []
     ) throws -> [UInt8] {
-        let content = body?.encoded()
-        var pointers: [UnsafePointer<CChar>?] =
-            (fields + more + ["Accept: \(accept)"]).map { UnsafePointer(strdup($0)) } + [nil]
+        let response = try HTTPExchange(
+            method, base + path, fields: fields + more + ["Accept: \(accept)"], body: body?.encoded(),
+            seconds: Self.seconds, server: base)
+        guard (200...299).contains(response.status) else {
+            let problem = (try? JSONParser().parse(response.body))?.object
+            throw ServerRefusal(server: base, status: response.status, problem: problem)
+        }
+        return response.body
+    }
+}
+
+/// A request by libcurl, and the response.
+struct HTTPExchange {
+    let status: Int
+    let body: [UInt8]
+
+    /// - Parameters:
+    ///   - seconds: the time limit for the whole exchange.
+    ///   - server: what the error names.
+    /// - Throws: if there is no complete response.
+    init(
+        _ method: String, _ url: String, fields: [String], body: [UInt8]? = nil, seconds: Int, server: String
+    ) throws(Failure) {
+        var pointers: [UnsafePointer<CChar>?] = fields.map { UnsafePointer(strdup($0)) } + [nil]
         defer { for pointer in pointers { free(UnsafeMutablePointer(mutating: pointer)) } }
         let response =
-            if let content {
-                http_client_send(method, base + path, &pointers, content, content.count, Self.seconds)
+            if let body {
+                http_client_send(method, url, &pointers, body, body.count, seconds)
             } else {
-                http_client_send(method, base + path, &pointers, nil, 0, Self.seconds)
+                http_client_send(method, url, &pointers, nil, 0, seconds)
             }
         defer { free(response.body) }
         guard response.status != 0 else {
             let reason = withUnsafeBytes(of: response.error) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            throw Failure("\(base) does not respond: \(reason)")
+            throw Failure("\(server) does not respond: \(reason)")
         }
-        let bytes = Array(UnsafeBufferPointer(start: response.body, count: response.length))
-        guard (200...299).contains(response.status) else {
-            let problem = (try? JSONParser().parse(bytes))?.object
-            throw ServerRefusal(server: base, status: response.status, problem: problem)
-        }
-        return bytes
+        status = response.status
+        self.body = Array(UnsafeBufferPointer(start: response.body, count: response.length))
     }
 }
 

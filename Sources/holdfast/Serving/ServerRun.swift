@@ -25,12 +25,14 @@ struct ServerRun {
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
-        let identity = configuration.identity
-        let access = try ConfigurationError.wrapping {
-            AccessControl(
-                tokens: try tokens?.read() ?? [], identity: try identity?.read(),
-                approvals: configuration.approvals)
+        let (access, watch) = try ConfigurationError.wrapping {
+            let watch = try configuration.identity.map { try IdentityWatch($0, logger) }
+            let access = AccessControl(
+                tokens: try tokens?.read() ?? [], identity: watch?.provider, approvals: configuration.approvals)
+            return (access, watch)
         }
+        watch?.begin(access)
+        defer { watch?.cancel() }
         try refuseOpenAddress(access)
         let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
         let signals = Signals(delay: configuration.shutdownDelay)
@@ -43,8 +45,6 @@ struct ServerRun {
         var isStopped = false
         defer { if !isStopped { store.close() } }
         let audit = try BackgroundSession(store, label: "signals")
-        let watch = identity.map { IdentityWatch($0, access, logger) }
-        defer { watch?.cancel() }
         signals.onHangUp { [logger, configuration] in
             let upstream = configuration.upstreamTokenFile.flatMap { path in
                 (store as? EdgeStore).map { UpstreamTokenReload(path: path, store: $0, access: access) }
@@ -154,12 +154,13 @@ struct ServerRun {
         guard access.isOpen, !address.isLoopback || configuration.approvals > 1 else { return }
         guard configuration.approvals == 1 else {
             throw ConfigurationError(
-                reason: Failure("--approvals 2 needs callers with names: give --tokens-file or --jwt-keys, too"))
+                reason: Failure("--approvals 2 needs callers with names: give --tokens-file or --jwt-issuer, too"))
         }
         throw ConfigurationError(
             reason: Failure(
                 "refusing to listen on \(address), which others can reach, without access tokens: "
-                    + "give --tokens-file PATH with lines 'scope name secret', or --jwt-keys, or listen on 127.0.0.1"))
+                    + "give --tokens-file PATH with lines 'scope name secret', or --jwt-issuer, or listen on 127.0.0.1")
+        )
     }
 
     /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.

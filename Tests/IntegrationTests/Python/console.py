@@ -22,6 +22,7 @@ from datetime import datetime, timedelta, timezone
 from urllib.parse import quote
 
 import axe_playwright_python
+import identity_provider
 from playwright.sync_api import expect, sync_playwright
 
 # On a machine that does much else, too, a page may take long; one that is right waits no longer for it.
@@ -154,7 +155,7 @@ class Console:
         self.page.on("dialog", self.answer)
         self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" and "Failed to load resource" not in message.text and "net::ERR" not in message.text else None)
         if PAGE:
-            self.page.route(re.compile(r"/console/[^?#]*$"), self.serve)
+            self.page.route(re.compile(r"/console/([\w-]+\.(html|css|js|svg))?$"), self.serve)
 
     def answer(self, dialog):
         """Leaves a form with changes; any other dialog of the browser would be a script's."""
@@ -1650,6 +1651,62 @@ def an_edge_serves_the_console_of_its_upstream(browser, servers):
     edge.kill()
 
 
+def people_sign_in_at_the_identity_provider(browser, servers):
+    # Tokens last for seconds, so that the page must renew them.
+    provider = identity_provider.Provider(("ann", ["owners"]), ("eve", ["nothing"]), lifetime=10)
+    scopes = identity_provider.write(f"{DIRECTORY}/scopes", "admin owners\n")
+    server = Server("sso", "--jwt-issuer", provider.url, "--oidc-client-id", identity_provider.CLIENT, "--jwt-scopes", scopes, "--jwt-scopes-claim", "groups", "--access-log")
+    lines = []
+    threading.Thread(target=lambda: lines.extend(server.process.stderr), daemon=True).start()
+    console = Console(browser, server)
+    page = console.page
+    name = f"Sign in with {provider.url.removeprefix('http://')}"
+    page.goto(f"{server.url}/console/#/flags")
+    console.button(name).click()
+    console.button("Authorize").wait_for()
+    page.get_by_role("button", name="ann").click()
+    # Back where the person wanted to go, without the code in the address or the history.
+    console.heading("Flags")
+    assert page.url == f"{server.url}/console/#/flags", page.url
+    expect(page.locator("#account")).to_contain_text("ann")
+    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    assert not provider.forgeries
+    stored = lambda: page.evaluate("sessionStorage.getItem('holdfast.token')")
+    first = stored()
+    assert json.loads(identity_provider.base64.urlsafe_b64decode(first.split(".")[1] + "=="))["sub"] == "ann"
+    # Another tab has the token, and gets the renewed one.
+    other = Console(browser, server)
+    other.open("flags", "Flags")
+    for tab in (page, other.page):
+        tab.wait_for_function("former => sessionStorage.getItem('holdfast.token') !== former", arg=first)
+    console.open("experiments", "Experiments")
+    console.button("Sign out").click()
+    other.heading("Holdfast")
+    assert page.evaluate("Object.keys(sessionStorage).filter(key => key !== 'holdfast.project')") == []
+    # A refusal, somebody without a role, and a sign-in that somebody else began.
+    console.button(name).click()
+    console.button("Deny").click()
+    expect(page.get_by_role("alert")).to_contain_text("not begun in this tab")
+    console.button(name).click()
+    page.get_by_role("button", name="eve").click()
+    expect(page.get_by_role("alert")).to_contain_text("must have a value that is mapped to a scope")
+    page.goto(f"{server.url}/console/?code=stolen-code&state=forged#/flags")
+    expect(page.get_by_role("alert")).to_contain_text("not begun in this tab")
+    assert page.url == f"{server.url}/console/", page.url
+    # The token of another sign-in is not taken: its nonce is another.
+    page.route("**/oauth2/token", lambda route: route.fulfill(json={"id_token": first}, headers={"Access-Control-Allow-Origin": "*"}))
+    console.button(name).click()
+    page.get_by_role("button", name="ann").click()
+    expect(page.get_by_role("alert")).to_contain_text("not for this sign-in")
+    assert stored() is None
+    other.close()
+    console.close()
+    server.kill()
+    provider.stop()
+    log = "".join(lines)
+    assert "stolen-code" not in log and "eyJ" not in log and "sign-in.json" in log
+
+
 # Those of each list follow each other, and the lists run at the same time.
 CHECKS = [
     [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
@@ -1663,7 +1720,7 @@ CHECKS = [
      flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
-     a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, an_edge_serves_the_console_of_its_upstream],
+     a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

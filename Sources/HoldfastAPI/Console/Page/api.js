@@ -2,6 +2,8 @@
 
 const root = new URL("../", document.baseURI);
 const tokenKey = "holdfast.token";
+/// What renews a token of an identity provider; only the tab that signed in has it.
+const renewalKey = "holdfast.renewal";
 const projectKey = "holdfast.project";
 
 /// Dispatches `lost` and `found` (the server), `waiting` (for a response), `changed` (a datafile) and `refused` (the
@@ -29,7 +31,12 @@ export class Unreachable extends Error {
 export const token = {
 	get: () => sessionStorage.getItem(tokenKey),
 	set: value => sessionStorage.setItem(tokenKey, value),
-	forget: () => sessionStorage.removeItem(tokenKey),
+	forget() { [tokenKey, renewalKey].forEach(key => sessionStorage.removeItem(key)); },
+};
+
+export const renewal = {
+	get: () => JSON.parse(sessionStorage.getItem(renewalKey)),
+	set: value => sessionStorage.setItem(renewalKey, JSON.stringify(value)),
 };
 
 /// Who is signed in, as the server says: `name`, `scope`, and `scopes`, those whose routes may be called.
@@ -46,6 +53,7 @@ const session = new BroadcastChannel(`holdfast.session ${root.pathname}`);
 session.onmessage = ({ data }) => {
 	if (data === "token?") { if (token.get()) session.postMessage({ token: token.get() }); }
 	else if (data === "out") tell("out");
+	else if (data.former) { if (token.get() === data.former) token.set(data.token); }
 	else tell("token", data.token);
 };
 
@@ -55,6 +63,12 @@ export const tokenOfOtherTab = () => new Promise(resolve => {
 	server.addEventListener("token", event => { clearTimeout(timer); resolve(event.detail); }, { once: true });
 	session.postMessage("token?");
 });
+
+/// Replaces the token in all tabs that have it.
+export function renewToken(renewed) {
+	session.postMessage({ former: token.get(), token: renewed });
+	token.set(renewed);
+}
 
 export const signOutEverywhere = () => session.postMessage("out");
 

@@ -140,6 +140,7 @@ async function enter() {
 	const screen = screens.find(s => s.path === path);
 	if (screen && !kept) import(screen.module).then(module => module.ahead?.({ parts, query })).catch(() => { /* The screen says what is wrong. */ });
 	await api.identify();
+	if (api.renewal.get()) import("./sign-in.js").then(signIn => signIn.keepSignedIn());
 	bar.hidden = false;
 	showAccount();
 	api.follow();
@@ -168,7 +169,7 @@ async function mayLeave() {
 	return answer === "leave";
 }
 
-/// Asks for a token. `problem` is the server's error for the last one.
+/// Asks for a token, or to sign in at the identity provider if the server has one. `problem` is why that failed before.
 function showSignIn(problem) {
 	document.querySelectorAll("dialog[open]").forEach(d => d.close());
 	if (current?.isChanged()) kept = { context: current, elements: [...main.childNodes], address: shown };
@@ -180,7 +181,12 @@ function showSignIn(problem) {
 	bar.hidden = true;
 	const input = h("input", { type: "password", required: true });
 	const token = field("Access token", input, { hint: "Kept until the last tab of the console is closed. The console can do what the token may do, and nothing else." });
-	const notice = h("div", problem && banner("bad", "The server refuses the token", h("p", problem.message)));
+	const notice = h("div", problem && banner("bad", problem instanceof api.Problem ? "The server refuses the token" : "Nobody was signed in", h("p", problem.message)));
+	const provider = h("div");
+	import("./sign-in.js").then(async signIn => {
+		const settings = await signIn.settings();
+		if (settings) replace(provider, button(`Sign in with ${new URL(settings.issuer).host}`, () => signIn.start(settings).catch(error => replace(notice, failure(error))), "primary"));
+	}).catch(() => { /* A token lets in, too. */ });
 	const form = h("form.sign-in", { onsubmit: async event => {
 		event.preventDefault();
 		api.token.set(input.value.trim());
@@ -193,7 +199,7 @@ function showSignIn(problem) {
 		h("img", { src: "icon.svg", alt: "", width: 40, height: 40 }),
 		h("h1", { tabindex: "-1" }, "Holdfast"),
 		h("p.note", "Sign in with one of the server’s access tokens."),
-		notice, token, submitButton("Sign in"));
+		notice, provider, token, submitButton("Sign in"));
 	replace(main, form);
 	document.title = "Sign in · Holdfast";
 	input.focus();
@@ -250,8 +256,14 @@ const openPalette = async () => (await import("./palette.js")).openPalette(offer
 document.getElementById("open-palette").addEventListener("click", openPalette);
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
+/// Whether the identity provider has sent the browser back.
+const isReturn = /[?&](code|error)=/.test(location.search);
+
 /// Enters with the token of another tab, if this one has none.
 async function begin() {
+	if (isReturn) {
+		try { await (await import("./sign-in.js")).finish(); } catch (error) { return showSignIn(error); }
+	}
 	try { await enter(); } catch (error) {
 		const other = error.status === 401 ? await api.tokenOfOtherTab() : null;
 		if (!other) throw error;

@@ -1,0 +1,169 @@
+import FoundationEssentials
+import Glibc
+import HoldfastAPI
+import JSON
+
+/// Where the sign-in comes from: the public keys of the identity provider, in a file or at an address, and the file that
+/// maps claims to scopes.
+struct IdentitySource: Sendable {
+    private enum Keys {
+        case file(String)
+        /// `nil` for the address that the issuer names in its metadata.
+        case address(String?)
+    }
+
+    /// What the provider publishes.
+    struct Published: Sendable, Equatable {
+        /// `nil` if they are in a file.
+        var keys: [UInt8]?
+        var signIn: SignIn?
+    }
+
+    private let keys: Keys
+    private let scopes: String
+    private let settings: IdentityProvider.Settings
+    /// The console as a client of the provider.
+    private let client: (id: String, scopes: String)?
+
+    private static let longest = 1 << 20
+
+    /// - Parameter keys: a path or a URL; `nil` for what the issuer names.
+    init(
+        keys: String?, scopes: String, settings: IdentityProvider.Settings, client: (id: String, scopes: String)?
+    ) throws(Failure) {
+        self.scopes = scopes
+        self.settings = settings
+        self.client = client
+        if let keys, !keys.contains("://") {
+            self.keys = .file(keys)
+        } else {
+            if let keys { _ = try Self.origin(of: keys, "--jwt-keys") }
+            self.keys = .address(keys)
+        }
+        if isPublished { _ = try Self.origin(of: settings.issuer, "--jwt-issuer") }
+    }
+
+    /// Whether anything comes from an address.
+    var isPublished: Bool { !keysAreInFile || client != nil }
+
+    var keysAreInFile: Bool { if case .file = keys { true } else { false } }
+
+    /// What the log names.
+    var name: String {
+        switch keys {
+        case .file(let path): path
+        case .address(let address): address ?? settings.issuer
+        }
+    }
+
+    /// - Throws: ``Failure``, which names the file.
+    func provider(_ published: Published) throws(Failure) -> IdentityProvider {
+        let keySet = if case .file(let path) = keys { try Self.content(of: path) } else { published.keys }
+        guard let map = String(validating: try Self.content(of: scopes), as: UTF8.self) else {
+            throw Failure("the map of scopes \(scopes) must be UTF-8")
+        }
+        do throws(IdentityFileError) {
+            return try IdentityProvider(settings, keys: keySet, scopes: map)
+        } catch {
+            throw Failure("the keys \(name) with the map of scopes \(scopes): \(error)")
+        }
+    }
+
+    private static func content(of path: String) throws(Failure) -> [UInt8] {
+        do throws(Failure) {
+            let file = try OpenFile(path: path)
+            guard try file.status().st_size <= off_t(longest) else {
+                throw Failure("it has more than \(longest) bytes")
+            }
+            return try file.readToEnd()
+        } catch {
+            throw Failure("\(path) cannot be read: \(error)")
+        }
+    }
+
+    /// What differs once a file was replaced or written.
+    var versions: [Int64] {
+        let keyFiles = if case .file(let path) = keys { [path] } else { [String]() }
+        return (keyFiles + [scopes]).flatMap { path -> [Int64] in
+            var status = stat()
+            guard stat(path, &status) == 0 else { return [] }
+            return [
+                Int64(status.st_ino), Int64(status.st_size), Int64(status.st_mtim.tv_sec),
+                Int64(status.st_mtim.tv_nsec),
+            ]
+        }
+    }
+
+    // MARK: What the provider publishes
+
+    /// Fetches what comes from an address.
+    ///
+    /// - Parameter seconds: the time limit for each request.
+    func fetch(seconds: Int) throws(Failure) -> Published {
+        var published = Published()
+        var metadata: JSONObject?
+        func member(_ name: String) throws(Failure) -> String {
+            let known = if let metadata { metadata } else { try fetchMetadata(seconds: seconds) }
+            metadata = known
+            guard let text = known[name]?.string else {
+                throw Failure("the metadata of \(settings.issuer) must have `\(name)`, a text")
+            }
+            return text
+        }
+        if case .address(let given) = keys {
+            let address = if let given { given } else { try member("jwks_uri") }
+            _ = try Self.origin(of: address, "`jwks_uri` of \(settings.issuer)")
+            published.keys = try Self.get(address, seconds: seconds)
+        }
+        if let client {
+            let (authorization, token) = (try member("authorization_endpoint"), try member("token_endpoint"))
+            _ = try Self.origin(of: authorization, "`authorization_endpoint` of \(settings.issuer)")
+            let origins = [
+                try Self.origin(of: settings.issuer, "--jwt-issuer"),
+                try Self.origin(of: token, "`token_endpoint` of \(settings.issuer)"),
+            ]
+            published.signIn = SignIn(
+                issuer: settings.issuer, authorizationEndpoint: authorization, tokenEndpoint: token,
+                clientID: client.id, scopes: client.scopes, audience: settings.audience,
+                origins: origins[0] == origins[1] ? [origins[0]] : origins)
+        }
+        return published
+    }
+
+    /// Fetches the metadata of the issuer (OpenID Connect Discovery 1.0 §4).
+    private func fetchMetadata(seconds: Int) throws(Failure) -> JSONObject {
+        let base = settings.issuer.hasSuffix("/") ? String(settings.issuer.dropLast()) : settings.issuer
+        let address = base + "/.well-known/openid-configuration"
+        let body = try Self.get(address, seconds: seconds)
+        guard let metadata = try? JSONParser(maximumDepth: 16).parse(body).object else {
+            throw Failure("\(address) must be a JSON object; it is not")
+        }
+        // Somebody else's metadata would lead to somebody else's keys.
+        guard metadata["issuer"]?.string == settings.issuer else {
+            throw Failure(
+                "`issuer` of \(address) must be '\(settings.issuer)'; got '\(metadata["issuer"]?.string ?? "nothing")'")
+        }
+        return metadata
+    }
+
+    private static func get(_ address: String, seconds: Int) throws(Failure) -> [UInt8] {
+        let response = try HTTPExchange(
+            "GET", address, fields: ["Accept: application/json"], seconds: seconds, server: address)
+        guard response.status == 200 else { throw Failure("\(address) must respond 200; got \(response.status)") }
+        guard response.body.count <= longest else {
+            throw Failure("\(address) must have at most \(longest) bytes; got \(response.body.count)")
+        }
+        return response.body
+    }
+
+    /// Returns the origin of a URL of the provider. Others could forge what is fetched without TLS, except on this host.
+    private static func origin(of text: String, _ name: String) throws(Failure) -> String {
+        let url = URL(string: text, encodingInvalidCharacters: false)
+        guard let url, let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty, url.user == nil,
+            url.password == nil, url.fragment == nil, host.utf8.allSatisfy({ $0 > 0x20 && !";,'\"".utf8.contains($0) }),
+            scheme == "https" || scheme == "http" && ["127.0.0.1", "localhost", "::1", "[::1]"].contains(host)
+        else { throw Failure("\(name) must be an https URL, or http on this host; got '\(text)'") }
+        let name = host.contains(":") && !host.hasPrefix("[") ? "[\(host)]" : host
+        return "\(scheme)://\(name)" + (url.port.map { ":\($0)" } ?? "")
+    }
+}
