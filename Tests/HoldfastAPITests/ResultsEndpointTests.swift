@@ -83,6 +83,53 @@ import Testing
         server.stop()
     }
 
+    /// What a spreadsheet would take for a formula is text; numbers stay numbers.
+    @Test func `No cell of a table begins as a formula does, whatever a goal or a value is called`() throws {
+        let server = try startTestServer()
+        func send(_ method: String, _ target: String, _ body: String) throws {
+            let response = try server.request(method, target, body)
+            #expect(response.status < 300, "\(response.text)")
+        }
+        let names = [
+            "=1+1", "-x", "+A1", "@SUM(A1)", "-inf", "+0x1p3", "-1", #"=cmd|' /C calc'!A0"#, #"=HYPERLINK("a,b")"#,
+        ]
+        let values = names.map { JSONValue.string($0) }
+        let selection: JSONValue = ["type": "selection", "values": .array(values)]
+        try send("PUT", "/v1/attributes/plan", String(decoding: selection.encoded(), as: UTF8.self))
+        let definition = #"{"variations":["=a","-b"],"metrics":{"breakdowns":["plan"]}}"#
+        try send("PUT", "/v1/experiments/%40e", definition)
+        for (index, name) in values.enumerated() {
+            let attributes: JSONValue = ["plan": name]
+            let event: JSONValue = ["user_id": .string("u\(index)"), "goal": name, "value": -1.5]
+            try send(
+                "PATCH", "/v1/profiles/u\(index)/attributes", String(decoding: attributes.encoded(), as: UTF8.self))
+            try send("POST", "/v1/assign", #"{"user_id":"u\#(index)","experiment":"@e"}"#)
+            try send("POST", "/v1/exposures", #"{"user_id":"u\#(index)","experiment":"@e"}"#)
+            try send("POST", "/v1/events", String(decoding: event.encoded(), as: UTF8.self))
+        }
+        for name in names {
+            let goal = name.utf8.map { "%" + String(UInt16($0) + 0x100, radix: 16).suffix(2) }.joined()
+            for part in ["", "&by=day", "&breakdown=plan"] {
+                let csv = try server.request("GET", "/v1/experiments/%40e/results?format=csv&goal=\(goal)\(part)")
+                #expect(csv.status == 200, "\(csv.text)")
+                let cells = Self.cells(csv.text)
+                #expect(cells.contains(name == "-1" ? "-1" : "'" + name), "\(name)\(part): \(csv.text)")
+                #expect(cells.contains("'=a") && cells.contains("'-b") && cells.contains("'@e"))
+                for cell in cells where cell.utf8.first.map({ "=+-@\t\r".utf8.contains($0) }) == true {
+                    #expect(cell.wholeMatch(of: #/-?\d+(\.\d+)?(e[+-]?\d+)?/#) != nil, "\(name)\(part): \(cell)")
+                }
+            }
+        }
+        server.stop()
+    }
+
+    /// The cells of a table, without their quotation marks (RFC 4180).
+    private static func cells(_ text: String) -> [String] {
+        text.matches(of: #/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(?:,|\r\n)/#).map { match in
+            match.output.1.map { String($0).replacing("\"\"", with: "\"") } ?? String(match.output.2 ?? "")
+        }
+    }
+
     @Test func `Results come as a table and as a picture too, and what is asked wrongly is told`() throws {
         let server = try startTestServer()
         #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["a","b"]}"#).status == 201)

@@ -395,8 +395,10 @@ extension ExperimentResults {
 
     /// A text that a spreadsheet would take for a formula gets an apostrophe: whoever may name a goal could plant one.
     private static func quoted(_ text: String) -> String {
-        let isFormula = text.utf8.first.map { "=+-@\t\r".utf8.contains($0) } ?? false
-        let field = isFormula && Double(text) == nil ? "'" + text : text
+        let isFormula = text.utf8.first.map { "=+-@\t\r\n".utf8.contains($0) } ?? false
+        // `Double` also reads `-inf` and `+0x1p3`.
+        let isNumber = text.utf8.allSatisfy { "0123456789+-.e".utf8.contains($0) } && Double(text) != nil
+        let field = isFormula && !isNumber ? "'" + text : text
         guard field.utf8.contains(where: { "\",\r\n".utf8.contains($0) }) else { return field }
         return "\"" + field.replacing("\"", with: "\"\"") + "\""
     }
