@@ -100,6 +100,7 @@ let package = Package(
                 .embedInCode("sqlite/0018_bandit_looks.sql"),
                 .embedInCode("sqlite/0019_store_generation.sql"),
                 .embedInCode("sqlite/0020_status_history.sql"),
+                .embedInCode("sqlite/0021_removed_users.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -114,6 +115,7 @@ let package = Package(
                 .embedInCode("postgresql/0012_bandit_looks.sql"),
                 .embedInCode("postgresql/0013_store_generation.sql"),
                 .embedInCode("postgresql/0014_status_history.sql"),
+                .embedInCode("postgresql/0015_removed_users.sql"),
             ],
             swiftSettings: strict
         ),

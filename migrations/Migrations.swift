@@ -24,6 +24,7 @@ public enum Migrations {
         PackageResources._018_bandit_looks_sql,
         PackageResources._019_store_generation_sql,
         PackageResources._020_status_history_sql,
+        PackageResources._021_removed_users_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -42,5 +43,6 @@ public enum Migrations {
         PackageResources._012_bandit_looks_sql,
         PackageResources._013_store_generation_sql,
         PackageResources._014_status_history_sql,
+        PackageResources._015_removed_users_sql,
     ]
 }

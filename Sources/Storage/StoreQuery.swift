@@ -35,6 +35,7 @@ public enum QuerySubject: Sendable {
     case openSeries
     case projects(ifChangedSince: Int64, datafilesAfter: Int64)
     case removals(after: Int64)
+    case removedUsers([Identifier])
     case datafileHistory(sdkKey: String, limit: Int)
     case activeDatafile(sdkKey: String, at: Timestamp)
     case datafile(sdkKey: String, version: Int64)

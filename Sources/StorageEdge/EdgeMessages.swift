@@ -10,8 +10,6 @@ struct FeedBatch {
         let cursor: FeedCursor
         let userID: Identifier
         let change: MirroredChange
-        /// Who became part of the user; the change is that one's.
-        var account: Identifier?
     }
 
     private(set) var lines: [Line] = []
@@ -52,7 +50,7 @@ struct FeedBatch {
             guard let other = object["from"]?.string.map({ Identifier($0) }) else {
                 throw .malformed("a merge must have a `from`")
             }
-            lines.append(Line(cursor: cursor, userID: other, change: .merge, account: userID))
+            lines.append(Line(cursor: cursor, userID: other, change: .merge(into: userID)))
         // Of a newer release, or not asked for.
         default: break
         }

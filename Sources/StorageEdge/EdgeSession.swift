@@ -74,7 +74,7 @@ final class EdgeSession: StoreSession {
         case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,
             .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
             .auditEntries,
-            .feed, .proposals, .proposal, .looks:
+            .feed, .proposals, .proposal, .looks, .removedUsers:
             completion(.failure(Self.onlyUpstream))
         }
     }
@@ -102,13 +102,19 @@ final class EdgeSession: StoreSession {
     /// Events count as stored once they are in the outbox.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         guard !events.isEmpty else { return completion(.success([])) }
+        let identity = store.upstream.identity
         append(
-            events.map { ($0.event.userID, OutboxEntry.encode($0.event), $0.receivedAt) },
+            events.map { received in
+                (
+                    received.event.userID,
+                    OutboxEntry.encode(received.event, acceptedAt: identity.earliest(of: received.receivedAt))
+                )
+            },
             events.map { _ in EventOutcome.stored }, completion)
     }
 
     private func append<Value: Sendable>(
-        _ entries: [(userID: Identifier?, content: [UInt8], receivedAt: UInt64)], _ value: Value,
+        _ entries: [(userID: Identifier?, content: [UInt8])], _ value: Value,
         _ completion: @escaping Completion<Value>
     ) {
         let pending = PendingCompletion(completion)
@@ -119,7 +125,7 @@ final class EdgeSession: StoreSession {
         guard store.upstream.identity.upstreamID != 0 else { return report(.failure(.away)) }
         store.outbox.append(entries) { [store] result in
             guard case .failure(let error) = result, error.letsPass, store.upstream.isUp else { return report(result) }
-            store.passage.send(entries.map { ($0.userID, $0.content) }, report)
+            store.passage.send(entries, report)
         }
     }
 
@@ -136,7 +142,7 @@ final class EdgeSession: StoreSession {
             guard let done = () as? Value else { return completion(.failure(Self.onlyUpstream)) }
             // The upstream notes by itself which flags there are.
             let used = uses.filter { $0.subject.kind != .known }
-            append(used.map { (nil, OutboxEntry.encode($0), .max) }, done, completion)
+            append(used.map { (nil, OutboxEntry.encode($0)) }, done, completion)
         case nil: completion(.failure(Self.onlyUpstream))
         }
     }

@@ -56,7 +56,7 @@ public final class EdgeStore: Store {
         file.settings.reportClock = { _ in }
         let (base, upstream) = (try SQLiteStore(file), Upstream(configuration, identity))
         do throws(StorageError) {
-            applier = FeedApplier(base, outbox, identity, try base.edgeState(), report: configuration.report)
+            applier = FeedApplier(base, identity, try base.edgeState(), report: configuration.report)
         } catch {
             throw DatabaseError(path, "\(error)")
         }
@@ -186,6 +186,10 @@ public final class EdgeStore: Store {
             StoreMetric(
                 "holdfast_edge_refused_events_total", .counter, "Events that the upstream refused for good; dropped.",
                 sender.refused.value),
+            StoreMetric(
+                "holdfast_edge_erased_events_total", .counter,
+                "Events that the upstream has dropped, because their users were erased after they were accepted.",
+                sender.erased.value),
             StoreMetric(
                 "holdfast_edge_unassigned_exposures_total", .counter,
                 "Exposures without a variation of users who have none at the upstream either; dropped.",

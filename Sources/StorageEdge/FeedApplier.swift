@@ -11,7 +11,6 @@ import Synchronization
 /// place that the copy has reached are skipped. The place is written in the transaction with them.
 final class FeedApplier: Sendable {
     private let store: SQLiteStore
-    private let outbox: EventOutbox
     private let identity: UpstreamIdentity
     private let report: @Sendable (EdgeEvent) -> Void
     private let failsToWrite = Atomic<Bool>(false)
@@ -26,11 +25,10 @@ final class FeedApplier: Sendable {
 
     /// - Parameter stored: what the file has.
     init(
-        _ store: SQLiteStore, _ outbox: EventOutbox, _ identity: UpstreamIdentity, _ stored: EdgeState,
+        _ store: SQLiteStore, _ identity: UpstreamIdentity, _ stored: EdgeState,
         report: @escaping @Sendable (EdgeEvent) -> Void
     ) {
         self.store = store
-        self.outbox = outbox
         self.identity = identity
         self.report = report
         state = Mutex(stored)
@@ -112,14 +110,6 @@ final class FeedApplier: Sendable {
             }
         }
         do throws(StorageError) {
-            // First, so that nothing of an erased user stays if the process ends in between.
-            for line in lines {
-                switch line.change {
-                case .erasure: try outbox.erase(line.userID)
-                case .merge: if let account = line.account { try outbox.move(line.userID, to: account) }
-                case .assignment, .profile, .attributes: break
-                }
-            }
             try write(next, to: &state) { store.mirror(users, reaching: $0, $1) }.get()
         } catch {
             // The rest of the transaction may have been stored, which does no harm.

@@ -5,8 +5,8 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Sends what waits in the outbox, oldest first, on a thread of its own. Only while the copy is up to date: an erasure that
-/// the copy does not know of yet must take the user's events with it.
+/// Sends what waits in the outbox, oldest first, on a thread of its own. The upstream knows which of the users were erased, or
+/// became part of another, since it was accepted.
 final class OutboxSender: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
@@ -16,6 +16,7 @@ final class OutboxSender: Sendable {
     private let isAwake = Atomic<Bool>(false)
     let sent = Counter()
     let refused = Counter()
+    let erased = Counter()
     let unassigned = Counter()
     /// How many entries one request has at most, and about how many bytes.
     private static let (entries, bytes) = (1_000, 512 << 10)
@@ -75,13 +76,7 @@ final class OutboxSender: Sendable {
     private func sendNext(_ connection: UpstreamConnection) throws -> Progress? {
         let entries = try outbox.first(Self.entries, bytes: Self.bytes)
         guard !entries.isEmpty else { return .nothing }
-        let result = Result { () throws(UpstreamError) in try send(entries, connection) }
-        if case .failure(.refused(409, _)) = result {
-            // An erasure is behind the copy's place: once it is applied, the user's events are gone.
-            try applier.catchUp(to: nil, connection, upstream)
-            return nil
-        }
-        let done = try result.get()
+        let done = try send(entries, connection)
         guard !done.isEmpty else { return nil }
         try outbox.remove(done)
         return .taken
@@ -104,6 +99,7 @@ final class OutboxSender: Sendable {
         let sentNumbers = Set(entries.map(\.number))
         let accepted = taken.compactMap(\.integer).filter(sentNumbers.contains)
         sent.add(accepted.count)
+        erased.add(Int(clamping: max(0, object?["erased"]?.integer ?? 0)))
         var done = accepted
         for refusal in refusals {
             guard let refusal = refusal.object, let number = refusal["entry"]?.integer, sentNumbers.contains(number)
@@ -156,9 +152,11 @@ final class OutboxSender: Sendable {
 
 /// What waits in the outbox, as the upstream takes it.
 enum OutboxEntry {
+    /// - Parameter acceptedAt: by the upstream's time, or a little earlier.
     /// - Returns: the members of a JSON object, all but the user's id.
-    static func encode(_ event: UserEvent) -> [UInt8] {
+    static func encode(_ event: UserEvent, acceptedAt: Timestamp) -> [UInt8] {
         var writer = JSONWriter()
+        writer.member("accepted_at", acceptedAt)
         switch event {
         case .exposure(let exposure):
             writer.member("kind", "exposure")

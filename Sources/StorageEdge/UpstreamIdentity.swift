@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Storage
 import StorageSQLite
@@ -12,6 +13,8 @@ final class UpstreamIdentity: Sendable {
     private let storeID: Atomic<Int64>
     /// The store's time when this host was started, in milliseconds. Whoever sets this host's clock does not change it.
     private let origin: Atomic<Int64>
+    /// How far ``now()`` may differ from the store's time, in milliseconds.
+    private let uncertainty = Atomic<Int64>(1_000)
     private let isFarOff = Atomic<Bool>(false)
     private let token: Mutex<String?>
     private let report: @Sendable (EdgeEvent) -> Void
@@ -39,6 +42,17 @@ final class UpstreamIdentity: Sendable {
 
     /// The present time of the upstream: as the last response has shown it, or else as the file of the edge has noted.
     func now() -> Timestamp { Self.sinceStart() &+ origin.load(ordering: .relaxed) }
+
+    /// Returns the earliest time of the upstream at which something may have been received. So what was accepted before
+    /// an erasure never seems to come after it.
+    ///
+    /// - Parameter receivedAt: in monotonic nanoseconds.
+    func earliest(of receivedAt: UInt64) -> Timestamp {
+        let now = DispatchTime.now().uptimeNanoseconds
+        let age = Int64((now - min(now, receivedAt)) / 1_000_000)
+        // Both times are without fractions of a millisecond.
+        return self.now() - age - uncertainty.load(ordering: .relaxed) - 2
+    }
 
     /// Milliseconds since this host was started.
     static func sinceStart() -> Int64 {
@@ -85,7 +99,11 @@ final class UpstreamIdentity: Sendable {
         let known = origin.load(ordering: .relaxed)
         let range = time - max(sentAt, Self.sinceStart())...time - sentAt
         let measured = min(max(known, range.lowerBound), range.upperBound)
+        let width = range.upperBound - range.lowerBound
         if measured != known { origin.store(measured, ordering: .relaxed) }
+        if measured != known || width < uncertainty.load(ordering: .relaxed) {
+            uncertainty.store(width, ordering: .relaxed)
+        }
         let offset = clockOffset
         let isFar = !(-Self.greatOffset...Self.greatOffset).contains(offset)
         guard isFarOff.exchange(isFar, ordering: .relaxed) != isFar, isFar else { return }

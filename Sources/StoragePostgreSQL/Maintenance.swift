@@ -149,7 +149,9 @@ final class Maintenance: @unchecked Sendable {
                 store.countDeleted(expiredAssignments: 0, auditEntries: count)
                 done(count == batch)
             }
-        case .erasures: delete(ErasureRows.prune(.double(ErasureRules.memory))) { _ in done(false) }
+        case .erasures:
+            delete(ErasureRows.prune(.double(ErasureRules.memory))) { _ in }
+            delete(Query(RemovedUser.prune(before: now))) { _ in done(false) }
         case .goalEvents:
             guard let retention = settings.eventRetention else { return done(false) }
             let time = now - max(retention, EventRules.minimumRetention)

@@ -58,7 +58,7 @@ enum Schema {
         SELECT concat(privilege, ' on ', name)
         FROM unnest(ARRAY['users', 'exposures', 'goal_events', 'user_goals', 'forced_variations', 'tallies',
             'allocation_periods', 'sticky_documents', 'project_state', 'projects', 'datafiles', 'attributes',
-            'segments', 'attribute_removals', 'audit', 'erasures', 'leases', 'probes', 'latest_time', 'feed',
+            'segments', 'attribute_removals', 'audit', 'erasures', 'removed_users', 'leases', 'probes', 'latest_time', 'feed',
             'feed_state', 'feed_removals', 'frozen_results', 'tracked_series', 'last_uses', 'proposals',
             'bandit_looks', 'status_periods']) AS name,
             unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege

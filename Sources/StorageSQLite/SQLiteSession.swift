@@ -78,7 +78,8 @@ final class SQLiteSession: StoreSession {
                 completion(.failure(error))
             }
             return
-        case .projects, .removals, .datafileHistory, .activeDatafile, .datafile, .lastDatafile, .lastUses,
+        case .projects, .removals, .removedUsers, .datafileHistory, .activeDatafile, .datafile, .lastDatafile,
+            .lastUses,
             .proposals, .proposal, .looks:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,

@@ -1,5 +1,6 @@
 import APITestSupport
 import Bucketing
+import Foundation
 import JSON
 import Storage
 import Testing
@@ -315,16 +316,39 @@ import Testing
         #expect(results["variations"].array?.map { $0["users"].integer } == [1, 1], "\(results.text)")
     }
 
-    @Test func `Events of a user who was erased or merged since are refused until the edge knows`() throws {
+    @Test func `What was accepted before an erasure is dropped and counted, and before a login is the account's`()
+        throws
+    {
+        func accepted(_ entry: Int, _ event: String, days: Double = 0) -> String {
+            let time = Int((Date().timeIntervalSince1970 - days * 86_400) * 1_000)
+            return #"{"entry":\#(entry),"accepted_at":\#(time),\#(event.dropFirst())"#
+        }
         try save(["ada", "anonymous", "eve"])
-        let start = try cursor()
+        let unnamed = exposure("stranger", new).replacing(#""variation_id":"\#(new)","#, with: "")
+        let waiting = [
+            accepted(1, goal("ada", "1")), accepted(2, goal("anonymous", "2")), accepted(3, goal("eve", "3")),
+            accepted(4, exposure("ada", new)), accepted(5, unnamed), accepted(6, goal("bob", "6"), days: 8.1),
+            // Of an edge of an earlier release.
+            #"{"entry":7,\#(goal("ada", "7").dropFirst())"#,
+        ]
+        #expect(try send([exposure("zoe", control)]).status == 200)
         #expect(try ask("DELETE", "/v1/profiles/ada", nil, Self.admin).status == 200)
-        #expect(try ask("POST", "/v1/profiles/eve/merge", #"{"from":"anonymous"}"#, Self.admin).status == 200)
-        let refused = try send(after: start, [goal("ada", "1"), goal("anonymous", "2"), goal("eve", "3")])
-        #expect(refused.status == 409)
-        #expect(refused["users"] == ["ada", "anonymous"])
-        #expect(try counts(send(after: start, [goal("eve", "3"), goal("new", "4")])) == [2, 0])
-        #expect(try counts(send(after: cursor(), [goal("ada", "1")])) == [1, 0])
+        for (account, anonymous) in [("eve", "anonymous"), ("zoe", "stranger")] {
+            let merged = try ask("POST", "/v1/profiles/\(account)/merge", #"{"from":"\#(anonymous)"}"#, Self.admin)
+            #expect(merged.status == 200)
+        }
+        let response = try send(after: cursor(), waiting)
+        #expect(Set((response["taken"].array ?? []).compactMap(\.integer)) == [1, 2, 3, 4, 5, 7], "\(response.text)")
+        #expect(response["refused"].array?.map { $0["entry"] } == [6])
+        #expect(response["erased"] == 3)
+        // The exposure without a variation has that of the account.
+        #expect(counts(response) == [2, 1])
+        #expect(try ask("GET", "/v1/profiles/ada/export", nil, Self.admin).status == 404)
+        let events = try ask("GET", "/v1/profiles/eve/events", nil, Self.admin).text
+        #expect(events.contains(#""id":"2""#) && events.contains(#""id":"3""#), "\(events)")
+        #expect(try counts(send([accepted(8, goal("ada", "1"))])) == [1, 0])
+        let metrics = try ask("GET", "/metrics", nil, Self.admin).text
+        #expect(metrics.contains("\nholdfast_events_erased_total 3\n"))
         #expect(try send(after: "1-1-0", [goal("ada", "5")]).status == 410)
     }
 

@@ -63,6 +63,8 @@ import ProcessTestSupport
             try ask("POST", "/v1/exposures", #"{"user_id":"ada","experiment":"ended","variation_key":"b"}"#)
             try ask("POST", "/v1/events", #"{"user_id":"ada","goal":"buy","value":1e15}"#)
             try ask("POST", "/v1/experiments/ended/conclude", #"{"winner":"b"}"#)
+            try ask("POST", "/ups/save", profile("gone", ["8": "v"]))
+            #expect(try server.request("DELETE", "/v1/profiles/gone").status == 200)
             while try server.request("GET", "/v1/experiments/ended/results")["metric"]["filling"] == true {}
         }
 

@@ -113,6 +113,9 @@ import Testing
         """
         UPDATE variation_users SET not_running = 3;
         """,
+        """
+        INSERT INTO removed_users VALUES (3, 9000, 'ada');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -19,6 +19,7 @@ struct InMemoryTables {
     var segments: [Identifier: Segment] = [:]
     var projectChanges: Int64 = 0
     private(set) var removals: [UserRemoval] = []
+    private var removedUsers: [RemovedUser] = []
     var metrics = StoreMetrics()
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
     private var users: [TallyChanges.Users: UserCounts] = [:]
@@ -175,6 +176,11 @@ struct InMemoryTables {
             records.otherRecords = .init(
                 goalEvents: several(goalEvents.lazy.filter { $0.event.userID == userID }.map(\.number)),
                 auditEntries: several(auditEntries.lazy.filter { $0.userID == userID }.map(\.id)))
+            records.otherRecords.mergesIntoOthers = auditEntries.count { entry in
+                var anonymized = entry
+                anonymized.anonymizeMerge(of: userID)
+                return anonymized.after != entry.after
+            }
         case .stickyDocuments:
             records.stickyDocuments = stickyDocuments.values.filter { $0.key.attributeValue == userID }
                 .sorted { $0.key.attributeName < $1.key.attributeName }.map { document in
@@ -199,6 +205,8 @@ struct InMemoryTables {
                 .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt, senderID: $0.senderID)
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
+        case .removals:
+            records.removals = removedUsers.filter { $0.userHash == ErasureRules.hash(userID) }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
         case .statuses(let experimentID): records.statuses = statuses[experimentID] ?? []
         case .newestDatafile: records.newestDatafile = newestDatafile
@@ -238,9 +246,26 @@ struct InMemoryTables {
         case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
         case .eraseStickyDocuments: stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
-        case .noteRemoval(let mark): removals.append(UserRemoval(mark: mark, time: Int64(removals.count) + 1))
+        case .noteRemoval(let account):
+            let mark = account == nil ? ErasureRules.hash(userID) : ErasureRules.mergeHash(userID)
+            removals.append(UserRemoval(mark: mark, time: Int64(removals.count) + 1))
+            noteRemoval(of: userID, into: account, at: now)
         case .recordAudit(let note, let author): record(note, by: author, at: now)
         }
+    }
+
+    private mutating func noteRemoval(of userID: Identifier, into account: Identifier?, at now: Timestamp) {
+        let hash = ErasureRules.hash(userID)
+        for index in removedUsers.indices where removedUsers[index].account == userID {
+            removedUsers[index].account = account
+        }
+        if let last = removedUsers.last(where: { $0.userHash == hash }), last.account == account {
+            removedUsers.removeAll { $0 == last }
+        }
+        removedUsers.removeAll { $0.userHash == hash && $0.removedAt == now }
+        removedUsers.append(RemovedUser(userHash: hash, removedAt: now, account: account))
+        guard account == nil else { return }
+        for index in auditEntries.indices { auditEntries[index].anonymizeMerge(of: userID) }
     }
 
     private mutating func setProfile(_ record: ProfileRecord?, of userID: Identifier) {
@@ -403,6 +428,9 @@ struct InMemoryTables {
         case .series(let experimentID): return trackedSeries(of: experimentID)
         case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)
         case .removals(let time): return removals.filter { $0.time > time }
+        case .removedUsers(let userIDs):
+            let hashes = Set(userIDs.map(ErasureRules.hash))
+            return removedUsers.filter { hashes.contains($0.userHash) }
         case .datafileHistory(let sdkKey, let limit):
             return datafiles.reversed().filter { $0.sdkKey == sdkKey }.prefix(limit).map { datafile in
                 var datafile = datafile

@@ -61,9 +61,11 @@ extension Store {
     }
 
     /// Applies an admin's change.
-    public func administer(_ operation: ProfileChange.Operation, of userID: Identifier, by author: Author) async throws
-    {
-        _ = try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), by: author, $1) }
+    @discardableResult
+    public func administer(
+        _ operation: ProfileChange.Operation, of userID: Identifier, by author: Author
+    ) async throws -> ProfileChangeResult {
+        try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), by: author, $1) }
     }
 
     /// Merges an anonymous user into an account.

@@ -41,7 +41,7 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
 
     /// The cases of all facets.
     public static let all =
-        profiles + merging + stickyDocuments + attributes + events + series + breakdowns + projects + audit
+        profiles + merging + removals + stickyDocuments + attributes + events + series + breakdowns + projects + audit
         + feed
 
     /// The cases of all facets, and of stores in which changes wait for a commit.

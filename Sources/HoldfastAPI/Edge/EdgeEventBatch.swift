@@ -8,13 +8,21 @@ import Storage
 struct EdgeEventBatch {
     struct Unresolved {
         let entry: Int64?
-        let exposure: Exposure
+        var exposure: Exposure
+    }
+
+    /// An event, and its place in the outbox.
+    private struct Element {
+        let entry: Int64?
+        var event: UserEvent
     }
 
     let projects: [String: Project]
     let now: Timestamp
-    private(set) var events: [UserEvent] = []
+    private var elements: [Element] = []
     private(set) var unresolved: [Unresolved] = []
+    /// The number of events that are dropped, because their users were erased since they were accepted.
+    private(set) var erased = 0
     private var lastUses: [LastUse.Subject: LastUse] = [:]
     private var taken: [Int64] = []
     private var refused: [(entry: Int64, reason: String, isUnassigned: Bool)] = []
@@ -24,7 +32,8 @@ struct EdgeEventBatch {
         self.now = now
     }
 
-    var users: Set<Identifier> { Set(events.map(\.userID) + unresolved.map(\.exposure.userID)) }
+    var events: [UserEvent] { elements.map(\.event) }
+    var users: [Identifier] { Array(Set(elements.map(\.event.userID) + unresolved.map(\.exposure.userID))) }
     var uses: [LastUse] { Array(lastUses.values) }
 
     /// - Throws: what is wrong with an element that has no number by which it could be refused.
@@ -35,10 +44,18 @@ struct EdgeEventBatch {
         let entry = object["entry"]?.integer
         do throws(CoreError) {
             let event = try event(object, at: place)
+            if object["accepted_at"] != nil, let acceptedAt = event.acceptedAt,
+                acceptedAt < now - ErasureRules.memoryForEdges
+            {
+                throw CoreError(
+                    .invalid,
+                    "an event must reach the upstream within 8 days after an edge has accepted it, because erasures are remembered as long; it was accepted at \(acceptedAt.rfc3339)",
+                    at: place)
+            }
             if case .exposure(let exposure) = event, exposure.variationID.string.isEmpty {
                 unresolved.append(Unresolved(entry: entry, exposure: exposure))
             } else {
-                take(event, entry)
+                elements.append(Element(entry: entry, event: event))
             }
         } catch {
             guard let entry else { throw error }
@@ -58,9 +75,35 @@ struct EdgeEventBatch {
         }
     }
 
-    private mutating func take(_ event: UserEvent, _ entry: Int64?) {
-        events.append(event)
-        if let entry { taken.append(entry) }
+    /// Drops what was accepted before its user was erased, and makes what was accepted before its user became part of
+    /// another that one's.
+    mutating func follow(_ removals: [RemovedUser]) {
+        guard !removals.isEmpty else { return }
+        let removals = Dictionary(grouping: removals, by: \.userHash)
+        /// - Returns: `nil` for an event that is dropped.
+        func followed(_ event: UserEvent) -> UserEvent? {
+            guard let acceptedAt = event.acceptedAt, let ofUser = removals[ErasureRules.hash(event.userID)],
+                let removal = RemovedUser.first(since: acceptedAt, of: ofUser)
+            else { return event }
+            return removal.account.map(event.moved)
+        }
+        var dropped: [Int64?] = []
+        elements = elements.compactMap { element in
+            guard let event = followed(element.event) else {
+                dropped.append(element.entry)
+                return nil
+            }
+            return Element(entry: element.entry, event: event)
+        }
+        unresolved = unresolved.compactMap { element in
+            guard case .exposure(let exposure)? = followed(.exposure(element.exposure)) else {
+                dropped.append(element.entry)
+                return nil
+            }
+            return Unresolved(entry: element.entry, exposure: exposure)
+        }
+        erased += dropped.count
+        taken += dropped.compactMap { $0 }
     }
 
     mutating func refuse(_ entry: Int64?, _ reason: String, isUnassigned: Bool = false) {
@@ -77,16 +120,22 @@ struct EdgeEventBatch {
             userID: exposure.userID, happenedAt: exposure.happenedAt, project: project, experiment: experiment,
             variation: nil)
         do throws(EventRefusal) {
-            take(.exposure(try input.exposure(profile)), element.entry)
+            var resolved = try input.exposure(profile)
+            resolved.acceptedAt = exposure.acceptedAt
+            elements.append(Element(entry: element.entry, event: .exposure(resolved)))
         } catch {
             refuse(element.entry, "\(error.error.detail)", isUnassigned: true)
         }
     }
 
+    /// - Parameter outcomes: of the ``events``. Those whose users were removed meanwhile are neither taken nor refused, so
+    ///   that the edge sends them again.
     func response(_ outcomes: [EventOutcome]) -> JSONValue {
-        [
+        let taken = taken + zip(elements, outcomes).compactMap { $1 == .removed ? nil : $0.entry }
+        return [
             "stored": .integer(Int64(outcomes.count { $0 == .stored || $0 == .notRunning })),
             "repeated": .integer(Int64(outcomes.count { $0 == .repeated })),
+            "erased": .integer(Int64(erased)),
             "taken": .array(taken.map { .integer($0) }),
             "refused": .array(
                 refused.map { refusal in
@@ -125,6 +174,8 @@ struct EdgeEventBatch {
         }
         let userID = try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         let happenedAt = try time("happened_at")
+        // Edges of earlier releases do not say it.
+        let acceptedAt = object["accepted_at"] == nil ? happenedAt : try time("accepted_at")
         let sdkKey = try object.optionalText("sdk_key", in: place) ?? ""
         let payload = Array(try object.text("payload", in: place).utf8)
         guard try JSONInput.parse(payload).object != nil else {
@@ -138,6 +189,7 @@ struct EdgeEventBatch {
                 happenedAt: happenedAt,
                 isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey,
                 payload: payload)
+            exposure.acceptedAt = acceptedAt
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
         case "goal":
@@ -148,11 +200,11 @@ struct EdgeEventBatch {
             guard EventInput.isGoal(goal) else {
                 throw CoreError(.invalid, "`goal` \(EventInput.goalRule(goal))", at: place.appending("goal"))
             }
-            return .goal(
-                GoalEvent(
-                    userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
-                    receivedAt: try time("received_at"), senderID: try name("id"), sdkKey: sdkKey,
-                    payload: payload))
+            var event = GoalEvent(
+                userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
+                receivedAt: try time("received_at"), senderID: try name("id"), sdkKey: sdkKey, payload: payload)
+            event.acceptedAt = object["accepted_at"] == nil ? event.receivedAt : acceptedAt
+            return .goal(event)
         case let kind:
             throw CoreError(
                 .invalid,

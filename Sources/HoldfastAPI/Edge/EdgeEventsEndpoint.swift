@@ -10,13 +10,11 @@ struct EdgeEventsEndpoint {
     let store: any StoreSession
     let feed: FeedEndpoint
 
-    /// How many lines about erasures and merges are read behind `after`; an edge that lags more reads them itself.
-    private static let mostLines = 10_000
-
     /// Stores the events that it can use, all or none of them; sent again, they are not counted twice. The response names
     /// the entries of the edge's outbox: those that are taken, and those that are refused for good. Nothing else says that
-    /// an entry may leave the outbox. 409 if a user was erased or merged into another behind `after`, so that the edge does
-    /// not know, and 410 if the edge follows another generation; nothing is stored then.
+    /// an entry may leave the outbox. What was accepted before its user was erased is taken and dropped, and counted as
+    /// `erased`; what was accepted before a login counts for the account. 410 if the edge follows another generation;
+    /// nothing is stored then.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "events", "uses"])
         try await feed.presence?.expect(object, call)
@@ -29,9 +27,17 @@ struct EdgeEventsEndpoint {
         for (index, element) in uses.enumerated() {
             try batch.addUse(element, at: JSONPointer().appending("uses").appending(index))
         }
-        if let text = try object.optionalText("after") { try await expectNoRemoval(of: batch.users, after: text) }
+        if let text = try object.optionalText("after") {
+            do {
+                try await feed.presence?.expect(try await feed.begin(text), feed.reader, call)
+            } catch let failure as FeedReader.Failure {
+                throw FeedEndpoint.problem(failure)
+            }
+        }
+        batch.follow(try await completed { store.read(.removedUsers(batch.users), $0) })
         try await resolve(&batch)
         let outcomes = try await services.reporter.record(batch.events)
+        services.events.noteErased(batch.erased)
         if !batch.uses.isEmpty { try await store.write(.note(batch.uses)) }
         return .json(batch.response(outcomes))
     }
@@ -46,29 +52,6 @@ struct EdgeEventsEndpoint {
             } catch .damaged(let reason) {
                 batch.refuse(element.entry, reason)
             }
-        }
-    }
-
-    private func expectNoRemoval(of users: Set<Identifier>, after text: String) async throws {
-        do {
-            let cursor = try await feed.begin(text)
-            let end = try await feed.reader.end()
-            let batch = try await feed.reader.read(
-                after: cursor, upTo: end, kinds: [.erasure, .merge], limit: Self.mostLines)
-            var removed: [Identifier] = []
-            for line in batch.lines {
-                let userID = if case .merge(let other) = line.entry.change { other } else { line.entry.userID }
-                if users.contains(userID), !removed.contains(userID) { removed.append(userID) }
-            }
-            guard !removed.isEmpty || !batch.isUpTo(end) else { return }
-            var problem = Problem(
-                .conflict,
-                "the feed must be followed before events are sent: users of these events were erased or merged; nothing was stored"
-            )
-            problem.members = [("users", .array(removed.map { .string($0.string) }))]
-            throw problem
-        } catch let failure as FeedReader.Failure {
-            throw FeedEndpoint.problem(failure)
         }
     }
 }

@@ -160,6 +160,10 @@ struct MetricsEndpoint {
             "holdfast_exposures_not_running_total", .counter,
             "Exposures that happened while their experiment was not running, which results do not count.",
             events.notRunning)
+        page.single(
+            "holdfast_events_erased_total", .counter,
+            "Events of edges that were dropped, because their users were erased after they were accepted.",
+            events.erased)
         page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
         page.single(
             "holdfast_sdk_events_refused_total", .counter, "Events of SDKs that were left out.",

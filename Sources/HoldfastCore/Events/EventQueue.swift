@@ -210,6 +210,11 @@ public final class EventQueue: Sendable {
         }
     }
 
+    /// Counts events of an edge that are dropped.
+    public func noteErased(_ count: Int) {
+        if count > 0 { state.withLock { $0.statistics.erased &+= UInt64(count) } }
+    }
+
     public var statistics: EventStatistics {
         state.withLock { state in
             var statistics = state.statistics
@@ -231,13 +236,15 @@ public struct EventStatistics: Sendable {
     /// Exposures of decisions for which there was no room, and events while the store was read-only.
     public var dropped: UInt64 = 0
     public var failed: UInt64 = 0
+    /// Events of edges that were dropped, because their users were erased since they were accepted.
+    public var erased: UInt64 = 0
 
     mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
         case (.notRunning, _): notRunning &+= 1
         // Its sender tries again.
-        case (.outdated, _): break
+        case (.outdated, _), (.removed, _): break
         case (.stored, .exposure): storedExposures &+= 1
         case (.stored, .goal): storedGoals &+= 1
         }

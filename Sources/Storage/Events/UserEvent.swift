@@ -17,6 +17,8 @@ public struct Exposure: Sendable, Equatable {
     /// For an exposure that enrolls a user who has no assignment: the greatest datafile version, of all projects, that
     /// the variation was found with. `nil` for one that enrolls nobody.
     public var enrollsWith: Int64?
+    /// When an edge accepted it; `nil` for one that no edge has sent, or that was read from a store.
+    public var acceptedAt: Timestamp?
 
     public init(
         userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
@@ -85,6 +87,8 @@ public struct GoalEvent: Sendable, Equatable {
     public var sdkKey: String
     /// A JSON object.
     public var payload: [UInt8]
+    /// When an edge accepted it; `nil` for one that no edge has sent, or that was read from a store.
+    public var acceptedAt: Timestamp?
 
     public init(
         userID: Identifier, goal: Identifier, value: Double, happenedAt: Timestamp, receivedAt: Timestamp,
@@ -124,6 +128,26 @@ public enum UserEvent: Sendable {
         case .goal(let event): event.userID
         }
     }
+
+    /// When an edge accepted it; `nil` for one that no edge has sent.
+    public var acceptedAt: Timestamp? {
+        switch self {
+        case .exposure(let exposure): exposure.acceptedAt
+        case .goal(let event): event.acceptedAt
+        }
+    }
+
+    /// Returns the event as that of another user.
+    public func moved(to userID: Identifier) -> UserEvent {
+        switch self {
+        case .exposure(var exposure):
+            exposure.userID = userID
+            return .exposure(exposure)
+        case .goal(var event):
+            event.userID = userID
+            return .goal(event)
+        }
+    }
 }
 
 /// An event and the time at which this process received it.
@@ -148,4 +172,7 @@ public enum EventOutcome: Sendable {
     /// The exposure would enroll the user with definitions that are not the newest any more. Nothing was written; the
     /// caller should look the variation up again.
     case outdated
+    /// The user was erased, or became part of another, since an edge accepted the event. Nothing was written; the caller
+    /// should see what has become of the user.
+    case removed
 }

@@ -23,9 +23,9 @@ package struct FeedEncoder: Sendable {
         case .putAttributes(_, let changed):
             append(.attributes, of: userID) { for number in changed { $0.append(number: UInt64(number)) } }
         case .takeOver(let other): append(.merge, of: userID) { $0.append(text: other.string) }
-        case .noteRemoval(let mark):
-            // The mark of a merge belongs to the entry of the account.
-            if mark == ErasureRules.hash(userID) { append(.erasure, of: userID) { _ in } }
+        case .noteRemoval(nil): append(.erasure, of: userID) { _ in }
+        // That of a merge is the entry of the account.
+        case .noteRemoval: break
         // Of an erasure or a merge.
         case .deleteProfile, .eraseOtherRecords: break
         case .expectNewestDatafile, .putForcedVariation, .deleteForcedVariation, .putTotal, .deleteTotals, .putPeriod,

@@ -34,7 +34,7 @@ package struct FeedRemoval: Sendable {
         /// - Returns: `nil` for any other write.
         package init?(_ write: UserRecords.Write, of userID: Identifier) {
             switch write {
-            case .noteRemoval(let mark) where mark == ErasureRules.hash(userID): self = .erasure(user: mark)
+            case .noteRemoval(nil): self = .erasure(user: ErasureRules.hash(userID))
             case .takeOver(let other):
                 self = .merge(user: ErasureRules.hash(other), account: ErasureRules.hash(userID))
             default: return nil

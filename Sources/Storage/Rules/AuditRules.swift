@@ -28,6 +28,15 @@ extension AuditEntry {
         (userID, before, after) = (nil, nil, nil)
     }
 
+    /// Removes the id of an erased user from the entry of a merge into another user.
+    public mutating func anonymizeMerge(of userID: Identifier) {
+        guard action == AuditAction.profileMerge.rawValue, let bytes = after,
+            var detail = (try? JSONParser().parse(bytes))?.object, detail["from"]?.string == userID.string
+        else { return }
+        detail["from"] = .null
+        after = JSONValue.object(detail).encoded()
+    }
+
     /// Whether a query asks for the entry, its limit aside.
     public func matches(_ query: AuditQuery) -> Bool {
         (query.author.map { $0 == author.name } ?? true) && (query.action.map { $0.rawValue == action } ?? true)

@@ -28,11 +28,16 @@ public enum EventRules {
     /// Applies an event.
     ///
     /// - Parameter profiles: the rules by which an exposure enrolls a user.
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then. ``EventOutcome/removed`` for an event of
+    ///   an edge that was accepted before its user was removed.
     public static func apply(
         _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges, _ profiles: ProfileRules,
         at now: Timestamp
     ) -> EventOutcome? {
+        if let acceptedAt = event.acceptedAt {
+            guard records.has([.removals(since: acceptedAt)]) else { return nil }
+            guard RemovedUser.first(since: acceptedAt, of: records.removals) == nil else { return .removed }
+        }
         switch event {
         case .goal(let event): return apply(event, to: &records, &tallies)
         case .exposure(let exposure):

@@ -15,7 +15,8 @@ import Bucketing
 /// - Sticky documents stay as they are: the SDKs that use them look for each attribute's own.
 ///
 /// Nothing else stays under the anonymous id. It may be used again: later data for it begin a new profile, which the
-/// next merge takes over. Repeating a merge therefore changes nothing.
+/// next merge takes over. Repeating a merge therefore changes nothing. What an edge has accepted before the merge, and
+/// sends later, counts for the account (``RemovedUser``).
 public struct MergeRules: Sendable {
     public var profiles: ProfileRules
 
@@ -39,7 +40,11 @@ public struct MergeRules: Sendable {
         let isKnown =
             storedAnonymous != nil || !anonymous.forcedVariations.isEmpty || !anonymous.exposures.isEmpty
             || anonymous.attributes.exists || !anonymous.otherRecords.isEmpty
-        guard isKnown else { return ProfileMergeResult(changed: false, profile: former) }
+        guard isKnown else {
+            // What arrives later from an edge counts for the account nevertheless.
+            anonymous.write(.noteRemoval(into: account.userID))
+            return ProfileMergeResult(changed: false, profile: former)
+        }
         guard Self.canMergeEvents(&account, &anonymous) else { return nil }
         let attributes = (own: try account.attributes.get(), other: try anonymous.attributes.get())
         guard attributes.other == nil || account.has([.definedAttributes]) else { return nil }
@@ -62,7 +67,7 @@ public struct MergeRules: Sendable {
         account.write(.recordAudit(note, author))
         if storedAnonymous != nil { anonymous.write(.deleteProfile(replacing: storedAnonymous)) }
         anonymous.write(.eraseOtherRecords)
-        anonymous.write(.noteRemoval(ErasureRules.mergeHash(anonymous.userID)))
+        anonymous.write(.noteRemoval(into: account.userID))
         return ProfileMergeResult(changed: true, profile: profile)
     }
 

@@ -11,7 +11,7 @@ package enum MirroredChange: Sendable {
     /// Everything about the user was erased.
     case erasure
     /// The user became part of another, whose own lines say what that one has now.
-    case merge
+    case merge(into: Identifier)
 }
 
 /// All that a copy has of a user.
@@ -69,8 +69,8 @@ enum MirrorRules {
         if let attributes { records.write(.putAttributes(attributes ?? .empty, changed: [])) }
         for change in changes {
             switch change {
-            case .erasure: records.write(.noteRemoval(ErasureRules.hash(records.userID)))
-            case .merge: records.write(.noteRemoval(ErasureRules.mergeHash(records.userID)))
+            case .erasure: records.write(.noteRemoval(into: nil))
+            case .merge(let account): records.write(.noteRemoval(into: account))
             case .assignment, .profile, .attributes: break
             }
         }

@@ -40,18 +40,19 @@ public struct StoreRules: Sendable {
             if !isEmpty { records.write(.eraseOtherRecords) }
             if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
             result.erased = ErasedRecords(records)
+            result.erased?.auditEntries += records.otherRecords.mergesIntoOthers
         case .override, .restore:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .save, .assign, .remove: break
         }
         // An erasure may have an effect that no profile shows, such as on a forced variation.
-        if let author, !records.writes.isEmpty {
+        if let author, !records.writes.isEmpty || result.erased?.isEmpty == false {
             for note in AuditNote.notes(change, from: stored?.visible(at: now), to: outcome.result.profile) {
                 records.write(.recordAudit(note, author))
             }
         }
-        // Even if nothing was stored: another process may have writes waiting.
-        if change.operation.isErasure { records.write(.noteRemoval(ErasureRules.hash(change.userID))) }
+        // Even if nothing was stored: another process may have writes waiting, and an edge events.
+        if change.operation.isErasure { records.write(.noteRemoval(into: nil)) }
         return result
     }
 
@@ -117,28 +118,6 @@ public struct StoreRules: Sendable {
         }
         for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         return .some(former?.variationKey)
-    }
-}
-
-/// What stores remember of users who were erased, or merged into another, for a while. A process may have received
-/// changes of a user before another one erased the user, and must not store them afterwards; and it must forget which
-/// exposures of either it has recorded.
-public enum ErasureRules {
-    /// How long an erasure is remembered, in seconds. Changes that have waited longer are not stored.
-    public static let memory = 3_600.0
-
-    /// Marks a user who was merged into another, among the hashes of erased users. The user's waiting changes are
-    /// stored.
-    public static func mergeHash(_ userID: Identifier) -> Int64 { ~hash(userID) }
-
-    /// A hash of the user's id that is the same in all processes. It does not reveal the user.
-    public static func hash(_ userID: Identifier) -> Int64 {
-        var text = userID.string
-        return text.withUTF8 { bytes in
-            let bytes = UnsafeRawBufferPointer(bytes)
-            let (high, low) = (MurmurHash3.hash(bytes, seed: 2), MurmurHash3.hash(bytes, seed: 3))
-            return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
-        }
     }
 }
 

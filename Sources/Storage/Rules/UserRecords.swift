@@ -36,6 +36,8 @@ public struct UserRecords: Sendable {
         case statuses(experimentID: Identifier)
         /// The version of the newest datafile of all projects.
         case newestDatafile
+        /// What has happened to the user at this time or later.
+        case removals(since: Timestamp)
         /// The series of experiments, which all users share, without those that were dropped.
         case series(experimentIDs: [Identifier])
     }
@@ -73,12 +75,15 @@ public struct UserRecords: Sendable {
     public struct OtherRecords: Sendable, Equatable {
         public var goalEvents: Several
         public var auditEntries: Several
+        /// The number of audit entries about others that name the user: of merges.
+        public var mergesIntoOthers = 0
 
         public init(goalEvents: Several = Several(), auditEntries: Several = Several()) {
             self.goalEvents = goalEvents
             self.auditEntries = auditEntries
         }
 
+        /// Whether nothing is of the user.
         public var isEmpty: Bool { goalEvents.count == 0 && auditEntries.count == 0 }
     }
 
@@ -160,8 +165,9 @@ public struct UserRecords: Sendable {
         case eraseOtherRecords
         /// Deletes the sticky documents of attributes that have this user's id as their value.
         case eraseStickyDocuments
-        /// Remembers a user who was erased or merged by a mark, see ``ErasureRules``.
-        case noteRemoval(Int64)
+        /// Remembers a user who became part of another, or was erased; see ``ErasureRules``. The id of an erased user is
+        /// removed from the entries of merges in the audit log.
+        case noteRemoval(into: Identifier?)
         case recordAudit(AuditNote, Author)
     }
 
@@ -186,6 +192,8 @@ public struct UserRecords: Sendable {
     /// 0 if there is no datafile.
     public var newestDatafile: Int64 = 0
     public var series: [TrackedSeries] = []
+    /// At least those that were asked for.
+    public var removals: [RemovedUser] = []
 
     /// The writes of the rule that was applied, in order.
     public private(set) var writes: [Write] = []

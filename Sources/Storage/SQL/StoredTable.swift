@@ -24,6 +24,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case proposals
     case banditLooks = "bandit_looks"
     case audit
+    case removedUsers = "removed_users"
 
     /// What is deleted with a project: the rows that have its SDK key.
     package static let ofProject: [StoredTable] = [
@@ -113,6 +114,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
                 ("action", .text), ("user_id", .text), ("target", .text), ("before", .text), ("after", .text))
+        case .removedUsers:
+            Self.columns(("user_hash", .integer), ("removed_at", .integer), ("account", .text))
         }
     }
 
@@ -121,7 +124,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
             .proposals, .audit:
             1
-        case .allocationPeriods, .statusPeriods, .stickyDocuments, .exposures, .banditLooks: 2
+        case .allocationPeriods, .statusPeriods, .stickyDocuments, .exposures, .banditLooks, .removedUsers: 2
         case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals, .lastUses: 4
         }
@@ -160,7 +163,7 @@ extension StoredTable {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .statusPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
-            .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks:
+            .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks, .removedUsers:
             .replacesRow
         }
     }

@@ -188,6 +188,12 @@ extension UserRecords {
             return [
                 (SQLQuery("goal_events_of_user_count", goalEvents, user), { $1.otherRecords.goalEvents = .init($0) }),
                 (SQLQuery("audit_of_user_count", auditEntries, user), { $1.otherRecords.auditEntries = .init($0) }),
+                (
+                    SQLQuery(
+                        "merges_of_user_count",
+                        "SELECT count(*) FROM audit WHERE \(RemovedUser.merges(dialect, "= $1"))",
+                        user), { $1.otherRecords.mergesIntoOthers = Int(clamping: $0.integer(0)) }
+                ),
             ]
         case .stickyDocuments:
             let sql = """
@@ -196,7 +202,7 @@ extension UserRecords {
                 """
             return [(SQLQuery("sticky_documents_of_user", sql, user), { $1.stickyDocuments.append(.init($0)) })]
         case .definedAttributes, .exposure, .totals, .someTotals, .goalEvents, .goalEvent, .periods, .statuses,
-            .newestDatafile, .series:
+            .newestDatafile, .series, .removals:
             return []
         }
     }

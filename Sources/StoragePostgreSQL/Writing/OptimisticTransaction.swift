@@ -171,6 +171,12 @@ final class OptimisticTransaction {
             guard let newestDatafileVersion else { return false }
             records.newestDatafile = newestDatafileVersion
             return true
+        case .removals(let acceptedAt):
+            guard user.fill(part, &records) else { return false }
+            if RemovedUser.first(since: acceptedAt, of: records.removals) == nil {
+                effects.expectNoRemoval(of: user.userID, since: acceptedAt)
+            }
+            return true
         case .series(let experimentIDs):
             guard let series else { return false }
             records.series = experimentIDs.flatMap { series.byExperiment[$0] ?? [] }

@@ -17,8 +17,10 @@ struct RoundEffects {
     var seriesVersion: Int64?
     /// The series that have new values of breakdowns, by number. Under the lock, nobody else has added others meanwhile.
     private(set) var putSeries: [Int64: TrackedSeries] = [:]
-    /// The marks of users who were erased or merged.
-    private(set) var removals: [Int64] = []
+    /// Users who were erased, or became part of another.
+    private var removals: [(userID: Identifier, account: Identifier?)] = []
+    /// Since when nothing must have happened to users, by hashes of their ids.
+    private var expectedUsers: [Int64: Timestamp] = [:]
     /// Erasures and merges, for the feed.
     private var feedRemovals: [FeedRemoval.Cause] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -76,10 +78,16 @@ struct RoundEffects {
             for index in auditEntries.indices where auditEntries[index].userID == userID {
                 auditEntries[index].anonymize()
             }
-        case .noteRemoval(let mark): removals.append(mark)
+        case .noteRemoval(let account): removals.append((userID, account))
         case .recordAudit(let note, let author):
             auditEntries.append(AuditEntry(note, by: author, at: now))
         }
+    }
+
+    /// Makes the commit fail if the user has been erased, or become part of another, since this time.
+    mutating func expectNoRemoval(of userID: Identifier, since time: Timestamp) {
+        let hash = ErasureRules.hash(userID)
+        expectedUsers[hash] = min(expectedUsers[hash] ?? time, time)
     }
 
     /// Returns the statements that follow the writes of the users' rows, erasures first.
@@ -93,6 +101,10 @@ struct RoundEffects {
         var queries: [Query] = []
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
             if !elements.isEmpty { queries.append(query(elements)) }
+        }
+        // Now that the users' rows are locked.
+        add(expectedUsers.sorted { $0.key < $1.key }) {
+            ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .integers($0.map(\.value)))
         }
         for (former, userID) in takenOver {
             let parameters = [Parameter.text(former.string), .text(userID.string)]
@@ -125,7 +137,10 @@ struct RoundEffects {
         insert(goalEvents.map(\.values), into: .goalEvents)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
         insert(auditEntries.map(\.values), into: .audit)
-        add(Set(removals).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        add(Set(removals.map(ErasureRules.mark)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        for (userID, account) in removals {
+            queries += RemovedUser.statements(userID, into: account, at: now, .postgreSQL).map { Query($0) }
+        }
         queries += self.feed(feed, isDistributed: isDistributed, at: now)
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries

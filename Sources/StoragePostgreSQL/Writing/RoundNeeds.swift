@@ -26,6 +26,7 @@ struct RoundNeeds {
     private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
     private var statuses: Set<Identifier> = []
+    private var removals: Set<Identifier> = []
 
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
@@ -42,6 +43,7 @@ struct RoundNeeds {
         case .someTotals(let keys): someTotals[userID, default: []].formUnion(keys)
         case .series: series = true
         case .goalEvents(let since): goalEvents[userID] = min(goalEvents[userID] ?? since, since)
+        case .removals: removals.insert(userID)
         case .goalEvent(let senderID): senders.insert(Sender(userID: userID, senderID: senderID))
         }
     }
@@ -50,7 +52,7 @@ struct RoundNeeds {
         rows.isEmpty && !newestDatafile && !definedAttributes && !series && erasures.isEmpty && exposures.isEmpty
             && totals.isEmpty && someTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
             && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && statuses.isEmpty
-            && stickyDocuments.isEmpty
+            && stickyDocuments.isEmpty && removals.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -186,6 +188,28 @@ struct RoundNeeds {
             for row in rows {
                 round.users[row.identifier(0)]?.readOtherRecords?.auditEntries = .init(row, at: 1)
             }
+        }
+        read(otherRecords, AuditRows.mergeCounts) { rows, round in
+            for row in rows {
+                round.users[row.identifier(0)]?.readOtherRecords?.mergesIntoOthers = Int(clamping: row.integer(1))
+            }
+        }
+        if !removals.isEmpty {
+            let hashes = Dictionary(
+                removals.map { (ErasureRules.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
+            readings.append(
+                (
+                    ErasureRows.removals(.integers(hashes.keys.map { $0 })),
+                    { rows, round in
+                        for userID in hashes.values { round.users[userID]?.readRemovals = [] }
+                        for row in rows {
+                            let removal = RemovedUser(row)
+                            if let userID = hashes[removal.userHash] {
+                                round.users[userID]?.readRemovals?.append(removal)
+                            }
+                        }
+                    }
+                ))
         }
         read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, round in
             for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = [] }

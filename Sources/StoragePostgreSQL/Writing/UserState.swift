@@ -18,6 +18,7 @@ final class UserState {
     var readSenderIDs: [Identifier: Bool] = [:]
     var readOtherRecords: UserRecords.OtherRecords?
     var readStickyDocuments: [UserRecords.StickyContent]?
+    var readRemovals: [RemovedUser]?
     var readTotals = ReadTotals()
 
     /// The totals that have been read: those of some keys, or all.
@@ -37,6 +38,8 @@ final class UserState {
     private(set) var attributesChanged = false
     /// Whether the row that was read is to be deleted, unless a later change needs it.
     private(set) var deletesRow = false
+    /// Whether the user is erased, or becomes part of another: nobody may store anything about the user meanwhile.
+    private(set) var isRemoved = false
     /// Whether the rows in other tables are to be deleted.
     private(set) var isErased = false
     private var exposures: [StoredExposure] = []
@@ -72,7 +75,8 @@ final class UserState {
     /// Discards the changes of the rules.
     func reset() {
         (profile, attributes) = (readProfile, readAttributes)
-        (profileChanged, attributesChanged, needsGuard, isErased, deletesRow) = (false, false, false, false, false)
+        (profileChanged, attributesChanged, needsGuard) = (false, false, false)
+        (isErased, isRemoved, deletesRow) = (false, false, false)
         exposures = readExposures ?? []
         totals = readTotals.found
         forcedVariations = readForcedVariations ?? []
@@ -86,7 +90,7 @@ final class UserState {
 
     var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
     /// Whether anything but the contents of the user's row changes.
-    var changesOtherTables: Bool { isErased || needsGuard || deletesRow }
+    var changesOtherTables: Bool { isErased || needsGuard || deletesRow || isRemoved }
     /// Whether the user has a row after the change.
     var needsRow: Bool {
         if case .absent = profile { attributes != nil || needsGuard } else { true }
@@ -143,6 +147,11 @@ final class UserState {
         case .goalEvents(let since):
             guard let readGoalEvents, readGoalEvents.since <= since else { return false }
             records.goalEvents = goalEvents.filter { $0.happenedAt >= since }
+        case .removals:
+            guard let readRemovals else { return false }
+            // Of the same transaction.
+            let present = RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .max, account: nil)
+            records.removals = readRemovals + (isRemoved ? [present] : [])
         case .goalEvent(let senderID):
             guard let isKnown = senderIDs[senderID] else { return false }
             records.hasGoalEvent = isKnown
@@ -191,7 +200,9 @@ final class UserState {
         case .putPeriod, .putSeries, .expectNewestDatafile: break
         case .eraseStickyDocuments: stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
-        case .noteRemoval: if version != nil { deletesRow = true }
+        case .noteRemoval:
+            isRemoved = true
+            if version != nil { deletesRow = true }
         case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries.count += 1 }
         }
     }

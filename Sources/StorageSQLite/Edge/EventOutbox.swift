@@ -36,8 +36,6 @@ package final class EventOutbox: @unchecked Sendable {
     private var file: OpenedFile?
     private let limits: Size
     private let size = Mutex(Size())
-    /// When users were erased, by ``ErasureRules/hash(_:)``, in monotonic nanoseconds.
-    private var erasures: [Int64: UInt64] = [:]
     /// Called on any thread when there is something to send.
     private let didAppend: @Sendable () -> Void
     /// What an entry takes beside its content, about.
@@ -87,13 +85,10 @@ package final class EventOutbox: @unchecked Sendable {
 
     /// Appends entries in one transaction, in order.
     ///
-    /// - Parameters:
-    ///   - receivedAt: when the oldest was received, in monotonic nanoseconds. Entries of users who were erased since are
-    ///     dropped: they count as sent before the erasure.
-    ///   - completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded`` if the
-    ///     outbox is full.
+    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded`` if the
+    ///   outbox is full.
     package func append(
-        _ entries: [(userID: Identifier?, content: [UInt8], receivedAt: UInt64)],
+        _ entries: [(userID: Identifier?, content: [UInt8])],
         _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
     ) {
         let added = Size(
@@ -108,29 +103,22 @@ package final class EventOutbox: @unchecked Sendable {
         }
         guard hasRoom else { return completion(.failure(.overloaded)) }
         queue.async { [self] in
-            var kept = Size()
             let result = write { connection throws(SQLiteError) in
-                for entry in entries where !wasErased(entry.userID, since: entry.receivedAt) {
+                for entry in entries {
                     try connection.change(
                         "INSERT INTO outbox (user_id, content) VALUES (?1, ?2)", .text(entry.userID),
                         .bytes(entry.content))
-                    kept.entries += 1
-                    kept.bytes += entry.content.count + Self.overhead
                 }
             }
-            if case .failure = result { kept = Size() }
-            size.withLock { size in
-                size.entries -= added.entries - kept.entries
-                size.bytes -= added.bytes - kept.bytes
+            if case .failure = result {
+                size.withLock { size in
+                    size.entries -= added.entries
+                    size.bytes -= added.bytes
+                }
             }
             completion(result)
-            if kept.entries > 0 { didAppend() }
+            if case .success = result { didAppend() }
         }
-    }
-
-    private func wasErased(_ userID: Identifier?, since receivedAt: UInt64) -> Bool {
-        guard !erasures.isEmpty, let userID, let time = erasures[ErasureRules.hash(userID)] else { return false }
-        return receivedAt < time
     }
 
     /// Reads the oldest entries.
@@ -156,25 +144,6 @@ package final class EventOutbox: @unchecked Sendable {
     package func remove(_ numbers: [Int64]) throws(StorageError) {
         let list = "[\(numbers.map(String.init).joined(separator: ","))]"
         try delete("number IN (SELECT value FROM json_each($1))", .text(list)).get()
-    }
-
-    /// Deletes what waits of a user who was erased.
-    package func erase(_ userID: Identifier) throws(StorageError) {
-        queue.sync {
-            let now = DispatchTime.now().uptimeNanoseconds
-            let memory = UInt64(ErasureRules.memory * 1e9)
-            if erasures.count >= 1_024 { erasures = erasures.filter { now - $0.value < memory } }
-            erasures[ErasureRules.hash(userID)] = now
-        }
-        try delete("user_id = $1", .text(userID)).get()
-    }
-
-    /// Makes what waits of a user that of the account that the user became part of.
-    package func move(_ userID: Identifier, to account: Identifier) throws(StorageError) {
-        try result { connection throws(SQLiteError) in
-            try connection.change(
-                "UPDATE outbox SET user_id = ?2 WHERE user_id = ?1", .text(userID), .text(account))
-        }.map { _ in }.get()
     }
 
     private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {

@@ -64,6 +64,11 @@ extension WriteTransaction {
                 "SELECT 1 FROM goal_events WHERE user_id = ?1 AND sender_id = ?2", user, .text(senderID)
             ) { _ in true }
             records.hasGoalEvent = !found.isEmpty
+        case .removals:
+            records.removals = []
+            try connection.run(RemovedUser.query(of: [records.userID], .sqlite)) {
+                records.removals.append(RemovedUser($0))
+            }
         }
     }
 
@@ -110,7 +115,9 @@ extension WriteTransaction {
         case .eraseStickyDocuments:
             try connection.change("DELETE FROM sticky_documents WHERE attribute_value = ?1", user)
             changed()
-        case .noteRemoval(let mark): noteRemoval(mark)
+        case .noteRemoval(let account):
+            noteRemoval(ErasureRules.mark(userID, into: account))
+            for statement in RemovedUser.statements(userID, into: account, at: now, .sqlite) { try run(statement) }
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }

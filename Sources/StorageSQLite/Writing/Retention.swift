@@ -49,6 +49,7 @@ final class Retention: @unchecked Sendable {
                 WHERE id IN (SELECT id FROM audit WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2)
                 """, before: now - auditRetention, limit: batch, in: transaction)
             try ErasureRows.prune(limit: batch, in: transaction)
+            try transaction.connection.run(RemovedUser.prune(before: now))
             return (expired, old)
         } completion: { [self] result in
             // Readiness and metrics report a failure; the next sweep tries again.

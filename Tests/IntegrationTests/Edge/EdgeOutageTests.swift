@@ -112,25 +112,101 @@ import Testing
         edge.stop()
     }
 
-    @Test func `An erasure during an outage takes the user's waiting events with it`() throws {
-        let edge = try fixture.edge()
+    /// How many goals of a user the upstream has.
+    private func goals(_ user: String) throws -> Int {
+        let events = try fixture.upstream.request("GET", "/v1/profiles/\(user)/events").text
+        return events.components(separatedBy: #""goal":"bought""#).count - 1
+    }
+
+    private func buy(_ user: String, at edge: ServerProcess) throws {
+        #expect(try edge.request("POST", "/v1/events", #"{"user_id":"\#(user)","goal":"bought"}"#).status == 200)
+    }
+
+    @Test func `What waits of a user who was erased during an outage does not come back, and the user may`() throws {
+        var edge = try fixture.edge()
         for user in ["ada", "bob", "cy"] { _ = try edge.assign(user) }
         fixture.proxy.fault = .refuses
         try EdgeFixture.awaitAway(edge)
-        for user in ["ada", "bob", "cy"] {
-            #expect(try edge.request("POST", "/v1/events", #"{"user_id":"\#(user)","goal":"bought"}"#).status == 200)
-        }
+        for user in ["ada", "bob", "cy"] { try buy(user, at: edge) }
+        let exposure = #"{"user_id":"ada","experiment":"checkout","variation_id":"70011"}"#
+        #expect(try edge.request("POST", "/v1/exposures", exposure).status == 200)
         #expect(try fixture.upstream.request("DELETE", "/v1/profiles/ada").status == 200)
         #expect(try fixture.upstream.request("POST", "/v1/profiles/dan/merge", #"{"from":"bob"}"#).status == 200)
+        let erased = try edge.metric("holdfast_edge_outbox_events")
+        // Accepted after the erasure, further from it than the edge knows the time.
+        let deadline = ContinuousClock.now + .seconds(1.5)
+        while .now < deadline { _ = try edge.request("GET", "/readyz") }
+        try buy("ada", at: edge)
+        try buy("bob", at: edge)
+        edge.kill()
         fixture.proxy.fault = .none
+        edge = try fixture.edge(awaiting: false)
         #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        for (user, count) in [("ada", 1), ("bob", 1), ("cy", 1), ("dan", 1)] {
+            #expect(try goals(user) == count, "\(user)")
+        }
         #expect(try edge.stored("ada") == nil)
-        #expect(try fixture.upstream.request("DELETE", "/v1/profiles/ada").status == 404)
-        for (user, count) in [("bob", 0), ("cy", 1), ("dan", 1)] {
-            let events = try fixture.upstream.request("GET", "/v1/profiles/\(user)/events").text
-            #expect(events.components(separatedBy: #""goal":"bought""#).count - 1 == count, "\(user): \(events)")
+        let exposures = try fixture.upstream.request("GET", "/v1/exposures").text
+        #expect(!exposures.contains(#""user_id":"ada""#), "\(exposures)")
+        let dropped = try edge.metric("holdfast_edge_erased_events_total")
+        #expect(dropped > 0 && dropped < erased)
+        #expect(try fixture.upstream.metric("holdfast_events_erased_total") == dropped)
+        #expect(try edge.metric("holdfast_edge_refused_events_total") == 0)
+        edge.stop()
+    }
+
+    @Test func `On a healthy line nothing of an edge comes back either, whenever the erasure follows`() throws {
+        let edge = try fixture.edge()
+        for number in 0..<60 {
+            let user = "user\(number)"
+            _ = try edge.assign(user)
+            try buy(user, at: edge)
+            #expect(try fixture.upstream.request("DELETE", "/v1/profiles/\(user)").status == 200)
+        }
+        #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        for number in 0..<60 {
+            #expect(try fixture.upstream.request("DELETE", "/v1/profiles/user\(number)").status == 404)
         }
         edge.stop()
+    }
+
+    @Test func `What an edge sends after a login through another edge counts for the account`() throws {
+        let edge = try fixture.edge("one")
+        // Straight to the upstream, while the first one has no line.
+        let other = try ServerProcess(
+            database: fixture.directory.file("other.db"),
+            ["--upstream", "http://127.0.0.1:\(fixture.upstream.port)"])
+        #expect(try other.becomesReady())
+        fixture.proxy.fault = .refuses
+        try EdgeFixture.awaitAway(edge)
+        let logins = try (0..<20).map { number -> (anonymous: String, account: String) in
+            let anonymous = "anonymous-\(UUID().uuidString.lowercased())"
+            // Every other one is known to the upstream.
+            if number % 2 == 0 { _ = try fixture.upstream.assign(anonymous) }
+            let variation = try edge.assign(anonymous)["variation_id"].string ?? ""
+            let exposure = #"{"user_id":"\#(anonymous)","experiment":"checkout","variation_id":"\#(variation)"}"#
+            #expect(try edge.request("POST", "/v1/exposures", exposure).status == 200)
+            try buy(anonymous, at: edge)
+            return (anonymous, "account\(number)")
+        }
+        for (anonymous, account) in logins {
+            let login = #"{"user_id":"\#(account)","anonymous_id":"\#(anonymous)"}"#
+            #expect(try other.request("POST", "/v1/logins", login).status == 200)
+        }
+        fixture.proxy.fault = .none
+        #expect(try edge.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        for (anonymous, account) in logins {
+            #expect(try goals(account) == 1)
+            #expect(try goals(anonymous) == 0)
+            // The entry of the merge names who was known.
+            let erased = try fixture.upstream.request("DELETE", "/v1/profiles/\(anonymous)")
+            #expect(erased.status == 404 || erased["erased"]["audit_entries"] == 1, "\(erased.text)")
+        }
+        let results = try fixture.upstream.request("GET", "/v1/experiments/checkout/results?goal=bought")
+        let converted = (results["variations"].array ?? []).reduce(0) { $0 + ($1["converted"].integer ?? 0) }
+        #expect(converted == 20, "\(results.text)")
+        #expect(try !fixture.upstream.request("GET", "/v1/audit").text.contains("anonymous-"))
+        for server in [edge, other] { server.stop() }
     }
 
     @Test func `An edge that cannot go on from its place copies all users anew`() throws {

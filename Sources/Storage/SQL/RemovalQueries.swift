@@ -1,0 +1,94 @@
+public import Bucketing
+
+extension StoreQuery<[RemovedUser]> {
+    /// Reads what has happened to users within ``ErasureRules/memoryForEdges``.
+    public static func removedUsers(_ userIDs: [Identifier]) -> Self {
+        Self(.removedUsers(userIDs)) { context in
+            .all(RemovedUser.query(of: userIDs, context.dialect)) { RemovedUser($0) }
+        }
+    }
+}
+
+extension RemovedUser {
+    package static let columns = "user_hash, removed_at, account"
+
+    /// - Parameter row: has the ``columns``.
+    package init(_ row: any Row) {
+        self.init(userHash: row.integer(0), removedAt: row.integer(1), account: row.optionalIdentifier(2))
+    }
+
+    package static func query(of userIDs: [Identifier], _ dialect: SQLDialect) -> SQLQuery {
+        let hashes =
+            switch dialect {
+            case .sqlite: "SELECT value FROM json_each($1)"
+            case .postgreSQL: "SELECT value::bigint FROM json_array_elements_text($1::json)"
+            }
+        let list = userIDs.map { String(ErasureRules.hash($0)) }.joined(separator: ",")
+        return SQLQuery(
+            "removed_users", "SELECT \(columns) FROM removed_users WHERE user_hash IN (\(hashes))",
+            .text("[\(list)]"))
+    }
+
+    /// The statements that note a removal, in order.
+    ///
+    /// - Parameter account: whom the user became part of; `nil` for a user who was erased.
+    package static func statements(
+        _ userID: Identifier, into account: Identifier?, at now: Timestamp, _ dialect: SQLDialect
+    ) -> [SQLQuery] {
+        let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
+        var statements = [
+            // What counted for the user.
+            SQLQuery(
+                "move_removed_users", "UPDATE removed_users SET account = $2 WHERE account = $1", user, .text(account)),
+            // The last removal if it was the same, as of an app that logs in whenever it starts.
+            SQLQuery(
+                account == nil ? "repeat_erasure" : "repeat_merge",
+                """
+                DELETE FROM removed_users WHERE user_hash = $1
+                    AND removed_at = (SELECT max(removed_at) FROM removed_users WHERE user_hash = $1)
+                    AND account \(account == nil ? "IS NULL" : "= $2")
+                """, account.map { [hash, .text($0)] } ?? [hash]),
+            SQLQuery(
+                "insert_removed_user",
+                """
+                INSERT INTO removed_users (\(columns)) VALUES ($1, $2, $3)
+                ON CONFLICT (user_hash, removed_at) DO UPDATE SET account = excluded.account
+                """, hash, .integer(now), .text(account)),
+        ]
+        if account == nil {
+            statements.append(
+                SQLQuery(
+                    "anonymize_merges",
+                    "UPDATE audit SET after = \(dialect.afterWithoutFrom) WHERE \(merges(dialect, "= $1"))", user))
+        }
+        return statements
+    }
+
+    package static func prune(before now: Timestamp) -> SQLQuery {
+        SQLQuery(
+            "prune_removed_users", "DELETE FROM removed_users WHERE removed_at < $1",
+            .integer(now - ErasureRules.memoryForEdges))
+    }
+
+    /// The condition of entries of the audit log about merges into other users, as their index has it.
+    ///
+    /// - Parameter comparison: of the id of the user who was merged.
+    package static func merges(_ dialect: SQLDialect, _ comparison: String) -> String {
+        let from =
+            switch dialect {
+            case .sqlite: "(after ->> 'from')"
+            case .postgreSQL: "(after::json ->> 'from')"
+            }
+        return "action = 'profile.merge' AND \(from) \(comparison)"
+    }
+}
+
+extension SQLDialect {
+    fileprivate var afterWithoutFrom: String {
+        switch self {
+        // A dollar sign begins a parameter.
+        case .sqlite: "json_set(after, char(36) || '.from', NULL)"
+        case .postgreSQL: "jsonb_set(after::jsonb, '{from}', 'null')::text"
+        }
+    }
+}
