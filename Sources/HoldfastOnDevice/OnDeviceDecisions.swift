@@ -90,15 +90,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
             experiment, for: question.user, stored: stored(question), options: question.options)
         // A GET only looks.
         if request.method == "POST" { keep([decision.newAssignment].compactMap(\.self), question) }
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("experiment_id", decision.experiment.id.string)
-        writer.member("experiment_key", decision.experiment.key.string)
-        writer.member("variation_id", decision.variation?.id.string)
-        writer.member("variation_key", decision.variation?.key.string)
-        writer.member("source", decision.source.rawValue)
-        writer.endObject()
-        return Self.response(200, writer.finish())
+        return Self.response(200, decision.encoded())
     }
 
     /// The variations that the user has, then those of the anonymous user who has logged in as this one.

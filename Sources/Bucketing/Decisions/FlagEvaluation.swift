@@ -147,3 +147,19 @@ extension FlagEvaluation {
         writer.endObject()
     }
 }
+
+extension ExperimentDecision {
+    /// The decision as `/v1/assign` has it.
+    package func encoded() -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.key.string)
+        writer.member("variation_id", variation?.id.string)
+        writer.member("variation_key", variation?.key.string)
+        writer.member("source", source.rawValue)
+        writer.member("reasons", reasons)
+        writer.endObject()
+        return writer.finish()
+    }
+}

@@ -20,7 +20,7 @@ struct AssignEndpoints {
             let asked = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
             let project = try project(of: asked)
             return decisions.decide(try asked.query(enrolls: true, in: project), in: project, call) {
-                .json(Self.encode(try asked.decision(of: $0)))
+                .json(try asked.decision(of: $0).encoded())
             } error: {
                 Problem($0).response
             }
@@ -41,7 +41,7 @@ struct AssignEndpoints {
     private func responses(to list: [JSONValue], _ sdkKey: String?, _ call: Call) async throws -> [UInt8] {
         let results = try await call.results(of: list.indices, projects) { index, call in
             let asked = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
-            return Self.encode(try await decide(asked, enrolls: true))
+            return try await decide(asked, enrolls: true).encoded()
         }
         var writer = JSONWriter()
         writer.beginArray()
@@ -65,7 +65,7 @@ struct AssignEndpoints {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
         let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
-        return .json(Self.encode(try await decide(asked, enrolls: false)))
+        return .json(try await decide(asked, enrolls: false).encoded())
     }
 
     private func decide(_ request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
@@ -81,19 +81,6 @@ struct AssignEndpoints {
             throw request.unknownExperiment(in: project.datafile)
         }
         return project
-    }
-
-    private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("experiment_id", decision.experiment.id.string)
-        writer.member("experiment_key", decision.experiment.key.string)
-        writer.member("variation_id", decision.variation?.id.string)
-        writer.member("variation_key", decision.variation?.key.string)
-        writer.member("source", decision.source.rawValue)
-        writer.member("reasons", decision.reasons)
-        writer.endObject()
-        return writer.finish()
     }
 
     private static func append(_ problem: Problem, to writer: inout JSONWriter) {
