@@ -28,19 +28,20 @@ public final class OnDeviceDecisions: HoldfastTransport {
 
     /// - Parameters:
     ///   - directory: that of the client, ``HoldfastConfiguration/directory``.
-    ///   - assignmentTTL: how long a variation is kept after the last decision that used it; `nil` for ever.
+    ///   - assignmentTTL: how long a variation is kept after it was decided, if neither the experiment nor the project has an
+    ///     `assignment_ttl`, as with the server's option `--assignment-ttl`; `nil` for ever.
     ///   - patience: how long a device that has a datafile waits for a newer one before it decides.
     ///   - base: sends the requests that remain.
     /// - Throws: ``HoldfastError/storage(_:)`` if the file of variations exists and cannot be read.
     public init(
         directory: URL, assignmentTTL: Duration? = nil, patience: Duration = .seconds(3),
-        over base: any HoldfastTransport = URLSessionTransport()
+        over base: any HoldfastTransport = URLSessionTransport(), clock: any HoldfastClock = SystemClock()
     ) throws(HoldfastError) {
         self.base = base
         self.patience = patience
         datafiles = DatafileCache(directory: directory)
         profiles = try DeviceUserProfileService(
-            file: directory.appendingPathComponent("variations.json"), assignmentTTL: assignmentTTL)
+            file: directory.appendingPathComponent("variations.json"), assignmentTTL: assignmentTTL, clock: clock)
     }
 
     public func close() { base.close() }
@@ -61,7 +62,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
         guard let datafile = try await datafile(question, request, root) else { return Self.unknownProject(question) }
         let result = DecisionService(datafile: datafile).decide(
             question.flags(in: datafile), for: question.user, stored: stored(question), options: question.options)
-        keep(result.newAssignments, question)
+        keep(result.newAssignments, question, datafile)
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", question.user.id.string)
@@ -89,7 +90,9 @@ public final class OnDeviceDecisions: HoldfastTransport {
         let decision = DecisionService(datafile: datafile).assign(
             experiment, for: question.user, stored: stored(question), options: question.options)
         // A GET only looks.
-        if request.method == "POST" { keep([decision.newAssignment].compactMap(\.self), question) }
+        if request.method == "POST" {
+            keep([decision.newAssignment].compactMap(\.self), question, datafile)
+        }
         return Self.response(200, decision.encoded())
     }
 
@@ -109,13 +112,19 @@ public final class OnDeviceDecisions: HoldfastTransport {
         return stored
     }
 
-    private func keep(_ assignments: [NewAssignment], _ question: Question) {
+    private func keep(_ assignments: [NewAssignment], _ question: Question, _ datafile: Datafile) {
         guard !assignments.isEmpty else { return }
-        profiles.save(
-            userProfile: UserProfile(
-                userID: question.user.id.string,
-                experimentBucketMap: Dictionary(
-                    assignments.map { ($0.experimentID.string, $0.variationID.string) }, uniquingKeysWith: { $1 })))
+        var profile = UserProfile(userID: question.user.id.string)
+        var lifetimes: [String: Double] = [:]
+        for assignment in assignments {
+            let name = assignment.experimentID.string
+            profile.experimentBucketMap[name] = assignment.variationID.string
+            guard let experiment = datafile.experiment(id: assignment.experimentID),
+                let lifetime = datafile.assignmentLifetime(of: experiment)
+            else { continue }
+            lifetimes[name] = lifetime.milliseconds.map { Double($0) / 1_000 } ?? 0
+        }
+        profiles.save(profile, lifetimes: lifetimes)
     }
 
     // MARK: The datafile

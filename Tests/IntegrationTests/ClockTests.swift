@@ -68,6 +68,41 @@ import Testing
         server.stop()
     }
 
+    @Test func `An assignment is gone when its experiment says so, or else its project, or else the server`() throws {
+        #expect(try client.request("PUT", "/v1/projects/shop").status == 201)
+        #expect(try client.request("PUT", "/v1/projects/app", #"{"assignment_ttl":"4d"}"#).status == 201)
+        for (key, project, lifetime) in [
+            ("server", "shop", "null"), ("own", "shop", #""2d""#), ("endless", "shop", #""forever""#),
+            ("project", "app", "null"), ("ownOfProject", "app", #""12h""#),
+        ] {
+            let fields = ["X-Optimizely-SDK-Key: \(project)"]
+            let body = #"{"id":"\#(key)","variations":["a","b"],"assignment_ttl":\#(lifetime)}"#
+            #expect(try client.request("PUT", "/v1/experiments/\(key)", body, fields: fields).status == 201)
+            let asked = #"{"user_id":"ada","experiment":"\#(key)"}"#
+            #expect(try client.request("POST", "/v1/assign", asked, fields: fields)["source"] == "bucketed")
+        }
+        func present() throws -> Set<String> {
+            let map = try client.request("GET", "/v1/profiles/ada")["experiment_bucket_map"].object ?? JSONObject()
+            return Set(map.map(\.key))
+        }
+        #expect(try present() == ["server", "own", "endless", "project", "ownOfProject"])
+        for (hours, expected) in [
+            (11, ["own", "endless", "project", "ownOfProject"]), (13, ["own", "endless", "project"]),
+            (49, ["endless", "project"]), (97, ["endless"]), (1_000_000, ["endless"]),
+        ] as [(Int64, Set<String>)] {
+            clock.set(hours: hours)
+            #expect(try present() == expected, "after \(hours) hours")
+        }
+        // A server that starts knows it, too.
+        server.stop()
+        let restarted = try ServerProcess(
+            database: directory.file("holdfast.db"), ["--assignment-ttl", "10h"], environment: clock.environment)
+        #expect(try restarted.request("POST", "/ups/save", profile("bob", ["own": "1", "server": "1"])).status == 200)
+        clock.set(hours: 1_000_020)
+        #expect(try restarted.request("GET", "/v1/profiles/bob").text == profile("bob", ["own": "1"]))
+        restarted.stop()
+    }
+
     @Test func `An assignment that has expired is gone, and comes to no harm when the clock goes back before`() throws {
         #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
         clock.set(hours: 9)

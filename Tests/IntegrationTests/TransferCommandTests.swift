@@ -48,6 +48,17 @@ import Testing
         #expect(expiry.string != nil)
     }
 
+    @Test func `An import on the command line keeps assignments as long as their experiment says`() throws {
+        let server = try ServerProcess(database: directory.file("lasting.db"))
+        _ = try server.request("PUT", "/v1/experiments/e", #"{"id":"1","variations":["a"],"assignment_ttl":"30d"}"#)
+        server.stop()
+        let lines = try directory.write(profile("a", ["1": "2", "3": "4"]) + "\n", to: "lines")
+        #expect(try Command("import", lines, "--database", directory.file("lasting.db")).end == .exit(0))
+        let stored = try Command("export", "--detail", "--database", directory.file("lasting.db"))
+        let map = try JSONParser().parse(stored.output)["experiment_bucket_map"]
+        #expect(map["1"]["expires_at"].string != nil && map["3"]["expires_at"].string == nil, "\(stored.output)")
+    }
+
     @Test func `An import on the command line reads the file that is named, or standard input`() throws {
         let path = directory.file("imported.db")
         let file = try directory.write(profile("a", ["1": "2"]) + "\n", to: "lines")

@@ -120,6 +120,26 @@ extension StoreContract {
             #expect(!saved.existed && saved.profile?.variations == ["e": "b"])
             #expect(try context.reader.variations(of: "user") == ["e": "b"])
         },
+        StoreContract(
+            "An assignment lasts as long as its experiment says, or else as long as the rules say",
+            rules: ProfileRules(assignmentTTL: .seconds(3_600))
+        ) { context in
+            let (store, start) = (context.store, context.clock.now)
+            store.rules.lifetimes.set(["long": 7_200_000, "endless": nil])
+            try await store.apply(.save(["long": "a", "short": "a"], onConflict: .replace), to: "user")
+            try await store.apply(.assign([.init(experimentID: "endless", variationID: "a")]), to: "user")
+            context.clock.advance(by: .seconds(3_600))
+            #expect(try context.reader.variations(of: "user") == ["endless": "a", "long": "a"])
+            // Another lifetime holds from the next save on.
+            store.rules.lifetimes.set(["long": nil, "endless": 1_000])
+            #expect(try context.reader.profile(of: "user")?["long"]?.expiresAt == start + 7_200_000)
+            let saved = try await store.apply(.save(["endless": "a"], onConflict: .replace), to: "user")
+            #expect(saved.profile?["endless"]?.expiresAt == start + 3_601_000)
+            // Who takes it over has it as long as whoever saves it.
+            try await store.merge("user", into: "account")
+            context.clock.advance(by: .seconds(1_000_000))
+            #expect(try context.reader.variations(of: "account") == ["long": "a"])
+        },
         StoreContract("An override never expires", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")

@@ -17,6 +17,8 @@ public final class Datafile: Sendable {
     public let botFiltering: Bool?
     /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
+    /// How long users keep a variation of an experiment that does not say it; `nil` if the project does not either.
+    public let assignmentLifetime: AssignmentLifetime?
 
     public let attributes: [Attribute]
     public let audiences: [Audience]
@@ -65,6 +67,7 @@ public final class Datafile: Sendable {
         anonymizesIP = parts.anonymizesIP
         botFiltering = parts.botFiltering
         sendsFlagDecisions = parts.sendsFlagDecisions
+        assignmentLifetime = AssignmentLifetime(parts.source.object?[Annotations.member]?.object)
         attributes = parts.attributes
         audiences = parts.audiences
         events = parts.events

@@ -130,6 +130,8 @@ public struct ExperimentAnnotations: Sendable {
     public let traffic: Double?
     /// Whether the API serves the experiment as a flag of its key; `nil` if nothing was said.
     public let isServed: Bool?
+    /// How long users keep their variation; `nil` if the project says it.
+    public let assignmentLifetime: AssignmentLifetime?
 
     public init(_ object: JSONObject?) {
         flagKey = object?["flag"]?.string.map { Identifier($0) }
@@ -142,6 +144,7 @@ public struct ExperimentAnnotations: Sendable {
         gate = object?["gate"]?.double
         traffic = object?["traffic"]?.double
         isServed = object?["served"]?.bool
+        assignmentLifetime = AssignmentLifetime(object)
     }
 }
 

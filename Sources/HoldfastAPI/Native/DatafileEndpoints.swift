@@ -16,14 +16,18 @@ struct DatafileEndpoints {
     /// the same transaction.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
-        let content = request.withBody { Array($0) }
+        let uploaded = request.withBody { Array($0) }
         let query = try request.query(knowing: ["moves", "share"])
         let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
         let preconditions = Preconditions(request)
-        let datafile = try await catalog.inBackground { _ in try Project.accept(content) }
+        let accepted = try await catalog.inBackground { _ in try Project.accept(uploaded) }
         let snapshot = catalog.snapshot()
-        let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? datafile.sdkKey, for: call.access)
+        let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? accepted.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]
+        let (content, datafile) = try await catalog.inBackground { _ in
+            try UploadedDatafile.completed(accepted, like: former).map { ($0.source.encoded(), $0) }
+                ?? (uploaded, accepted)
+        }
         try preconditions.check(former?.entityTag)
         let policy = call.approvalPolicy
         try await policy.expectUnchanged(former, store)

@@ -141,7 +141,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/projects", scope: .token(.read, or: .definitions), readsQuery: true, project.list)
                 .atEdge,
             APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read, or: .definitions), project.get).atEdge,
-            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), project.put),
+            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), proposal.holding(project.put)),
             APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
             APIRoute(
                 .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true,

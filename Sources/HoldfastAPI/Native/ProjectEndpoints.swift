@@ -23,7 +23,7 @@ struct ProjectEndpoints {
         .json(Self.describe(try record(request, call), projects))
     }
 
-    /// Makes a project, or changes its name or which one is the default; 201 if it is new.
+    /// Makes a project, or changes its name, how long its assignments last, or which one is the default; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let sdkKey = try SDKKey.check(Self.key(request))
@@ -36,15 +36,38 @@ struct ProjectEndpoints {
             throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
         }
         let change = try ProjectDefinition(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
+        var lifetime = try value.object.flatMap { object throws(CoreError) in try AssignmentLifetime.change(in: object)
+        }
+        if lifetime == .some(projects.project(sdkKey)?.datafile.assignmentLifetime) { lifetime = nil }
         if change.becomesDefault, known?.isDefault != true,
             let former = projects.records(for: .all).first(where: \.isDefault)
         {
             // The requests of others that name no project would mean another one.
             try call.access.check(former.sdkKey)
         }
-        let made = try await catalog.putProject(change, by: call.author(request))
+        let author = call.author(request)
+        // First, because it may need an approval, and then nothing is changed.
+        if known != nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
+        let made = try await catalog.putProject(change, by: author)
+        if known == nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
         let status: Status = if case .created = made { .created } else { .ok }
         return .json(Self.describe(made.record, projects), status)
+    }
+
+    private func set(
+        _ lifetime: AssignmentLifetime?, of sdkKey: String, by author: Author, _ call: Call
+    ) async throws {
+        let note = ProjectEditor.Note(.projectPut, of: sdkKey) { datafile, _ in
+            .object(JSONObject(.init(key: AssignmentLifetime.apiMember, value: Self.lifetime(datafile))))
+        }
+        let editor = ProjectEditor(catalog, call.approvalPolicy)
+        _ = try await editor.edit(sdkKey, note, by: author, moves: .refuse) { definitions, _ throws(CoreError) in
+            definitions.assignmentLifetime = lifetime
+        }
+    }
+
+    private static func lifetime(_ datafile: Datafile?) -> JSONValue {
+        (datafile?.assignmentLifetime).map { .string($0.text) } ?? .null
     }
 
     /// Deletes a project that has nothing in it.
@@ -106,6 +129,7 @@ struct ProjectEndpoints {
             "revision": datafile.map { .string($0.revision) } ?? .null,
             "experiments": datafile.map { .integer(Int64($0.experimentsBesideRules.count)) } ?? .null,
             "flags": datafile.map { .integer(Int64($0.flags.count)) } ?? .null,
+            AssignmentLifetime.apiMember: lifetime(datafile),
         ]
     }
 }
@@ -117,7 +141,10 @@ extension ProjectDefinition {
     init(_ value: JSONValue, sdkKey: String, isDefault: Bool) throws(CoreError) {
         let object = try value.object(
             "a project",
-            knowing: ["sdk_key", "name", "default", "created_at", "revision", "experiments", "flags"])
+            knowing: [
+                "sdk_key", "name", "default", "created_at", "revision", "experiments", "flags",
+                AssignmentLifetime.apiMember,
+            ])
         if let given = try object.optionalText("sdk_key"), given != sdkKey {
             throw CoreError(
                 .invalid, "`sdk_key` must be the key in the path, '\(sdkKey)'; got '\(given)'", at: ["sdk_key"])

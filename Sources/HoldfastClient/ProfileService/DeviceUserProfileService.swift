@@ -36,10 +36,13 @@ public final class DeviceUserProfileService: UserProfileStore {
             var variationID: String
             /// Seconds since 1970; absent in the files of earlier releases.
             var updatedAt: Double?
+            /// Seconds, 0 for ever; absent if the service says it.
+            var lifetime: Double?
 
             private enum CodingKeys: String, CodingKey {
                 case variationID = "variation_id"
                 case updatedAt = "updated_at"
+                case lifetime
             }
         }
 
@@ -54,11 +57,12 @@ public final class DeviceUserProfileService: UserProfileStore {
 
     /// - Parameters:
     ///   - preloaded: profiles that are used until a save changes them; stored profiles have precedence.
-    ///   - assignmentTTL: how long an assignment is kept after the last save that had it, as on the server; `nil` for ever.
+    ///   - assignmentTTL: how long an assignment is kept after the last save that had it, as with the server's option
+    ///     `--assignment-ttl`; `nil` for ever.
     ///   - logger: receives profiles that are invalid or cannot be written.
     /// - Throws: ``HoldfastError/storage(_:)`` if the file exists and cannot be read.
     public init(
-        file: URL, preloaded: [UserProfile] = [], assignmentTTL: Duration? = nil, logger: HoldfastLogger? = nil,
+        file: URL, preloaded: [UserProfile] = [], assignmentTTL: Duration?, logger: HoldfastLogger? = nil,
         clock: any HoldfastClock = SystemClock()
     ) throws(HoldfastError) {
         self.file = file
@@ -84,6 +88,13 @@ public final class DeviceUserProfileService: UserProfileStore {
         self.profiles = Locked(profiles)
     }
 
+    /// Keeps assignments for ever; see ``init(file:preloaded:assignmentTTL:logger:clock:)``.
+    public convenience init(
+        file: URL, preloaded: [UserProfile] = [], logger: HoldfastLogger? = nil
+    ) throws(HoldfastError) {
+        try self.init(file: file, preloaded: preloaded, assignmentTTL: nil, logger: logger)
+    }
+
     public func lookup(userID: String) -> UserProfile? {
         profiles.withLock { profiles in
             guard let stored = profiles[Key(userID)] else { return nil }
@@ -93,22 +104,29 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
     }
 
-    private static func stored(_ profile: UserProfile, _ now: Double) -> Stored {
-        Stored(
-            userID: profile.userID,
-            experimentBucketMap: profile.experimentBucketMap.mapValues {
-                Stored.Entry(variationID: $0, updatedAt: now)
-            })
+    /// - Parameter lifetimes: those that experiments have of their own.
+    private static func stored(_ profile: UserProfile, _ now: Double, _ lifetimes: [String: Double] = [:]) -> Stored {
+        var map: [String: Stored.Entry] = [:]
+        for (experiment, variation) in profile.experimentBucketMap {
+            map[experiment] = Stored.Entry(variationID: variation, updatedAt: now, lifetime: lifetimes[experiment])
+        }
+        return Stored(userID: profile.userID, experimentBucketMap: map)
     }
 
     private func isExpired(_ entry: Stored.Entry) -> Bool {
-        guard let assignmentTTL, let updatedAt = entry.updatedAt else { return false }
-        return clock.now.timeIntervalSince1970 >= updatedAt + assignmentTTL
+        guard let lifetime = entry.lifetime ?? assignmentTTL, lifetime > 0, let updatedAt = entry.updatedAt else {
+            return false
+        }
+        return clock.now.timeIntervalSince1970 >= updatedAt + lifetime
     }
 
     /// Merges a profile into the stored one and writes the file. An invalid profile is only logged, and so is a failure
     /// to write: until the end of the process the profile is known nevertheless.
-    public func save(userProfile: UserProfile) {
+    public func save(userProfile: UserProfile) { save(userProfile, lifetimes: [:]) }
+
+    /// - Parameter lifetimes: how many seconds assignments are kept, by experiment; 0 for ever. What is absent is kept as long
+    ///   as the service says.
+    package func save(_ userProfile: UserProfile, lifetimes: [String: Double]) {
         do throws(HoldfastError) {
             try userProfile.check()
         } catch {
@@ -118,11 +136,12 @@ public final class DeviceUserProfileService: UserProfileStore {
         profiles.withLock { profiles in
             let key = Key(userProfile.userID)
             let former = profiles[key]
-            let saved = Self.stored(userProfile, clock.now.timeIntervalSince1970)
+            let saved = Self.stored(userProfile, clock.now.timeIntervalSince1970, lifetimes)
             var new = former ?? Stored(userID: userProfile.userID, experimentBucketMap: [:])
             // A repeated save renews the time, which matters only if assignments expire.
             new.experimentBucketMap.merge(saved.experimentBucketMap) { stored, saved in
-                assignmentTTL == nil && stored.variationID.hasSameBytes(as: saved.variationID) ? stored : saved
+                let isEndless = assignmentTTL == nil && stored.lifetime == nil && saved.lifetime == nil
+                return isEndless && stored.variationID.hasSameBytes(as: saved.variationID) ? stored : saved
             }
             new.experimentBucketMap = new.experimentBucketMap.filter { !isExpired($0.value) }
             guard new != former else { return }

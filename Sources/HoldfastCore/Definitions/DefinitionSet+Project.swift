@@ -68,6 +68,7 @@ extension ProjectDefinitions {
         } else if experiment.conclusion != nil {
             object["status"] = experiment.definedStatus
         }
+        object[AssignmentLifetime.apiMember] = experiment.assignmentLifetime.map { .string($0.text) }
         experiment.writeDetails(to: &object)
         object[DefinitionSet.allocation] = experiment.uncommonAllocation(isGrouped: group != nil)?.json
         return isRule && object.count == 1 ? nil : object

@@ -200,6 +200,7 @@ extension DefinitionSet.Kind {
             [
                 "name": .null, "description": .null, "hypothesis": .null, "owner": .null, "tags": [], "metrics": .null,
                 "plan": .null, "schedule": .null, "ramp": .null, "bandit": .null, "group": .null, "audience": .null,
+                AssignmentLifetime.apiMember: .null,
             ]
         case .flags: ["rules": [], "description": .null, "tags": []]
         case .holdouts: ["flags": .null, "audience": .null, "description": .null, "metrics": .null]

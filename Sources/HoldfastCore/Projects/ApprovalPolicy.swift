@@ -98,7 +98,7 @@ extension ProjectDefinitions {
             return all
         }
         return expected.experiments == experiments && expected.flags == flags && expected.metrics == metrics
-            && others(expected) == others(self)
+            && expected.assignmentLifetime == assignmentLifetime && others(expected) == others(self)
     }
 }
 
@@ -209,6 +209,7 @@ extension Project {
         keys.formUnion(datafile.holdouts.map(\.key))
         segments.formUnion(
             datafile.mentions.segments.filter { !keys.isDisjoint(with: datafile.keys(usingSegment: $0)) })
+        if let lifetime = datafile.assignmentLifetime { parts.append(.string(lifetime.text)) }
         parts += HoldoutDefinition.lists.map { datafile.source.object?[$0] ?? .null }
         parts += segments.sorted().map { schema.segments[$0]?.conditions ?? .null }
         return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
@@ -240,11 +241,12 @@ extension Project {
         }
         let (before, after) = (DefinitionSources(datafile), DefinitionSources(edited))
         let changesHoldouts = before.holdouts != after.holdouts
+        let changesLifetime = datafile.assignmentLifetime != edited.assignmentLifetime
         let inSegments = Set(changing.flatMap { datafile.keys(usingSegment: $0.name) })
         let changesHeldOut = datafile.holdouts.contains { inSegments.contains($0.key) }
         return running.filter { experiment in
             let metrics = definitions.experiments[experiment.key]?.details.metrics.all ?? []
-            return changesHoldouts || changesHeldOut || inSegments.contains(experiment.key)
+            return changesHoldouts || changesHeldOut || changesLifetime || inSegments.contains(experiment.key)
                 || before.experiments[experiment.id] != after.experiments[experiment.id]
                 || before.details?[experiment.id.string] != after.details?[experiment.id.string]
                 || before.flags[experiment.id] != after.flags[experiment.id]

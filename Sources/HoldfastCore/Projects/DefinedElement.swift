@@ -107,7 +107,10 @@ extension Experiment: DefinedElement {
     public static var putAction: AuditAction { .experimentPut }
     public static var deleteAction: AuditAction { .experimentArchive }
     public static var copiedMembers: [String] {
-        ["traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan"]
+        [
+            "traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan",
+            AssignmentLifetime.apiMember,
+        ]
     }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }

@@ -83,6 +83,7 @@ extension ExperimentChange {
             experiment.details.metrics = metrics
         }
         plan?.apply(to: &experiment.details.plan)
+        experiment.assignmentLifetime = assignmentLifetime ?? experiment.assignmentLifetime
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
             throw CoreError(

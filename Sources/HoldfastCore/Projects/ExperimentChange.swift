@@ -72,12 +72,14 @@ public struct ExperimentChange: Sendable {
     private(set) var isOfRamp = false
     /// A wrapped `nil` removes it.
     var bandit: Bandit??
+    /// A wrapped `nil` leaves it to the project.
+    var assignmentLifetime: AssignmentLifetime??
     var plan: ExperimentPlan.Change?
 
     static let members =
         [
             "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
-            "schedule", "ramp", "bandit", "plan",
+            "schedule", "ramp", "bandit", "plan", AssignmentLifetime.apiMember,
         ]
         + ExperimentDetails.texts.map(\.0)
 
@@ -118,6 +120,7 @@ public struct ExperimentChange: Sendable {
             bandit = .some(value.isNull ? nil : Bandit(value, at: ["bandit"], &faults))
         }
         plan = object["plan"].map { ExperimentPlan.Change($0, &faults) }
+        assignmentLifetime = faults.collect(try AssignmentLifetime.change(in: object)) ?? nil
         try faults.check()
     }
 

@@ -41,6 +41,8 @@ struct ExperimentDefinition: KeyedDefinition {
     var flagKey: Identifier?
     /// Whether the experiment is served as a flag of its key; `nil` if nothing was said.
     var isServed: Bool?
+    /// How long users keep their variation; `nil` if the project says it.
+    var assignmentLifetime: AssignmentLifetime?
     /// Whether it was made or left the draft without ever running, so that nobody depends on it yet.
     var hasNeverRun = false
     var details = ExperimentDetails()
@@ -97,6 +99,7 @@ struct ExperimentDefinition: KeyedDefinition {
         traffic = members?["traffic"]?.double
         flagKey = members?.identifier("flag")
         isServed = members?["served"]?.bool
+        assignmentLifetime = annotations.assignmentLifetime
         hasNeverRun = members?["neverRan"]?.bool ?? false
         audience = Self.audience(of: source, given: members?["audience"], audiences[Identifier(audienceID)])
         self.details = details.map { ExperimentDetails($0) } ?? ExperimentDetails()
@@ -171,6 +174,7 @@ struct ExperimentDefinition: KeyedDefinition {
         annotations["audience"] = isRewritten ? audience : nil
         annotations["flag"] = flagKey.map { JSONValue($0) }
         annotations["served"] = isServed.map { .bool($0) }
+        annotations[AssignmentLifetime.member] = assignmentLifetime.map { .string($0.text) }
         annotations["neverRan"] = hasNeverRun ? true : nil
         object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         return object
@@ -310,6 +314,7 @@ extension Experiment {
         ]
         guard let definition, var object = description.object else { return description }
         definition.details.write(to: &object)
+        object[AssignmentLifetime.apiMember] = definition.assignmentLifetime.map { .string($0.text) }
         object["bandit"] = definition.details.bandit?.description(of: definition)
         object["plan"] = definitions.planDescription(of: definition)
         object["conclusion"] = definition.conclusion?.description(of: definition)

@@ -46,6 +46,24 @@ struct ExperimentDetails: Sendable, Equatable {
     var searchedTexts: [String] { Array(texts.values) + tags.map(\.string) }
 }
 
+extension AssignmentLifetime {
+    /// The member of bodies and files.
+    public static let apiMember = "assignment_ttl"
+
+    /// Reads the lifetime from the body of a request, of which null leaves it to the project or the server.
+    ///
+    /// - Returns: `nil` if it is absent.
+    /// - Throws: 400 or 422 if it is none.
+    public static func change(in object: JSONObject) throws(CoreError) -> AssignmentLifetime?? {
+        guard object[apiMember] != nil else { return nil }
+        guard let text = try object.optionalText(apiMember) else { return .some(nil) }
+        guard let lifetime = AssignmentLifetime(text) else {
+            throw CoreError(.unprocessable, "`\(apiMember)` must be \(form); got '\(text)'", at: [apiMember])
+        }
+        return .some(lifetime)
+    }
+}
+
 /// What an admin says of the end of an experiment: `{"winner":KEY or null,"reason":TEXT?}`.
 public struct ConclusionInput: Sendable, Equatable {
     /// The key of the variation that everybody gets; `nil` for none.

@@ -29,7 +29,7 @@ public final class ProjectCatalog: Sendable {
     }
 
     public let logger: Logger
-    /// Those of the store, which learn here which experiments are archived.
+    /// Those of the store, which learn here what the definitions say of assignments.
     let rules: ProfileRules
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
@@ -264,7 +264,9 @@ public final class ProjectCatalog: Sendable {
                 project, forced: forced[project.sdkKey] ?? [], schema: next.schema, catalogVersion: next.version,
                 isSuperseded: next.superseded.contains(project.sdkKey))
         }
-        rules.archived.set(Self.archived(in: next.projects.values.map(\.datafile)))
+        let datafiles = next.projects.values.map(\.datafile)
+        rules.archived.set(Self.archived(in: datafiles))
+        rules.lifetimes.set(Self.lifetimes(in: datafiles, otherwise: rules.assignmentTTL?.wholeMilliseconds))
         next.defaultProject = next.records.first(where: \.isDefault).flatMap { next.projects[$0.sdkKey] }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
@@ -279,6 +281,30 @@ public final class ProjectCatalog: Sendable {
             if experiment.isArchived { archived.insert(experiment.id) } else { others.insert(experiment.id) }
         }
         return archived.subtracting(others)
+    }
+
+    /// The lifetimes of assignments in milliseconds where definitions give one; `nil` means forever. If projects share an
+    /// experiment, the longest of theirs counts.
+    static func lifetimes(in datafiles: [Datafile], otherwise: Int64?) -> [Identifier: Int64?] {
+        var defined: Set<Identifier> = []
+        for datafile in datafiles {
+            for experiment in datafile.experiments where datafile.assignmentLifetime(of: experiment) != nil {
+                defined.insert(experiment.id)
+            }
+        }
+        var lifetimes: [Identifier: Int64?] = [:]
+        guard !defined.isEmpty else { return lifetimes }
+        for datafile in datafiles {
+            for experiment in datafile.experiments where defined.contains(experiment.id) {
+                let lifetime = datafile.assignmentLifetime(of: experiment).map(\.milliseconds) ?? otherwise
+                if let known = lifetimes[experiment.id] {
+                    lifetimes[experiment.id] = .some(known.flatMap { known in lifetime.map { max(known, $0) } })
+                } else {
+                    lifetimes[experiment.id] = .some(lifetime)
+                }
+            }
+        }
+        return lifetimes
     }
 
     /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``. Returns once this process uses what

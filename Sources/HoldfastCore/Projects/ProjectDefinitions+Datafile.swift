@@ -80,7 +80,8 @@ extension ProjectDefinitions {
         }
     }
 
-    /// What SDKs do not get: what people say about experiments, by their ids, and the metrics; `nil` if there is nothing.
+    /// What people say about experiments, by their ids, and the metrics, which SDKs do not get, and how long assignments
+    /// last; `nil` if there is nothing.
     private var ownMembers: JSONValue? {
         var members = JSONObject()
         var details = JSONObject()
@@ -94,6 +95,7 @@ extension ProjectDefinitions {
         var metrics = JSONObject()
         for metric in self.metrics { metrics[metric.key.string] = .object(metric.json) }
         if !metrics.isEmpty { members["metrics"] = .object(metrics) }
+        members[AssignmentLifetime.member] = assignmentLifetime.map { .string($0.text) }
         return members.isEmpty ? nil : .object(members)
     }
 

@@ -25,6 +25,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var sharedVariations: [Identifier: SharedVariation] = [:]
     /// The project's, which the datafile may lack.
     var sdkKey: String
+    /// How long users keep a variation of an experiment that does not say it; `nil` if the server's configuration says it.
+    public var assignmentLifetime: AssignmentLifetime?
     /// The datafile as it was read or last generated.
     var root: JSONObject
 
@@ -39,6 +41,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     public init(_ datafile: JSONValue) {
         root = datafile.object ?? JSONObject()
         sdkKey = root["sdkKey"]?.string ?? ""
+        assignmentLifetime = AssignmentLifetime(root[Annotations.member]?.object)
         rollouts = root["rollouts"]?.array ?? []
         audiences = root["typedAudiences"]?.array ?? []
         let conditions = Dictionary(

@@ -31,7 +31,10 @@ struct PublishedDatafile {
             return JSONValue.object(group)
         }
         guard root[Annotations.member] != nil || !delivered.isEmpty else { return }
-        root[Annotations.member] = nil
+        // Devices that decide by themselves need to know how long assignments last.
+        var members = JSONObject()
+        members[AssignmentLifetime.member] = root[Annotations.member]?.object?[AssignmentLifetime.member]
+        root[Annotations.member] = members.isEmpty ? nil : .object(members)
         if !delivered.isEmpty {
             deliveries = Set(delivered.compactMap { $0.object?.identifier("id") })
             root["experiments"] = .array(outside + delivered)

@@ -1,3 +1,4 @@
+import Bucketing
 import JSON
 import Storage
 
@@ -113,18 +114,11 @@ struct Ramp: Sendable, Equatable {
 }
 
 extension Ramp.Step {
-    private static let units: [(suffix: Character, milliseconds: Int64)] = [
-        ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000),
-    ]
     private static let longest: Int64 = 366 * 86_400_000
 
     /// Returns the milliseconds of a text such as `90s`, `30m`, `12h` or `2d`; `nil` for another one.
     static func milliseconds(_ text: String) -> Int64? {
-        guard let unit = units.first(where: { $0.suffix == text.last }) else { return nil }
-        let digits = text.dropLast()
-        guard digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = Int64(digits) else { return nil }
-        let (product, overflow) = number.multipliedReportingOverflow(by: unit.milliseconds)
-        return !overflow && (1_000...longest).contains(product) ? product : nil
+        AssignmentLifetime.milliseconds(text).flatMap { (1_000...longest).contains($0) ? $0 : nil }
     }
 
     /// When the step ends; `nil` if it has no duration.

@@ -44,6 +44,19 @@ public struct UploadedDatafile: Sendable {
         self.freezes = freezes
     }
 
+    /// Returns a datafile with how long assignments of the project last: uploads from elsewhere do not say it.
+    ///
+    /// - Returns: `nil` if the datafile says it, or the project has nothing to say.
+    public static func completed(_ datafile: Datafile, like project: Project?) throws(CoreError) -> Datafile? {
+        guard let lifetime = project?.datafile.assignmentLifetime, datafile.assignmentLifetime == nil,
+            var root = datafile.source.object
+        else { return nil }
+        var members = root[Annotations.member]?.object ?? JSONObject()
+        members[AssignmentLifetime.member] = .string(lifetime.text)
+        root[Annotations.member] = .object(members)
+        return try Project.compile(.object(root), similarTo: datafile)
+    }
+
     /// Whether there are users, and no results of the same time.
     private static func isFrozenNow(
         _ freeze: ResultsFreeze, _ session: any StoreSession

@@ -1,18 +1,19 @@
 public import Bucketing
 internal import Synchronization
 
-/// The experiments whose assignments do not count against ``ProfileRules/assignmentLimit``: users keep them, so that
-/// results stay readable and an experiment may be unarchived. Whoever knows the definitions keeps the set up to date.
-public final class ArchivedExperiments: Sendable {
-    private let ids = Mutex<Set<Identifier>>([])
+/// What rules know of the definitions. Whoever knows the definitions keeps it up to date; copies of the rules share it.
+public final class DefinedValue<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
 
-    public init() {}
-
-    public func set(_ experimentIDs: Set<Identifier>) {
-        ids.withLock { $0 = experimentIDs }
+    init(_ value: Value) {
+        self.value = Mutex(value)
     }
 
-    var current: Set<Identifier> { ids.withLock { $0 } }
+    public func set(_ new: Value) {
+        value.withLock { $0 = new }
+    }
+
+    var current: Value { value.withLock { $0 } }
 }
 
 extension ProfileRules {
@@ -91,7 +92,7 @@ extension ProfileRules {
         draft.update(experimentID) { assignment in
             assignment = Assignment(
                 variationID: variationID, source: .saved, assignedAt: min(time, now), updatedAt: now,
-                expiresAt: expiry(from: now))
+                expiresAt: expiry(in: experimentID, from: now))
         }
         let after = draft.record
         do throws(StorageError) {

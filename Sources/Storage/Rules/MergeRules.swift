@@ -90,9 +90,10 @@ public struct MergeRules: Sendable {
         var draft = ProfileDraft(account, at: now, room: anonymous.count)
         for entry in anonymous.entries {
             guard let other = TakeoverRules.assignment(anonymous.assignment(of: entry)) else { continue }
-            draft.updateBeneath(anonymous.experimentID(of: entry)) { assignment, _ in
+            let experimentID = anonymous.experimentID(of: entry)
+            draft.updateBeneath(experimentID) { assignment, _ in
                 if let own = assignment, rule == .keep || own.variationID == other.variationID { return }
-                assignment = profiles.takenOver(other, at: now)
+                assignment = profiles.takenOver(other, in: experimentID, at: now)
             }
         }
         let merged = draft.record

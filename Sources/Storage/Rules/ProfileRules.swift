@@ -1,14 +1,17 @@
-import Bucketing
+public import Bucketing
 
 /// The rules of profile changes that all stores share. Pure: no I/O, no clock.
 public struct ProfileRules: Sendable {
     /// The maximum number of assignments in a profile.
     public var assignmentLimit: Int
-    /// The lifetime of an assignment since it was last saved; `nil` means forever. An override expires only if its admin
-    /// has said when.
+    /// The lifetime of an assignment since it was last saved, in an experiment that says nothing else; `nil` means forever.
+    /// An override expires only if its admin has said when.
     public var assignmentTTL: Duration?
-    /// The experiments whose assignments do not count against the limit. Copies of these rules share them.
-    public let archived = ArchivedExperiments()
+    /// The lifetimes in milliseconds that experiments have by their definitions; `nil` means forever.
+    public let lifetimes = DefinedValue<[Identifier: Int64?]>([:])
+    /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results stay
+    /// readable and an experiment may be unarchived.
+    public let archived = DefinedValue<Set<Identifier>>([])
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: Duration? = nil) {
         self.assignmentLimit = assignmentLimit
@@ -108,18 +111,20 @@ public struct ProfileRules: Sendable {
     ) {
         // The entries are in order, so that those of a new profile are appended instead of inserted.
         for entry in map.entries {
-            let variationID = entry.variationID
-            draft.updateBeneath(entry.experimentID) { assignment, override in
+            let (experimentID, variationID) = (entry.experimentID, entry.variationID)
+            draft.updateBeneath(experimentID) { assignment, override in
                 let isShown = override?.variationID == variationID
                 guard let stored = assignment else {
-                    if !isShown { assignment = new(variationID, .saved, at: now) }
+                    if !isShown { assignment = new(variationID, in: experimentID, .saved, at: now) }
                     return
                 }
                 if stored.variationID != variationID, !isShown {
-                    if rule == .replace { assignment = new(variationID, .saved, at: now) }
-                } else if stored.expiresAt != nil || assignmentTTL != nil {
+                    if rule == .replace { assignment = new(variationID, in: experimentID, .saved, at: now) }
+                } else {
+                    let expiry = expiry(in: experimentID, from: now)
+                    guard stored.expiresAt != nil || expiry != nil else { return }
                     assignment?.updatedAt = now
-                    assignment?.expiresAt = expiry(from: now)
+                    assignment?.expiresAt = expiry
                 }
             }
         }
@@ -138,19 +143,21 @@ public struct ProfileRules: Sendable {
                 other.variationID != proposal.replacing
             {
                 // What the decision has not seen may be gone from the datafile: the caller decides again.
-                if other.variationID == proposal.variationID { assignment = takenOver(other, at: now) }
+                if other.variationID == proposal.variationID {
+                    assignment = takenOver(other, in: proposal.experimentID, at: now)
+                }
                 return
             }
             guard !proposal.isFromAnonymousProfile else { return }
-            assignment = new(proposal.variationID, .bucketed, at: now)
+            assignment = new(proposal.variationID, in: proposal.experimentID, .bucketed, at: now)
         }
     }
 
     /// Returns another user's assignment as it is stored in a profile that takes it over, which counts as saving it.
-    func takenOver(_ other: Assignment, at now: Timestamp) -> Assignment {
+    func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Timestamp) -> Assignment {
         Assignment(
             variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
-            expiresAt: expiry(from: now))
+            expiresAt: expiry(in: experimentID, from: now))
     }
 
     /// Whether an override says the same as the one that is stored; who says it does not matter.
@@ -177,15 +184,18 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    private func new(_ variationID: Identifier, _ source: Assignment.Source, at now: Timestamp) -> Assignment {
+    private func new(
+        _ variationID: Identifier, in experimentID: Identifier, _ source: Assignment.Source, at now: Timestamp
+    ) -> Assignment {
         Assignment(
-            variationID: variationID, source: source, assignedAt: now, updatedAt: now, expiresAt: expiry(from: now)
-        )
+            variationID: variationID, source: source, assignedAt: now, updatedAt: now,
+            expiresAt: expiry(in: experimentID, from: now))
     }
 
-    func expiry(from now: Timestamp) -> Timestamp? {
-        guard let assignmentTTL else { return nil }
-        let (sum, overflow) = now.addingReportingOverflow(assignmentTTL.wholeMilliseconds)
+    func expiry(in experimentID: Identifier, from now: Timestamp) -> Timestamp? {
+        let lifetime: Int64? = lifetimes.current[experimentID] ?? assignmentTTL?.wholeMilliseconds
+        guard let lifetime else { return nil }
+        let (sum, overflow) = now.addingReportingOverflow(lifetime)
         return overflow ? .max : sum
     }
 }

@@ -46,7 +46,10 @@ struct ImportCommand: ParsableCommand {
         if !location.isPostgreSQL { try expectDatabase(location.text) }
         let store = try StoreFactory.open(location, rules, isReadOnly: dryRun)
         defer { store.close() }
-        var reader = try format.reader(of: from, store)
+        // The rules learn from it what the definitions say of assignments.
+        let catalog = try Self.catalog(store)
+        defer { catalog.close() }
+        var reader = try format.reader(of: from, catalog)
         let session = try BackgroundSession(store, label: "import")
         defer { session.close() }
         let sink: any ImportSink =
@@ -67,6 +70,14 @@ struct ImportCommand: ParsableCommand {
         for note in reader.notes { OpenFile.printError("\(note)\n") }
         print(sink.summary)
         if sink.refused > 0 { throw ExitCode(1) }
+    }
+
+    private static func catalog(_ store: any Store) throws -> ProjectCatalog {
+        do throws(StorageError) {
+            return try ProjectCatalog(store: store, logger: LineLogHandler.makeLogger(.auto, level: .error))
+        } catch {
+            throw Failure(error.description)
+        }
     }
 
     private func expectDatabase(_ path: String) throws {
@@ -136,29 +147,23 @@ struct ImportFormatOptions: ParsableArguments {
     }
 
     /// - Throws: ``Failure`` if an option is wrong.
-    func reader(of source: ImportSource, _ store: any Store) throws -> any ProfileReader {
+    func reader(of source: ImportSource, _ catalog: ProjectCatalog) throws -> any ProfileReader {
         do throws(CoreError) {
             switch source {
             case .profiles: return ProfileLines()
             case .redis: return RedisProfiles()
             case .csv, .cassandra:
-                return try DelimitedProfiles(try delimitedOptions(of: source), names: try names(store))
+                return try DelimitedProfiles(try delimitedOptions(of: source), names: try names(catalog))
             case .growthbook:
-                return GrowthBookProfiles(names: try names(store), attribute: attribute ?? "id")
+                return GrowthBookProfiles(names: try names(catalog), attribute: attribute ?? "id")
             }
         } catch {
             throw Failure(error.description)
         }
     }
 
-    private func names(_ store: any Store) throws(CoreError) -> ExperimentNames {
-        let catalog: ProjectCatalog
-        do throws(StorageError) {
-            catalog = try ProjectCatalog(store: store, logger: LineLogHandler.makeLogger(.auto, level: .error))
-        } catch {
-            throw CoreError(.unavailable, error.description)
-        }
-        return try ExperimentNames(catalog.snapshot(), sdkKey: sdkKey)
+    private func names(_ catalog: ProjectCatalog) throws(CoreError) -> ExperimentNames {
+        try ExperimentNames(catalog.snapshot(), sdkKey: sdkKey)
     }
 
     private func delimitedOptions(of source: ImportSource) throws(CoreError) -> DelimitedProfiles.Options {

@@ -163,6 +163,54 @@ import Testing
         client.destroy()
     }
 
+    @Test func `A device keeps a variation as long as the experiment says, or else the project, or else the app`()
+        async throws
+    {
+        let server = try await server()
+        let directory = try TemporaryDirectory()
+        let clock = ManualClock()
+        func start() throws -> HoldfastClient {
+            var configuration = HoldfastConfiguration(endpoint: try server.endpoint, directory: directory.url)
+            configuration.sdkKey = "shop"
+            configuration.listensToChanges = false
+            let decisions = try OnDeviceDecisions(
+                directory: directory.url, assignmentTTL: .seconds(86_400), clock: clock)
+            return try HoldfastClient(configuration: configuration, transport: decisions)
+        }
+        func layout(_ client: HoldfastClient) async throws -> EvaluationDetails {
+            defer { client.destroy() }
+            #expect(try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60)) == .server)
+            return try #require(client.evaluationDetails(flagKey: "layout"))
+        }
+        /// Decides anew, and sees that the variation is kept for just so long, whatever the server would decide meanwhile.
+        func expectKept(for duration: Duration, _ place: SourceLocation = #_sourceLocation) async throws {
+            let kept = try await layout(start())
+            #expect(kept.reason == .bucketed, sourceLocation: place)
+            let key = try #require(kept.variationKey)
+            let weights = ["control", "grid", "list"].map { #"{"key":"\#($0)","weight":\#($0 == key ? 0 : 1)}"# }
+            try await server.request(
+                "PUT", "/v1/experiments/layout?moves=allow", #"{"variations":[\#(weights.joined(separator: ","))]}"#)
+            clock.advance(by: duration - .seconds(1))
+            let late = try await layout(start())
+            #expect(late.variationKey == key && late.reason == .stored, sourceLocation: place)
+            clock.advance(by: .seconds(1))
+            let after = try await layout(start())
+            #expect(after.variationKey != key && after.reason == .bucketed, sourceLocation: place)
+            // The next begins without a variation.
+            clock.advance(by: .seconds(1_000 * 86_400))
+        }
+        try await server.request("PUT", "/v1/experiments/layout", #"{"traffic":100}"#)
+        try await expectKept(for: .seconds(86_400))
+        try await server.request("PUT", "/v1/projects/shop", #"{"assignment_ttl":"30d"}"#)
+        try await expectKept(for: .seconds(30 * 86_400))
+        try await server.request("PUT", "/v1/experiments/layout", #"{"assignment_ttl":"2h"}"#)
+        try await expectKept(for: .seconds(7_200))
+        try await server.request("PUT", "/v1/experiments/layout", #"{"assignment_ttl":"forever"}"#)
+        let kept = try await layout(start())
+        clock.advance(by: .seconds(10_000 * 86_400))
+        #expect(try await layout(start()).variationKey == kept.variationKey)
+    }
+
     @Test func `An assignment on the device expires as one on the server does`() throws {
         let directory = try TemporaryDirectory()
         let file = directory.url.appending(path: "profiles.json")
