@@ -83,6 +83,9 @@ import Testing
         try measure(
             #"{"primary":["buyers","soon","orders","revenue","order_value","per_visit","funnel","back"]}"#)
         if !isLate { try useAll() }
+        let sums: [String: (control: Double, new: Double)] = [
+            "orders": (2, 2), "revenue": (30, 90), "order_value": (30, 100), "per_visit": (30, 100),
+        ]
         let expected: [(metric: String, member: String, control: Double, new: Double)] = [
             ("buyers", "rate", 1.0 / 3, 2.0 / 3), ("soon", "rate", 1.0 / 3, 2.0 / 3),
             ("orders", "mean", 2.0 / 3, 2.0 / 3),
@@ -95,6 +98,8 @@ import Testing
             for (key, number) in [("control", control), ("new", new)] {
                 let estimate = try variation(key, found)["estimate"]
                 #expect(abs((estimate[member].double ?? -1) - number) < 1e-12, "\(metric): \(estimate)")
+                let sum = sums[metric].map { key == "new" ? $0.new : $0.control }
+                #expect(estimate["sum"].double == sum, "\(metric): \(estimate)")
             }
             #expect(found["metric"]["counts_since"] == .null)
         }
@@ -196,6 +201,7 @@ import Testing
         let csv = try server.request("GET", "/v1/experiments/e/results?metric=revenue&format=csv").text
         let lines = csv.split(separator: "\r\n").map { $0.split(separator: ",", omittingEmptySubsequences: false) }
         #expect(lines.dropFirst().map { $0[10] } == ["revenue", "revenue"] && lines.count == 3, "\(csv)")
+        #expect(lines[0].last == "sum" && lines.dropFirst().map { $0.last } == ["30.0", "90.0"], "\(csv)")
         let chart = try server.request("GET", "/v1/experiments/e/results.svg?metric=revenue")
         #expect(chart.status == 200 && chart.text.contains("Metric 'revenue'"))
         let days = try results("metric=revenue&by=day")["days"].array ?? []

@@ -27,6 +27,7 @@ import Testing
         #expect(try results()["users"] == ["counted": 3, "multiple_variations": 1, "forced": 1, "excluded_users": 0])
         let control = try #require(try results()["variations"].array?.first)
         #expect(control["users"] == 2 && control["converted"] == 2 && control["value"]["mean"] == 10.0)
+        #expect(control["value"]["sum"] == 20.0 && control["conversion"]["sum"].isNull)
         #expect(try server.request("DELETE", "/v1/profiles/a").status == 200)
         #expect(try results()["users"] == ["counted": 2, "multiple_variations": 1, "forced": 1, "excluded_users": 0])
         #expect(try results()["variations"].array?.first?["events"] == 1)

@@ -191,14 +191,19 @@ extension ExperimentResults {
         let hasUsers = result.tally.counted > 0
         if let measured, let estimate = result.metric {
             writer.key("estimate")
-            write(estimate, measured.definition.statistic.member, hasUsers, to: &writer)
+            let sum = measured.definition.statistic == .rate ? nil : result.tally.goal.y.value
+            write(estimate, measured.definition.statistic.member, sum: sum, hasUsers, to: &writer)
             if !result.steps.isEmpty { write(result.steps, hasUsers, to: &writer) }
             return writer.endObject()
         }
         writer.key("conversion")
-        write(result.conversion, "rate", hasUsers, to: &writer)
+        write(result.conversion, "rate", sum: nil, hasUsers, to: &writer)
         writer.key("value")
-        if let value = result.value { write(value, "mean", hasUsers, to: &writer) } else { writer.null() }
+        if let value = result.value {
+            write(value, "mean", sum: result.tally.goal.y.value, hasUsers, to: &writer)
+        } else {
+            writer.null()
+        }
         writer.endObject()
     }
 
@@ -232,13 +237,15 @@ extension ExperimentResults {
         writer.endArray()
     }
 
+    /// - Parameter sum: what is added up over the counted users; `nil` for a rate.
     private func write(
-        _ estimate: Estimate, _ name: StaticString, _ hasUsers: Bool, to writer: inout JSONWriter
+        _ estimate: Estimate, _ name: StaticString, sum: Double?, _ hasUsers: Bool, to writer: inout JSONWriter
     ) {
         writer.beginObject()
         // The mean of nobody is unknown, not 0.
         let isKnown = hasUsers && estimate.mean.isFinite
         writer.member(name, isKnown ? estimate.mean : nil)
+        if let sum { writer.member("sum", sum) }
         writer.member("standard_deviation", isKnown ? estimate.standardDeviation : nil)
         writer.key("comparison")
         if let comparison = estimate.comparison { write(comparison, to: &writer) } else { writer.null() }
@@ -354,14 +361,16 @@ extension ExperimentResults {
             "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
             "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
             "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift", "sequential_difference_low",
-            "sequential_difference_high",
+            "sequential_difference_high", "sum",
         ]
         let rows = variations.flatMap { result in
+            let sum = result.tally.goal.y.value
             if let measured, let estimate = result.metric {
-                return [row(result, measured.definition.key.string, estimate)]
+                let isRate = measured.definition.statistic == .rate
+                return [row(result, measured.definition.key.string, estimate, sum: isRate ? nil : sum)]
             }
-            return [row(result, "conversion", result.conversion)]
-                + (result.value.map { [row(result, "value", $0)] } ?? [])
+            return [row(result, "conversion", result.conversion, sum: nil)]
+                + (result.value.map { [row(result, "value", $0, sum: sum)] } ?? [])
         }
         return (header, rows)
     }
@@ -370,7 +379,9 @@ extension ExperimentResults {
         ([header] + rows).map { $0.map(quoted).joined(separator: ",") + "\r\n" }.joined()
     }
 
-    private func row(_ result: VariationResult, _ metric: String, _ estimate: Estimate) -> [String] {
+    private func row(
+        _ result: VariationResult, _ metric: String, _ estimate: Estimate, sum: Double?
+    ) -> [String] {
         let (comparison, numbers) = (estimate.comparison, estimate.comparison?.numbers)
         let adjusted = comparison?.adjusted
         let hasUsers = result.tally.counted > 0
@@ -382,7 +393,7 @@ extension ExperimentResults {
             numbers?.sequentialLiftInterval?.upperBound, numbers?.sequentialPValue, adjusted?.lift,
             adjusted?.liftInterval?.lowerBound, adjusted?.liftInterval?.upperBound, adjusted?.pValue,
             sampleRatio.pValue, estimate.power?.smallestLift, numbers?.sequentialDifferenceInterval?.lowerBound,
-            numbers?.sequentialDifferenceInterval?.upperBound,
+            numbers?.sequentialDifferenceInterval?.upperBound, sum,
         ]
         let tally = result.tally
         return [

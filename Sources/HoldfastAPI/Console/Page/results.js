@@ -232,10 +232,11 @@ export function goalSection(goal, results, view, actions) {
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
 		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
+		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : measure(r.sum), "number"],
 		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],
-	];
+	].filter(Boolean);
 	return section(goal, { actions, note: results.metric && `A ${results.metric.kind} metric${results.metric.direction === "decrease" ? "; less is better" : ""}.` },
 		// Of two verdicts, the one over all metrics counts.
 		!view.isPlanned && verdict(results.verdict),
@@ -282,7 +283,7 @@ function rowOf(v, index, results, metric, cuped) {
 		tone: sequential[0] > 0 ? less ? "bad" : "good" : sequential[1] < 0 ? less ? "good" : "bad" : "",
 	} : null;
 	return {
-		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, low, high, lift,
+		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, sum: data.sum, low, high, lift,
 		isBaseline: results.baseline === v.variation_key, fixed: comparison,
 		open: source && !lift ? { difference: source.difference, difference_interval: found ? found.difference_interval : source.sequential_difference_interval } : null,
 		reduction: comparison?.cuped?.variance_reduction ?? null,
