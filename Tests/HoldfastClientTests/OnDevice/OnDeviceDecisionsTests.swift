@@ -114,18 +114,26 @@ import Testing
         async throws
     {
         let server = try await server()
-        let recorder = Recorder()
+        var participants = 0
         for number in 0..<10 {
-            let client = try client(server, TemporaryDirectory(), recorder)
+            let directory = try TemporaryDirectory()
+            // Of its own: a client that is destroyed closes its transport.
+            let recorder = Recorder()
+            let client = try client(server, directory, recorder)
             let tests = SplitTestService(client: client, storage: InMemorySplitTestStorage(), timeLimit: .seconds(60))
             let handle = await tests.fetchSplitTest(LayoutTest.self)
-            try await client.login(userID: "user\(number)", timeout: .seconds(60))
+            #expect(handle.error == nil && handle.source != .local)
+            #expect(try await client.login(userID: "user\(number)", timeout: .seconds(60)) == .server)
             if handle.isParticipating {
                 #expect(await tests.fetchSplitTest(LayoutTest.self).group == handle.group)
+                #expect(client.stringVariation(flagKey: "layout", defaultValue: "") == handle.group.rawValue)
+                #expect(client.evaluationDetails(flagKey: "layout")?.reason == .stored)
             }
+            participants += handle.isParticipating ? 1 : 0
             client.destroy()
+            #expect(!recorder.sent.all.contains { $0.path == "/v1/assign" })
         }
-        #expect(!recorder.sent.all.contains { $0.path == "/v1/assign" })
+        #expect(participants > 0, "a fifth of the users takes no part, but not all ten")
     }
 
     private enum LayoutTest: SplitTest {
