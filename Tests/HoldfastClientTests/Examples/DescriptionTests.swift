@@ -100,31 +100,40 @@ import Testing
     }
 }
 
-/// The example of Badoo's article: the color of a button.
-struct BadooExample {
-    private enum ButtonColorSplitTest: SplitTest {
-        static let identifier = "button_color"
+enum ButtonColorSplitTest: SplitTest {
+    static let identifier = "button_color"
 
-        enum Group: String, CaseIterable, SplitTestGroup {
-            case red
-            case blue
-            case darkGray = "dark_gray"
+    enum Group: String, CaseIterable, SplitTestGroup {
+        case red
+        case blue
+        case darkGray = "dark_gray"
+
+        var color: String {
+            switch self {
+            case .red: "#f00"
+            case .blue: "#00f"
+            case .darkGray: "#333"
+            }
         }
     }
+}
 
-    @Test func `The button has one color, and analytics are told once`() async {
+/// The example of Badoo's article: the color of a button.
+struct BadooExample {
+    @Test func `The button has one color, and analytics are told once`() async throws {
         let storage = InMemorySplitTestStorage()
         let analytics = RecordingAnalytics()
         var colors: Set<String> = []
         for _ in 0..<5 {
             let service = SplitTestService(client: nil, storage: storage, analytics: analytics)
             let buttonSplitTest = await service.fetchSplitTest(ButtonColorSplitTest.self)
-            colors.insert(buttonSplitTest.group.rawValue)
+            colors.insert(buttonSplitTest.group.color)
             buttonSplitTest.hit()
         }
         #expect(colors.count == 1)
-        #expect(analytics.calls == ["split_test-button_color=\(colors.first ?? "")"])
-        #expect(storage.string(forKey: "split_test_database-button_color") == colors.first)
+        let group = try #require(storage.string(forKey: "split_test_database-button_color"))
+        #expect(ButtonColorSplitTest.Group(rawValue: group)?.color == colors.first)
+        #expect(analytics.calls == ["split_test-button_color=\(group)"])
     }
 }
 
