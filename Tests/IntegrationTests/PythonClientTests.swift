@@ -177,7 +177,11 @@ import Testing
             assert.deepEqual(await second.getAllAssignments({ id: "ann/ä", deviceId: "" }), { "id||ann/ä": one });
             assert.deepEqual(await first.getAssignments("id", "ann/ä"), one);
             assert.equal(await first.getAssignments("id", "bob"), null);
-            await assert.rejects(first.saveAssignments({ ...one, assignments: [] }), /Holdfast responded 400/);
+            // What is refused is told, and does not end the app.
+            const told = [];
+            console.warn = (...parts) => told.push(parts.join(" "));
+            await first.saveAssignments({ ...one, assignments: [] });
+            assert.match(told.join(), /Holdfast responded 400/);
             """#, to: "check.mjs")
         let database = directory.file("holdfast.db")
         let servers = try (0..<2).map { _ in try ServerProcess(database: database) }
@@ -185,6 +189,85 @@ import Testing
         let end = child.wait()
         #expect(end == .exit(0), "\(child.errors.text)")
         for server in servers { server.stop() }
+    }
+
+    // MARK: A server that is killed
+
+    /// The manual's examples in Python, while the server is away and after it is back.
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `No example in Python ends its app, and none loses an event, when the server is killed`() throws {
+        for name in ["sticky_buckets.py", "statsig_storage.py"] {
+            let adapter = try #require(ExampleSection.all.lazy.compactMap { $0.scripts[name] }.first)
+            _ = try directory.write(adapter, to: name)
+        }
+        let section = try #require(ExampleSection.all.first { $0.file == "OptimizelySDK.md" && $0.title == "Python" })
+        _ = try directory.write(try #require(section.scripts["shop.py"]), to: "shop.py")
+        let child = try ChildProcess(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/killed_server.py", Executable.holdfast, directory.path],
+            environment: ["PYTHONPATH": directory.path, "PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+    }
+
+    /// The manual's examples in JavaScript, whose promises nobody awaits. What stands for the SDK does as its documentation
+    /// says: a dispatcher whose promise fails, or has another status than 2xx, is called again.
+    @Test(.enabled(if: Tool.node.isExpected, "node is not installed"))
+    func `No example in JavaScript ends its app, and none loses an event, when the server is killed`() throws {
+        let adapter = try #require(ExampleSection.all.lazy.compactMap { $0.scripts["sticky-buckets.mjs"] }.first)
+        _ = try directory.write(adapter, to: "sticky-buckets.mjs")
+        let article = try String(contentsOfFile: "\(ExampleSection.catalog)/OptimizelySDK.md", encoding: .utf8)
+        let block = try #require(article.firstMatch(of: #/```js\n((?:.|\n)*?)```/#)?.output.1)
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let port = server.port
+        let example = String(block).replacing("https://HOST", with: "http://127.0.0.1:\(port)")
+        let script = try directory.write(
+            #"""
+            import assert from "node:assert/strict";
+            import { HoldfastStickyBuckets } from "./sticky-buckets.mjs";
+
+            const cache = new Map(), headers = { "Content-Type": "application/json" };
+            const createPollingProjectConfigManager = (options) => options, createInstance = (options) => options;
+            const createBatchEventProcessor = ({ eventDispatcher, maxRetries }) => ({
+              async process(event) {
+                for (let attempt = 0; attempt <= maxRetries; attempt++) {
+                  const status = await eventDispatcher.dispatchEvent(event).then((r) => r.statusCode, () => 0);
+                  if (status >= 200 && status < 300) return true;
+                  await new Promise((resolve) => setTimeout(resolve, Math.min(1000 * 2 ** attempt, 32_000)));
+                }
+                return false;
+              },
+            });
+            console.warn = () => {};
+            let rejections = 0;
+            process.on("unhandledRejection", () => { rejections += 1; });
+            \#(example)
+            const buckets = new HoldfastStickyBuckets(`http://127.0.0.1:${process.argv[2]}`);
+            const profile = { user_id: "ann", experiment_bucket_map: { 1: { variation_id: "a" } } };
+            client.userProfileService.save(profile);
+            assert.equal(client.userProfileService.lookup("ann"), null);
+            buckets.saveAssignments({ attributeName: "id", attributeValue: "ann", assignments: { e__0: "a" } });
+            assert.deepEqual(await buckets.getAllAssignments({ id: "ann" }), {});
+            assert.equal(await buckets.getAssignments("id", "ann"), null);
+            const uuid = "5ad80e2e-a7a5-4a7e-9f5b-3f3a1c6e8f10";
+            const events = [{ key: "purchase", uuid, timestamp: Date.now() }];
+            const params = { visitors: [{ visitor_id: "ann", snapshots: [{ events }] }] };
+            const sent = client.eventProcessor.process({ params });
+            console.log("away");
+            assert.equal(await sent, true);
+            assert.equal(rejections, 0);
+            """#, to: "check.mjs")
+        server.child.send(SIGKILL)
+        _ = server.child.wait()
+        let child = try ChildProcess(Tool.node.path(), [script, "\(port)"])
+        #expect(child.output.first { $0.contains("away") } != nil, "\(child.errors.text)")
+        let restarted = try ServerProcess(
+            database: directory.file("holdfast.db"), ["--listen", "127.0.0.1:\(port)"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.errors.text)")
+        let events = try restarted.request("GET", "/v1/profiles/ann/events")["events"].array
+        #expect(events?.map { $0["goal"] } == ["purchase"])
+        restarted.stop()
     }
 
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
