@@ -156,11 +156,13 @@ final class IdentityWatch: Sendable {
             "what the identity provider publishes could not be fetched; the former stays active",
             metadata: ["error": "\(failure)"])
         state.keys.failures += 1
+        let wasFetched = state.published.keys != nil || state.published.signIn != nil
         state.keys.failure =
-            source.keysAreInFile || state.published.keys != nil
-            ? "the keys of the identity provider could not be fetched since \(state.keys.readAt.rfc3339); those of then "
-                + "stay active"
-            : "the keys of the identity provider could not be fetched yet; nobody can sign in with it"
+            wasFetched
+            ? "what the identity provider publishes could not be fetched since \(state.keys.readAt.rfc3339); its keys of "
+                + "then stay active"
+            : "what the identity provider publishes could not be fetched yet; nobody can sign in"
+                + (source.keysAreInFile ? " to the console" : " with it")
         (state.isFetching, state.fetchedAt, state.nextFetch) = (false, .now, .now + pause)
     }
 }
