@@ -104,6 +104,34 @@ import Testing
         }
     }
 
+    /// Generators of clients make wrong code of an array without items, and of a constant that need not be there.
+    @Test func `Every array has items, and no constant is optional or one of several alternatives`() {
+        var faults: [String] = []
+        func look(at value: JSONValue, _ place: String) {
+            if let elements = value.array {
+                for (index, element) in elements.enumerated() { look(at: element, "\(place)/\(index)") }
+            }
+            guard let object = value.object else { return }
+            let types = object["type"]?.array ?? object["type"].map { [$0] } ?? []
+            if types.contains("array"), object["items"] == nil, object["prefixItems"] == nil { faults.append(place) }
+            for alternative in (object["oneOf"] ?? object["anyOf"])?.array ?? []
+            where alternative.object?["const"] != nil {
+                faults.append(place)
+            }
+            let required = object["required"]?.array ?? []
+            for property in object["properties"]?.object ?? JSONObject() {
+                guard property.value.object?["const"] != nil, !required.contains(.string(property.key)) else {
+                    continue
+                }
+                faults.append("\(place)/\(property.key)")
+            }
+            for member in object { look(at: member.value, "\(place)/\(member.key)") }
+        }
+        look(at: document["components"] ?? .null, "components")
+        look(at: document["paths"] ?? .null, "paths")
+        #expect(faults == [])
+    }
+
     private func operations() throws -> [Operation] {
         var operations: [Operation] = []
         for path in try #require(document["paths"]?.object) {
