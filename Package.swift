@@ -101,6 +101,7 @@ let package = Package(
                 .embedInCode("sqlite/0019_store_generation.sql"),
                 .embedInCode("sqlite/0020_status_history.sql"),
                 .embedInCode("sqlite/0021_removed_users.sql"),
+                .embedInCode("sqlite/0022_valued_events.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -116,6 +117,7 @@ let package = Package(
                 .embedInCode("postgresql/0013_store_generation.sql"),
                 .embedInCode("postgresql/0014_status_history.sql"),
                 .embedInCode("postgresql/0015_removed_users.sql"),
+                .embedInCode("postgresql/0016_valued_events.sql"),
             ],
             swiftSettings: strict
         ),

@@ -25,6 +25,7 @@ public enum Migrations {
         PackageResources._019_store_generation_sql,
         PackageResources._020_status_history_sql,
         PackageResources._021_removed_users_sql,
+        PackageResources._022_valued_events_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -44,5 +45,6 @@ public enum Migrations {
         PackageResources._013_store_generation_sql,
         PackageResources._014_status_history_sql,
         PackageResources._015_removed_users_sql,
+        PackageResources._016_valued_events_sql,
     ]
 }

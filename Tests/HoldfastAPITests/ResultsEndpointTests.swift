@@ -33,6 +33,28 @@ import Testing
         #expect(try results()["variations"].array?.first?["events"] == 1)
     }
 
+    @Test func `Values that add up to 0 are shown, and a goal without values has none`() throws {
+        let server = try startTestServer()
+        #expect(
+            try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
+        for (user, variation) in [("ann", "control"), ("bob", "new")] {
+            let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"\#(variation)"}"#
+            #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+            for event in [#""goal":"visit""#, #""goal":"refund","value":-5"#, #""goal":"refund","value":5"#] {
+                let body = #"{"user_id":"\#(user)",\#(event)}"#
+                #expect(try server.request("POST", "/v1/events", body).status == 200)
+            }
+        }
+        func values(_ goal: String) throws -> [JSONValue] {
+            let results = try server.request("GET", "/v1/experiments/checkout/results?goal=\(goal)")
+            return (results["variations"].array ?? []).map { $0["value"] }
+        }
+        #expect(try values("refund").map { $0["mean"] } == [0.0, 0.0])
+        #expect(try values("visit") == [.null, .null])
+        let csv = try server.request("GET", "/v1/experiments/checkout/results?goal=refund&format=csv").text
+        #expect(csv.contains("checkout,refund,control"), "\(csv)")
+    }
+
     @Test func `A goal that is tracked as with the Agent counts, though no datafile declares it`() throws {
         let server = try startTestServer()
         #expect(

@@ -116,6 +116,9 @@ import Testing
         """
         INSERT INTO removed_users VALUES (3, 9000, 'ada');
         """,
+        """
+        UPDATE variation_goals SET valued = 1;
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -1,5 +1,6 @@
 public import Bucketing
 import Dispatch
+import JSON
 public import Storage
 import Testing
 
@@ -37,6 +38,34 @@ extension StoreContract {
 
     public static let events =
         periods + statuses + [
+            StoreContract("Values that add up to 0 are values, unlike none, and stay so whoever has them") {
+                context async throws in
+                let store = context.store
+                func valued() throws -> [Int] {
+                    try store.tallies(experimentID: "e", goal: "g").map(\.goal.valued)
+                }
+                _ = try await store.record([
+                    exposure("u", at: 10), goal("u", -5, at: 11), exposure("v", at: 10), goal("v", 0, at: 11),
+                    goal("anonymous", 7, at: 5), goal("anonymous", -7, at: 20),
+                ])
+                #expect(try valued() == [1])
+                _ = try await store.record([goal("u", 5, at: 12)])
+                let sums = try #require(try store.tallies(experimentID: "e", goal: "g").first).goal
+                #expect((sums.valued, sums.y.value, sums.yy.value, sums.hasValues) == (2, 0, 0, true))
+                // What happened before the exposure does not count, until the exposure was earlier.
+                _ = try await store.merge("anonymous", into: "v")
+                #expect(try valued() == [3])
+                _ = try await store.record([exposure("v", at: 1)])
+                #expect(try valued() == [4])
+                let freeze = ResultsFreeze(experimentID: "e", frozenAt: 7, definition: ["id": "e"])
+                _ = try await store.activate("{}", sdkKey: "sdk", freezing: [freeze])
+                let frozen = try store.read(.frozenResults(experimentID: "e", goal: "g", frozenAt: 7))
+                #expect(frozen?.tally.variations.map(\.goal.valued) == [4])
+                try await store.apply(.erase, to: "v")
+                #expect(try valued() == [2])
+                try await store.apply(.erase, to: "u")
+                #expect(try store.tallies(experimentID: "e", goal: "g").allSatisfy { $0.goal == GoalTally() })
+            },
             StoreContract("The first exposure of a user counts, and later ones are not stored") {
                 context async throws in
                 let store = context.store

@@ -142,7 +142,7 @@ public struct ExperimentResults: Sendable {
         let definition = measured?.definition
         let steps = Self.steps(
             measured, counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
-        let hasValues = definition == nil && tallies.contains { $0.goal.yy.value > 0 }
+        let hasValues = definition == nil && tallies.contains(where: \.goal.hasValues)
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         let ranges = adaptive == nil ? sampleRatio.daysByRatio : []
         let parts = Self.parts(tally, ranges)

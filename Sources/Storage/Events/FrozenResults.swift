@@ -142,7 +142,7 @@ extension FrozenRow {
     package func tallies() throws(StorageError) -> [(variationID: Identifier, day: Int64, tally: GoalTally)] {
         var tallies: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
         for element in try list(json?.array) {
-            guard element.count == 16, let id = element[0].string, let day = element[1].integer,
+            guard (16...17).contains(element.count), let id = element[0].string, let day = element[1].integer,
                 let tally = GoalTally(element[2...])
             else { throw damage }
             tallies.append((Identifier(id), day, tally))
@@ -181,18 +181,20 @@ extension AllocationPeriod {
 extension GoalTally {
     fileprivate var numbers: [JSONValue] {
         [JSONValue(events), JSONValue(converted), JSONValue(convertedBefore), JSONValue(convertedBoth)]
-            + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] }
+            + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] } + [JSONValue(valued)]
     }
 
-    /// - Parameter numbers: 4 counts and 5 sums, each with its rest.
+    /// - Parameter numbers: 4 counts and 5 sums, each with its rest, and the number of events with a value, which earlier
+    ///   releases did not count.
     fileprivate init?(_ numbers: ArraySlice<JSONValue>) {
         let counts = numbers.prefix(4).compactMap(\.integer).map { Int(clamping: $0) }
-        let sums = numbers.dropFirst(4).compactMap(\.double)
+        let sums = numbers.dropFirst(4).prefix(10).compactMap(\.double)
         guard counts.count == 4, sums.count == 10 else { return nil }
         self.init()
         (events, converted, convertedBefore, convertedBoth) = (counts[0], counts[1], counts[2], counts[3])
         func sum(_ index: Int) -> CompensatedSum { CompensatedSum(sums[index], rest: sums[index + 1]) }
         (y, yy, x, xx, xy) = (sum(0), sum(2), sum(4), sum(6), sum(8))
+        valued = numbers.dropFirst(14).first?.integer.map { Int(clamping: $0) } ?? 0
     }
 }
 

@@ -209,6 +209,8 @@ struct SeriesName {
         }
         // Of a funnel's step, the value is a time.
         if step != nil { total.afterValue = 0 }
+        // Only asked of goals.
+        total.valuedCount = 0
         return total.tally
     }
 }

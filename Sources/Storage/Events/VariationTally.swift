@@ -39,8 +39,14 @@ public struct GoalTally: Sendable, Equatable {
     public var x = CompensatedSum.zero
     public var xx = CompensatedSum.zero
     public var xy = CompensatedSum.zero
+    /// Of a goal: events since the first exposure with a value other than 0.
+    public var valued = 0
 
     public init() {}
+
+    /// Whether any event had a value, even if the values add up to 0. Of events that earlier releases recorded only sums
+    /// are known.
+    public var hasValues: Bool { valued > 0 || yy.value > 0 }
 
     public static func + (left: Self, right: Self) -> Self {
         var sum = left
@@ -53,6 +59,7 @@ public struct GoalTally: Sendable, Equatable {
         sum.x = left.x + right.x
         sum.xx = left.xx + right.xx
         sum.xy = left.xy + right.xy
+        sum.valued += right.valued
         return sum
     }
 
@@ -67,6 +74,7 @@ public struct GoalTally: Sendable, Equatable {
         negative.x = -tally.x
         negative.xx = -tally.xx
         negative.xy = -tally.xy
+        negative.valued = -tally.valued
         return negative
     }
 }

@@ -303,17 +303,24 @@ public struct UserGoal: Sendable, Equatable {
     public var beforeValue: Double
     public var afterCount: Int64
     public var afterValue: Double
+    /// The number of events since the first exposure with a value other than 0.
+    public var valuedCount: Int64
 
-    public init(beforeCount: Int64 = 0, beforeValue: Double = 0, afterCount: Int64 = 0, afterValue: Double = 0) {
+    public init(
+        beforeCount: Int64 = 0, beforeValue: Double = 0, afterCount: Int64 = 0, afterValue: Double = 0,
+        valuedCount: Int64 = 0
+    ) {
         self.beforeCount = beforeCount
         self.beforeValue = beforeValue
         self.afterCount = afterCount
         self.afterValue = afterValue
+        self.valuedCount = valuedCount
     }
 
     package mutating func add(_ value: Double, isAfter: Bool) {
         if isAfter {
             afterCount += 1
+            if value != 0 { valuedCount += 1 }
             afterValue = DecimalSum.adding(value, to: afterValue)
         } else {
             beforeCount += 1
@@ -326,6 +333,7 @@ public struct UserGoal: Sendable, Equatable {
         beforeValue = DecimalSum.adding(other.beforeValue, to: beforeValue)
         afterCount += other.afterCount
         afterValue = DecimalSum.adding(other.afterValue, to: afterValue)
+        valuedCount += other.valuedCount
     }
 
     /// The user's contribution to the sums of a variation, of a goal's own total.
@@ -340,6 +348,7 @@ public struct UserGoal: Sendable, Equatable {
         tally.x = CompensatedSum(beforeValue)
         tally.xx = CompensatedSum(product: beforeValue, beforeValue)
         tally.xy = CompensatedSum(product: beforeValue, afterValue)
+        tally.valued = Int(valuedCount)
         return tally
     }
 }

@@ -232,6 +232,7 @@ extension UserGoal {
     fileprivate mutating func subtract(_ value: Double, isAfter: Bool) {
         if isAfter {
             afterCount -= 1
+            if value != 0 { valuedCount -= 1 }
             afterValue = DecimalSum.adding(-value, to: afterValue)
         } else {
             beforeCount -= 1
@@ -244,6 +245,7 @@ extension UserGoal {
         beforeValue = DecimalSum.adding(-other.beforeValue, to: beforeValue)
         afterCount -= other.afterCount
         afterValue = DecimalSum.adding(-other.afterValue, to: afterValue)
+        valuedCount -= other.valuedCount
     }
 
     /// Adds the total of deleted events. If their count is 0, the value is only a rounding error and is ignored.
@@ -251,6 +253,8 @@ extension UserGoal {
         if deleted.afterCount > 0 {
             afterCount += deleted.afterCount
             afterValue = DecimalSum.adding(deleted.afterValue, to: afterValue)
+            // Earlier releases did not count them.
+            valuedCount += max(0, deleted.valuedCount)
         }
         if withBefore, deleted.beforeCount > 0 {
             beforeCount += deleted.beforeCount

@@ -258,7 +258,7 @@ extension TallySnapshot {
                 (
                     SQLQuery("tallied", tallies, experiment),
                     { row, snapshot in
-                        guard let goal = row.optionalIdentifier(17) else {
+                        guard let goal = row.optionalIdentifier(18) else {
                             return snapshot.add(UserCounts(row, at: 3), Cohort(row))
                         }
                         snapshot.add(GoalTally(row, at: 3), row.identifier(0), day: row.integer(2), goal: goal)
@@ -278,7 +278,8 @@ extension TallySnapshot {
 extension GoalTally {
     private static let sqliteColumns = StoredTable.variationGoals.columnNames.dropFirst(4).joined(separator: ", ")
     private static let postgreSQLColumns =
-        ((1...4).map { "counts[\($0)]" } + (1...10).map { "sums[\($0)]" }).joined(separator: ", ")
+        ((1...4).map { "counts[\($0)]" } + (1...10).map { "sums[\($0)]" } + ["coalesce(counts[5], 0)"])
+        .joined(separator: ", ")
 
     /// The columns that ``init(_:at:)`` reads.
     static func columns(_ dialect: SQLDialect) -> String {

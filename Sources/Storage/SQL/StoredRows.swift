@@ -194,14 +194,14 @@ extension UserGoal {
     package static func decode(_ row: any Row) -> (key: UserRecords.TotalKey, total: UserGoal) {
         let total = UserGoal(
             beforeCount: row.bounded(3), beforeValue: row.double(4), afterCount: row.bounded(5),
-            afterValue: row.double(6))
+            afterValue: row.double(6), valuedCount: row.bounded(7))
         return (.init(experimentID: row.identifier(1), goal: row.identifier(2)), total)
     }
 
     package func values(_ userID: Identifier, _ key: UserRecords.TotalKey) -> [SQLValue] {
         [
             .text(userID), .text(key.experimentID), .text(key.goal), .integer(beforeCount), .double(beforeValue),
-            .integer(afterCount), .double(afterValue),
+            .integer(afterCount), .double(afterValue), .integer(valuedCount),
         ]
     }
 }
@@ -225,13 +225,14 @@ extension GoalTally {
         convertedBefore = Int(row.bounded(column + 2))
         convertedBoth = Int(row.bounded(column + 3))
         (y, yy, x, xx, xy) = (sum(4), sum(6), sum(8), sum(10), sum(12))
+        valued = Int(row.bounded(column + 14))
     }
 
     package func values(_ key: TallyChanges.Goal) -> [SQLValue] {
         [
             .text(key.experimentID), .text(key.goal), .text(key.variationID), .integer(key.day), .integer(events),
             .integer(converted), .integer(convertedBefore), .integer(convertedBoth),
-        ] + [y, yy, x, xx, xy].flatMap { [.double($0.value), .double($0.rest)] }
+        ] + [y, yy, x, xx, xy].flatMap { [.double($0.value), .double($0.rest)] } + [.integer(valued)]
     }
 }
 

@@ -86,7 +86,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .userGoals:
             Self.columns(
                 ("user_id", .text), ("experiment_id", .text), ("goal", .text), ("before_count", .integer),
-                ("before_value", .double), ("after_count", .integer), ("after_value", .double))
+                ("before_value", .double), ("after_count", .integer), ("after_value", .double),
+                ("valued", .integer))
         case .variationUsers:
             Self.columns(
                 ("experiment_id", .text), ("variation_id", .text), ("period", .integer), ("day", .integer),
@@ -97,7 +98,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
                 ("events", .integer), ("converted", .integer), ("converted_before", .integer),
                 ("converted_both", .integer), ("y", .double), ("y_rest", .double), ("yy", .double),
                 ("yy_rest", .double), ("x", .double), ("x_rest", .double), ("xx", .double), ("xx_rest", .double),
-                ("xy", .double), ("xy_rest", .double))
+                ("xy", .double), ("xy_rest", .double), ("valued", .integer))
         case .frozenResults:
             Self.columns(("experiment_id", .text), ("frozen_at", .integer), ("goal", .text), ("content", .text))
         case .lastUses:

@@ -85,7 +85,7 @@ extension CopiedRow {
             input.append(isGoal ? .integer(0) : values[2], as: .integer)
             input.append(values[3], as: .integer)
             input.append(isGoal ? values[1] : .null, as: .text)
-            let counts = values[4..<8].map(\.integer)
+            let counts = values[4..<8].map(\.integer) + [isGoal ? values[18].integer : 0]
             input.append(.integers(counts))
             input.append(.doubles(isGoal ? values[8..<18].map(\.double) : [Double](repeating: 0, count: 10)))
         default:
@@ -101,11 +101,12 @@ extension CopiedRow {
         self.init([text(key.experimentID)])
         if table == .variationUsers {
             values += [text(key.variationID), .integer(key.period), .integer(key.day)]
-            values += row.counts.map { .integer($0) }
+            values += row.counts.prefix(4).map { .integer($0) }
         } else {
             values += [text(key.goal), text(key.variationID), .integer(key.day)]
-            values += row.counts.map { .integer($0) }
+            values += row.counts.prefix(4).map { .integer($0) }
             values += row.sums.flatMap { [.double($0.value), .double($0.rest)] }
+            values.append(.integer(row.counts[4]))
         }
     }
 }

@@ -15,20 +15,23 @@ struct TallyRow {
     }
 
     var key: Key
-    /// Users: counted, crossed, forced, and exposures while not running. A goal: events, converted, converted before, converted both.
+    /// Users: counted, crossed, forced, and exposures while not running. A goal: events, converted, converted before,
+    /// converted both, and events with a value, which older rows lack.
     var counts: [Int64]
     /// Sums of a goal; compensated, because doubles alone would lose digits.
     var sums: [CompensatedSum]
 
     init(_ key: Key, _ users: UserCounts) {
         self.key = key
-        counts = [users.counted, users.multipleVariations, users.chosen, users.notRunning].map { Int64($0) }
+        counts = [users.counted, users.multipleVariations, users.chosen, users.notRunning, 0].map { Int64($0) }
         sums = Array(repeating: .zero, count: 5)
     }
 
     init(_ key: Key, _ tally: GoalTally) {
         self.key = key
-        counts = [tally.events, tally.converted, tally.convertedBefore, tally.convertedBoth].map { Int64($0) }
+        counts = [tally.events, tally.converted, tally.convertedBefore, tally.convertedBoth, tally.valued].map {
+            Int64($0)
+        }
         sums = [tally.y, tally.yy, tally.x, tally.xx, tally.xy]
     }
 
@@ -39,7 +42,8 @@ struct TallyRow {
             day: row.integer(3), goal: row.optionalIdentifier(4))
         counts = row.integers(5)
         let numbers = row.doubles(6)
-        guard counts.count == 4, numbers.count == 10 else { return nil }
+        guard (4...5).contains(counts.count), numbers.count == 10 else { return nil }
+        if counts.count == 4 { counts.append(0) }
         sums = (0..<5).map { CompensatedSum(numbers[2 * $0], rest: numbers[2 * $0 + 1]) }
     }
 
@@ -92,13 +96,13 @@ enum TallyRows {
         "insert_tallies",
         """
         INSERT INTO tallies (\(columns), is_total)
-        SELECT experiment_id, variation_id, period, day, goal, ARRAY[c0, c1, c2, c3],
+        SELECT experiment_id, variation_id, period, day, goal, ARRAY[c0, c1, c2, c3, c4],
             ARRAY[s0, s1, s2, s3, s4, s5, s6, s7, s8, s9], $20::bigint = 1
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[],
             $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::float8[], $12::float8[],
-            $13::float8[], $14::float8[], $15::float8[], $16::float8[], $17::float8[], $18::float8[], $19::float8[])
+            $13::float8[], $14::float8[], $15::float8[], $16::float8[], $17::float8[], $18::float8[], $19::float8[], $21::bigint[])
             AS new (experiment_id, variation_id, period, day, goal, c0, c1, c2, c3,
-            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, c4)
         """)
 
     /// - Parameter areTotals: whether the rows are the sums of all that were folded of their keys.
@@ -114,6 +118,7 @@ enum TallyRows {
             parameters.append(.doubles(rows.map { $0.sums[column].rest }))
         }
         parameters.append(.integer(areTotals ? 1 : 0))
+        parameters.append(.integers(rows.map { $0.counts[4] }))
         return Query(statement: insertAll, parameters: parameters)
     }
 
