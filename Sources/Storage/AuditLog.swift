@@ -56,6 +56,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentConclude = "experiment.conclude"
     /// A concluded experiment was reopened; the target is its key.
     case experimentReopen = "experiment.reopen"
+    /// What happened elsewhere was imported.
+    case experimentImport = "experiment.import"
     /// A ramp began a step, ended, or was controlled by hand; the target is the experiment's key.
     case experimentRamp = "experiment.ramp"
     /// A bandit looked at the users of an experiment, and may have changed the weights; the target is the experiment's key.

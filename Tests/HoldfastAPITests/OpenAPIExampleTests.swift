@@ -19,6 +19,11 @@ import Testing
                 "PUT", "/v1/experiments/checkout",
                 #"{"variations":["control","new"],"metrics":{"primary":["revenue"]}}"#
             ),
+            // The example is its second part: an import begins before the first exposure.
+            (
+                "POST", "/v1/experiments/checkout/import",
+                #"{"started_at":"2026-01-05T09:00:00Z","shares":{"control":50,"new":50}}"#
+            ),
             (
                 "PUT", "/v1/experiments/onboarding",
                 #"{"variations":["a","b"],"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":100}]}}"#

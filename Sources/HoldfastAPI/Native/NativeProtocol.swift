@@ -47,6 +47,7 @@ struct NativeProtocol: WireProtocol {
             services: services, store: session, projects: projects, areOfHoldouts: true)
         let overview = OverviewEndpoint(services: services, store: session, projects: projects)
         let plan = PlanEndpoint(services: services, store: session, projects: projects)
+        let experimentImport = ImportEndpoint(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
@@ -175,6 +176,7 @@ struct NativeProtocol: WireProtocol {
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
                 readsQuery: true,
                 preview.postExperiment),
+            APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post),
             APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
             APIRoute(
                 .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,

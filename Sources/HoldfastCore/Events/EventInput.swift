@@ -21,14 +21,19 @@ public struct EventInput {
     public let now: Timestamp
     /// The project, if the event names none.
     private let defaultSDKKey: String?
+    /// The earliest time of an imported event, which must have a time; `nil` for an event that is reported.
+    private let earliest: Timestamp?
 
     /// - Parameters:
     ///   - known: the members that this kind of event may have.
     ///   - sdkKey: the project of an event that names none.
+    ///   - earliest: the earliest time of an event that is imported; `nil` for one that is reported.
     /// - Throws: 400 if the value is not an object or has other members.
     public init(
-        _ value: JSONValue, knowing known: [String], at place: JSONPointer, sdkKey: String? = nil, now: Timestamp
+        _ value: JSONValue, knowing known: [String], at place: JSONPointer, sdkKey: String? = nil,
+        importedSince earliest: Timestamp? = nil, now: Timestamp
     ) throws(CoreError) {
+        self.earliest = earliest
         object = try value.object("an event", knowing: known, at: place)
         self.place = place
         self.now = now
@@ -81,9 +86,18 @@ public struct EventInput {
     /// - Throws: 400 if it is not an RFC 3339 time, 422 if it is further back or ahead than ``EventRules`` allow.
     public func happenedAt() throws(CoreError) -> Timestamp {
         let pointer = place.appending("timestamp")
-        guard let time = try object.optionalTime("timestamp", in: place) else { return now }
+        guard let time = try object.optionalTime("timestamp", in: place) else {
+            guard earliest == nil else {
+                throw CoreError(.unprocessable, "`timestamp` is required in an import", at: pointer)
+            }
+            return now
+        }
         let text = object["timestamp"]?.string ?? ""
-        guard time >= now - EventRules.maximumAge else {
+        if let earliest, time < earliest {
+            throw CoreError(
+                .unprocessable, "`timestamp` must not be before \(earliest.rfc3339); got '\(text)'", at: pointer)
+        }
+        guard earliest != nil || time >= now - EventRules.maximumAge else {
             throw CoreError(.unprocessable, "`timestamp` must be at most 7 days ago; got '\(text)'", at: pointer)
         }
         guard time <= now + EventRules.maximumLead else {

@@ -54,7 +54,8 @@ extension Exposure {
         var exposure = self
         exposure.enrollsWith =
             enrolls
-            ? projects[sdkKey]?.enrollingVersion(experimentID: experimentID, variationID: variationID) : nil
+            ? projects[sdkKey]?.enrollingVersion(
+                experimentID: experimentID, variationID: variationID, isImported: isImported) : nil
         return exposure
     }
 }

@@ -51,7 +51,7 @@ public struct ExposureInput {
         place = []
     }
 
-    private static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
+    static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
         let id = try body.object.optionalText("variation_id", in: body.place)
         let key = try body.object.optionalText("variation_key", in: body.place)
         guard id == nil || key == nil else {

@@ -133,10 +133,13 @@ public final class Project: Sendable {
     ///
     /// Whether the experiment was running when the exposure happened is judged where it is stored, see ``StatusRules``.
     ///
+    /// - Parameter isImported: whether it happened elsewhere, so that the experiment may be closed or a draft here.
     /// - Returns: `nil` if it enrolls nobody: the variation does not exist, or the experiment is closed or a draft.
-    func enrollingVersion(experimentID: Identifier, variationID: Identifier) -> Int64? {
+    func enrollingVersion(
+        experimentID: Identifier, variationID: Identifier, isImported: Bool = false
+    ) -> Int64? {
         guard !isSuperseded, let experiment = datafile.experiment(id: experimentID),
-            !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
+            isImported || !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
             experiment.variation(id: variationID) != nil,
             // An earlier release may have stored the datafile.
             ProfileInput.isVariationID(variationID.string.utf8),

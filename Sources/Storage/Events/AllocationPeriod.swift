@@ -33,6 +33,8 @@ public struct AllocationPeriod: Sendable, Equatable {
 
     /// The number of the period of exposures without a datafile.
     public static let unknown: Int64 = 0
+    /// The number of the period of what was imported: no datafile of this server began it, and an experiment has one at most.
+    public static let imported: Int64 = -1
 }
 
 /// The users of one variation who were enrolled on one day under one allocation.

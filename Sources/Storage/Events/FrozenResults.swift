@@ -40,6 +40,11 @@ package struct TallySnapshot: Sendable {
 
     package mutating func add(_ period: AllocationPeriod) { periods.append(period) }
 
+    /// Whether anybody was exposed, counted or not.
+    var hasUsers: Bool {
+        users.values.contains { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
+    }
+
     package mutating func add(_ counts: UserCounts, _ cohort: Cohort) {
         users[cohort, default: UserCounts()] += counts
     }

@@ -38,6 +38,11 @@ public struct Exposure: Sendable, Equatable {
     }
 }
 
+extension Exposure {
+    /// Whether it happened elsewhere, before the experiment came to this server.
+    package var isImported: Bool { active?.number == AllocationPeriod.imported }
+}
+
 /// The stored first exposure of a user to an experiment, by the time at which it happened. Later ones only show whether
 /// the user stays in one variation. Results count the goal events since the first exposure and, for comparison, those
 /// before it; see ``EventRules``.

@@ -6,6 +6,7 @@ public import Bucketing
 /// belongs to the period in which the user was assigned, if the profile has the assignment: users keep their variation,
 /// so that somebody enrolled under an earlier allocation may be exposed under a later one. Otherwise it belongs to the
 /// period of the datafile that it was decided with, or of the time at which it happened if that was before this datafile.
+/// What was imported has a period of its own, with the shares that held elsewhere.
 public enum AllocationRules {
     /// Returns the allocation of each experiment in a datafile, without the delivery rules.
     public static func allocations(in datafile: Datafile) -> [Identifier: TrafficAllocation] {
@@ -45,6 +46,7 @@ public enum AllocationRules {
     static func period(of exposure: Exposure, in records: inout UserRecords) -> Int64 {
         guard let active = exposure.active else { return AllocationPeriod.unknown }
         let decided = period(of: active, experimentID: exposure.experimentID, in: &records)
+        if exposure.isImported { return decided.number }
         let known = records.periods.filter { $0.sdkKey == active.sdkKey }
         func current(at time: Timestamp) -> AllocationPeriod? {
             known.filter { $0.since <= time }.max(by: isBefore) ?? known.min(by: isBefore)

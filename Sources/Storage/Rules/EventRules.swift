@@ -43,7 +43,7 @@ public enum EventRules {
         case .exposure(let exposure):
             // All at once, so that a store behind a network needs one exchange.
             guard records.has(firstParts(exposure)) else { return nil }
-            guard StatusRules.wasRunning(exposure, records.statuses) else {
+            guard exposure.isImported || StatusRules.wasRunning(exposure, records.statuses) else {
                 tallies.addNotRunning(exposure)
                 return .notRunning
             }

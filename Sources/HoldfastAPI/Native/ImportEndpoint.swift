@@ -1,0 +1,62 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/experiments/{key}/import`: takes what users did in the experiment elsewhere, however long ago.
+struct ImportEndpoint {
+    let services: Services
+    let store: any StoreSession
+    let projects: ProjectView
+
+    /// Takes one part of an import, all or nothing unless the store fails; a repeat counts nothing twice.
+    func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let key = try request.key()
+        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        let author = call.author(request)
+        try call.requireUpToDate()
+        let project = try projects.project(named: request.sdkKey, for: call.access)
+        guard let experiment = Experiment.find(Identifier(key), in: project.datafile) else {
+            throw Experiment.unknown(key, in: project.datafile)
+        }
+        let input = try ExperimentImport(
+            body, into: experiment, of: project, limit: services.options.elementLimit, now: services.store.clock.now())
+        let start = try await store.write(
+            .beginImport(into: experiment.id, input.period, input.note(experiment.key), by: author))
+        try Self.check(start, experiment)
+        let exposures = try await services.reporter.record(input.exposures.map { .exposure($0) })
+        let events = try await services.reporter.record(input.events.map { .goal($0) })
+        func counts(_ outcomes: [EventOutcome]) -> JSONValue {
+            let repeated = outcomes.count { $0 == .repeated }
+            return ["stored": .integer(Int64(outcomes.count - repeated)), "repeated": .integer(Int64(repeated))]
+        }
+        return .json([
+            "experiment_id": .string(experiment.id.string), "experiment_key": .string(experiment.key.string),
+            "started_at": .string(input.period.since.rfc3339), "exposures": counts(exposures), "events": counts(events),
+        ])
+    }
+
+    private static func check(_ start: ImportStart, _ experiment: Experiment) throws(CoreError) {
+        switch start {
+        case .begun, .continued: return
+        case .differs(let period):
+            let shares = experiment.variations.map { variation in
+                "\(variation.key) \(Double(period.allocation.shares[variation.id] ?? 0) / 100)%"
+            }
+            throw CoreError(
+                .conflict,
+                "each part of an import must have the same `started_at` and `shares`; those before had "
+                    + "\(period.since.rfc3339) and \(shares.joined(separator: ", "))", at: ["started_at"])
+        case .hasUsers:
+            throw CoreError(
+                .conflict,
+                "an import must come before the first exposure; users have been exposed to '\(experiment.key)' already")
+        case .isKnown(let time):
+            throw CoreError(
+                .conflict,
+                "`started_at` must be before \(time.rfc3339), from when on this server has the experiment "
+                    + "'\(experiment.key)'", at: ["started_at"])
+        }
+    }
+}

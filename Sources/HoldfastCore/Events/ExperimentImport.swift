@@ -1,0 +1,152 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// What users did in an experiment that ran elsewhere before, `{"started_at","shares","exposures"?,"events"?}`: so that a
+/// running test can move to this server.
+public struct ExperimentImport: Sendable {
+    /// From the start elsewhere, with the shares that held there.
+    public let period: AllocationPeriod
+    public let exposures: [Exposure]
+    public let events: [GoalEvent]
+    private let shares: JSONValue
+
+    private static let exposureMembers = ["user_id", "variation_id", "variation_key", "timestamp"]
+    private static let eventMembers = ["id", "user_id", "goal", "value", "timestamp", "tags"]
+
+    /// - Parameter limit: the maximum number of exposures, and of events.
+    /// - Throws: 400 or 422 for the first wrong member, 409 if nothing can be imported into the experiment.
+    public init(
+        _ body: JSONValue, into experiment: Experiment, of project: Project, limit: Int, now: Timestamp
+    ) throws(CoreError) {
+        try Self.check(experiment, of: project)
+        let object = try body.object("an import", knowing: ["started_at", "shares", "exposures", "events"])
+        guard let startedAt = try object.optionalTime("started_at") else {
+            throw CoreError(
+                .invalid, "`started_at` is required: when the experiment began elsewhere", at: ["started_at"])
+        }
+        guard startedAt <= now else {
+            throw CoreError(
+                .unprocessable, "`started_at` must not be in the future; got '\(startedAt.rfc3339)'", at: ["started_at"]
+            )
+        }
+        shares = object["shares"] ?? .null
+        period = AllocationPeriod(
+            number: AllocationPeriod.imported, sdkKey: project.sdkKey, since: startedAt,
+            allocation: try Self.allocation(shares, of: experiment))
+        func elements(_ name: String) throws(CoreError) -> [JSONValue] {
+            guard let value = object[name], !value.isNull else { return [] }
+            guard let elements = value.array, elements.count <= limit else {
+                throw CoreError(
+                    .invalid,
+                    "`\(name)` must be an array of at most \(limit) elements; got "
+                        + (value.array.map { "\($0.count)" } ?? value.kind), at: [name])
+            }
+            return elements
+        }
+        var exposures: [Exposure] = []
+        for (index, element) in try elements("exposures").enumerated() {
+            let input = try EventInput(
+                element, knowing: Self.exposureMembers, at: JSONPointer().appending("exposures").appending(index),
+                sdkKey: project.sdkKey, importedSince: startedAt, now: now)
+            exposures.append(try Self.exposure(input, in: period, of: experiment, project))
+        }
+        self.exposures = exposures
+        var events: [GoalEvent] = []
+        for (index, element) in try elements("events").enumerated() {
+            // What users did before counts, too, as far as metrics look back.
+            let input = try EventInput(
+                element, knowing: Self.eventMembers, at: JSONPointer().appending("events").appending(index),
+                sdkKey: project.sdkKey, importedSince: startedAt - EventRules.longestLookBack, now: now)
+            let event = try GoalEvent(input)
+            guard event.senderID != nil else {
+                throw CoreError(
+                    .unprocessable, "`id` is required in an import, so that no event counts twice",
+                    at: input.place.appending("id"))
+            }
+            events.append(event)
+        }
+        self.events = events
+    }
+
+    /// What the audit log has of it.
+    public func note(_ key: Identifier) -> AuditNote {
+        AuditNote(
+            .experimentImport, of: key.string,
+            after: [
+                "started_at": .string(period.since.rfc3339), "shares": shares,
+                "exposures": .integer(Int64(exposures.count)), "events": .integer(Int64(events.count)),
+            ])
+    }
+
+    private static func check(_ experiment: Experiment, of project: Project) throws(CoreError) {
+        guard !experiment.isConcluded, !experiment.isArchived else {
+            throw CoreError(
+                .conflict,
+                "an experiment must not be over to take an import; '\(experiment.key)' is "
+                    + ExperimentStatus.name(of: experiment.status))
+        }
+        guard project.definitions.experiments[experiment.key]?.details.bandit == nil else {
+            throw CoreError(
+                .conflict,
+                "an experiment with a bandit takes no import, because it weights users by the probabilities of their time"
+            )
+        }
+    }
+
+    /// - Parameter shares: relative numbers by the keys of variations.
+    private static func allocation(
+        _ shares: JSONValue, of experiment: Experiment
+    ) throws(CoreError) -> TrafficAllocation {
+        let place: JSONPointer = ["shares"]
+        guard let object = shares.object else {
+            throw CoreError(
+                .invalid,
+                "`shares` must be an object with the share of each variation, such as {\"control\":50,\"new\":50}; got "
+                    + (shares.isNull ? "none" : shares.kind), at: place)
+        }
+        var ratio: [Identifier: Double] = [:]
+        for member in object {
+            guard let variation = experiment.variation(key: Identifier(member.key)) else {
+                let list = experiment.variations.map(\.key.string).joined(separator: ", ")
+                throw CoreError(
+                    .unprocessable,
+                    "`shares` must have keys of the experiment's variations (\(list)); got "
+                        + "'\(member.key.shortened(to: CoreError.longestQuote))'", at: place.appending(member.key),
+                    mayBeStale: true)
+            }
+            guard let share = member.value.double, (0...1e6).contains(share) else {
+                throw CoreError(
+                    .unprocessable,
+                    "a share must be a number from 0 to 1000000; got "
+                        + (member.value.double.map { "\($0)" } ?? member.value.kind), at: place.appending(member.key))
+            }
+            ratio[variation.id] = share
+        }
+        guard ratio.values.contains(where: { $0 > 0 }) else {
+            throw CoreError(.unprocessable, "`shares` must have at least one number above 0; got none", at: place)
+        }
+        let ids = experiment.variations.map(\.id)
+        let weights = TrafficAllocation.weights(of: ids, ratio: ids.map { ratio[$0] ?? 0 }, traffic: 100)
+        return TrafficAllocation(weights: weights)
+    }
+
+    private static func exposure(
+        _ input: EventInput, in period: AllocationPeriod, of experiment: Experiment, _ project: Project
+    ) throws(CoreError) -> Exposure {
+        guard let variation = try ExposureInput.variation(input, of: experiment) else {
+            throw CoreError(
+                .invalid, "`variation_key` or `variation_id` is required", at: input.place.appending("variation_key"))
+        }
+        let exposed = ExposureInput(
+            userID: try input.userID(), happenedAt: try input.happenedAt(), project: project, experiment: experiment,
+            variation: variation)
+        do throws(EventRefusal) {
+            var exposure = try exposed.exposure(nil)
+            exposure.active = period
+            return exposure.enrolling(true, in: [project.sdkKey: project])
+        } catch {
+            throw error.error
+        }
+    }
+}

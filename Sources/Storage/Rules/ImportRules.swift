@@ -1,0 +1,48 @@
+public import Bucketing
+
+/// Whether what happened in an experiment elsewhere, before it came to this server, may be imported.
+public enum ImportStart: Sendable, Equatable {
+    /// It is the first part of the import.
+    case begun
+    /// It continues the import that has the same start and the same shares.
+    case continued
+    /// There is an import with another start or other shares.
+    case differs(AllocationPeriod)
+    /// Users have been exposed here already.
+    case hasUsers
+    /// The experiment was known here before the import's start.
+    case isKnown(since: Timestamp)
+}
+
+extension SharedChange<ImportStart> {
+    /// Begins an import into an experiment, or continues it, and records that in the audit log. The import is a period of
+    /// allocation before all others.
+    ///
+    /// - Parameter period: its number is ``AllocationPeriod/imported``.
+    public static func beginImport(
+        into experimentID: Identifier, _ period: AllocationPeriod, _ note: AuditNote, by author: Author
+    ) -> Self {
+        Self(.tallies(experimentID: experimentID)) { records, _ in
+            let start = (records.tallies[experimentID] ?? TallySnapshot()).start(of: period)
+            switch start {
+            case .begun:
+                records.write(.insertPeriods([(experimentID, period)]))
+                records.record(note, by: author)
+            case .continued: records.record(note, by: author)
+            case .differs, .hasUsers, .isKnown: break
+            }
+            return start
+        }
+    }
+}
+
+extension TallySnapshot {
+    fileprivate func start(of period: AllocationPeriod) -> ImportStart {
+        if let former = periods.first(where: { $0.number == AllocationPeriod.imported }) {
+            return former == period ? .continued : .differs(former)
+        }
+        guard !hasUsers else { return .hasUsers }
+        if let first = periods.map(\.since).min(), first <= period.since { return .isKnown(since: first) }
+        return .begun
+    }
+}
