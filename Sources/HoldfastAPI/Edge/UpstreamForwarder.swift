@@ -10,6 +10,7 @@ struct UpstreamForwarder {
     private let upstream: any UpstreamRequests
     private let gate: AccessGate
     private let catalog: ProjectCatalog
+    private let logins = LoginForwarder()
 
     /// The most bytes of a body that is forwarded; the server's limit may be lower.
     private static let bodyBytes = 32 << 20
@@ -146,6 +147,11 @@ struct UpstreamForwarder {
 
     /// Sends a request, and catches up with what it has changed.
     func send(_ request: UpstreamRequest) async throws(Problem) -> UpstreamResponse {
+        guard LoginForwarder.isLogin(request) else { return try await sendAlone(request) }
+        return try await logins.send(request) { request async throws(Problem) in try await sendAlone(request) }
+    }
+
+    private func sendAlone(_ request: UpstreamRequest) async throws(Problem) -> UpstreamResponse {
         let response: UpstreamResponse
         do throws(UpstreamFailure) { response = try await upstream.send(request) } catch { throw Self.problem(error) }
         if request.method != "GET", (200..<300).contains(response.status) {

@@ -209,6 +209,46 @@ import Testing
         for server in [edge, other] { server.stop() }
     }
 
+    @Test func `Logins that wait go in one request, and each has its own result`() async throws {
+        let edge = try fixture.edge()
+        fixture.proxy.fault = .delays(milliseconds: 50)
+        let before = try edge.metric("holdfast_edge_forwarded_requests_total")
+        let began = ContinuousClock.now
+        let responses = try await withThrowingTaskGroup(of: (Int, TestResponse).self) { group in
+            for number in 0..<200 {
+                // Every tenth names an id that somebody could guess.
+                let anonymous = number % 10 == 0 ? "guessed" : "anonymous-\(UUID().uuidString.lowercased())"
+                let login = #"{"user_id":"account\#(number)","anonymous_id":"\#(anonymous)"}"#
+                let body = number % 3 == 0 ? "[\(login)]" : login
+                group.addTask {
+                    let response: TestResponse = try await withCheckedThrowingContinuation { continuation in
+                        // A thread each, because requests block.
+                        Thread {
+                            continuation.resume(with: Result { try edge.request("POST", "/v1/logins", body) })
+                        }.start()
+                    }
+                    return (number, response)
+                }
+            }
+            return try await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+        }
+        let seconds = (ContinuousClock.now - began) / .seconds(1)
+        for (number, response) in responses {
+            let result = response["results"].array?.first ?? .null
+            if number % 10 == 0 {
+                #expect(number % 3 == 0 ? result["status"] == "refused" : response.status >= 400, "\(response.text)")
+            } else if number % 3 == 0 {
+                #expect(result["index"] == 0 && result["status"] == "stored", "\(response.text)")
+            } else {
+                #expect(response["status"] == "stored", "\(response.text)")
+            }
+        }
+        let requests = try edge.metric("holdfast_edge_forwarded_requests_total") - before
+        print("200 logins: \(requests) requests, \(200 / seconds) per second")
+        #expect(requests < 60)
+        edge.stop()
+    }
+
     @Test func `An edge that cannot go on from its place copies all users anew`() throws {
         let users = (0..<30).map { "user\($0)" }
         var edge = try fixture.edge()
