@@ -28,6 +28,7 @@ public final class Services: Sendable {
     let agentNotifications = AgentNotifications()
     let feed: FeedReader
     let knownExposures: KnownExposures
+    let userTotals = UserTotals.Cache()
     public let uses: UseRecorder
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler

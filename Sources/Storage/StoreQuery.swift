@@ -33,6 +33,7 @@ public enum QuerySubject: Sendable {
     case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp)
     case series(experimentID: Identifier)
     case openSeries
+    case participants(ParticipantScan)
     case projects(ifChangedSince: Int64, datafilesAfter: Int64)
     case removals(after: Int64)
     case removedUsers([Identifier])

@@ -172,6 +172,60 @@ import Testing
         #expect(try deviation("adjusted_rate") < deviation("rate"))
     }
 
+    /// 600 users, every tenth of whom buys for about 10; one of them for 5,000.
+    private func sell(at time: Timestamp) throws {
+        let users = (0..<600).map { "u\($0)" }
+        for (remainder, variation) in ["control", "new"].enumerated() {
+            let own = users.enumerated().filter { $0.offset % 2 == remainder }.map(\.element)
+            let exposures = own.map {
+                #"{"user_id":"\#($0)","experiment":"e","variation_key":"\#(variation)","timestamp":"\#(time.rfc3339)"}"#
+            }
+            #expect(
+                try server.request("POST", "/v1/exposures", "[\(exposures.joined(separator: ","))]").status == 200)
+        }
+        try send(
+            users.enumerated().filter { $0.offset % 10 < 2 && $0.offset % 3 < 2 }.map {
+                ($0.element, "buy", $0.offset == 0 ? 5_000 : Double(6 + $0.offset % 10 * 4 + $0.offset % 7))
+            })
+    }
+
+    @Test func `A total that few users dominate says so, and a cap is proposed`() throws {
+        for (key, body) in [
+            ("revenue", #"{"kind":"total","goal":"buy","minimum_effect":0.2}"#),
+            ("capped", #"{"kind":"total","goal":"buy","cap":100}"#), ("orders", #"{"kind":"count","goal":"buy"}"#),
+        ] { try define(key, body) }
+        try measure(#"{"primary":["revenue","capped","orders"]}"#)
+        try sell(at: start - 2 * 86_400_000)
+        let found = try results("metric=revenue")
+        let warning = found["warnings"].array?.first { $0["code"] == "few_users_dominate" }
+        let text = try #require(warning?["message"].string, "\(found.text)")
+        #expect(text.hasPrefix("1 user (0.2% of them) have 85% of the sum of 'revenue': with a cap of 16 "), "\(text)")
+        #expect(text.contains(" days;"))
+        for query in ["metric=capped", "metric=orders"] {
+            #expect(try !results(query).text.contains("few_users_dominate"))
+        }
+        #expect(try results("goal=buy").text.contains("few_users_dominate"))
+        // All metrics of the plan, of which one has it.
+        let metrics = try results("")["metrics"].array ?? []
+        #expect(
+            metrics.map { $0["warnings"].array?.contains { $0["code"] == "few_users_dominate" } } == [
+                true, false, false,
+            ])
+        func plan(_ metric: String) throws -> TestResponse {
+            try server.request(
+                "POST", "/v1/experiments/e/plan", #"{"metric":"\#(metric)","minimum_effect":0.2,"users_per_day":100}"#)
+        }
+        let proposed = try plan("revenue")
+        #expect(
+            proposed["proposed_cap"]["cap"] == 16 && proposed["proposed_cap"]["greatest_users"] == 1, "\(proposed.text)"
+        )
+        let (before, after) = (
+            proposed["any_time"]["users"].double ?? 0, proposed["proposed_cap"]["any_time"]["users"].double ?? 0
+        )
+        #expect(after > 0 && after < before / 10, "\(proposed.text)")
+        for metric in ["capped", "orders"] { #expect(try plan(metric)["proposed_cap"] == .null) }
+    }
+
     @Test func `A lower number is better where a metric says so, and the numbers stay the same`() throws {
         try define("more", #"{"kind":"conversion","goal":"buy"}"#)
         try define("less", #"{"kind":"conversion","goal":"buy","direction":"decrease"}"#)

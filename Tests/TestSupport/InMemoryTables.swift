@@ -352,6 +352,21 @@ struct InMemoryTables {
 
     // MARK: Queries
 
+    private func participants(_ scan: ParticipantScan) -> ParticipantPage {
+        let found = exposures.filter {
+            $0.exposure.experimentID == scan.experimentID && $0.exposure.userID > scan.after ?? ""
+        }
+        .sorted { $0.exposure.userID < $1.exposure.userID }.prefix(scan.limit)
+        return ParticipantPage(
+            found.map { stored in
+                let userID = stored.exposure.userID
+                return Participant(
+                    stored,
+                    totals: scan.names.map { totals[userID]?[.init(experimentID: scan.experimentID, goal: $0)] },
+                    attributes: scan.withAttributes ? attributes[userID]?.bytes : nil)
+            }, limit: scan.limit)
+    }
+
     /// - Returns: what ``StoreQuery`` with this subject returns.
     func find(_ subject: QuerySubject, at now: Timestamp) -> any Sendable {
         switch subject {
@@ -424,6 +439,7 @@ struct InMemoryTables {
                 $0.experimentID == experimentID && $0.frozenAt == time && ["", goal].contains($0.goal)
             }
             return try? FrozenResults(rows)
+        case .participants(let scan): return participants(scan)
         case .openSeries: return series.contains { $0.state != .filled }
         case .series(let experimentID): return trackedSeries(of: experimentID)
         case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)

@@ -76,6 +76,36 @@ extension StoreContract {
                 #expect(try await store.record([exposure("u", at: 9)]) == [.repeated])
                 #expect(store.metrics().commits == commits)
             },
+            StoreContract("The users of an experiment are read in pages, with their totals and attributes") {
+                context async throws in
+                let store = context.store
+                try await store.define(AttributeDefinition(name: "a", number: 0, type: .number))
+                _ = try await store.record([
+                    exposure("u"), exposure("v", "b", at: 86_400_000), exposure("w", isChosen: true), exposure("x"),
+                    exposure("x", "b", at: 9), goal("u", 2), goal("u", 3), goal("v", 4, at: -5), goal("y"),
+                ])
+                _ = try await store.update([1: .set(.number(7))], of: "v")
+                var scan = ParticipantScan("e", names: ["g", "h"], withAttributes: true)
+                scan.limit = 3
+                var found: [Participant] = []
+                repeat {
+                    let page = try store.read(.participants(scan))
+                    #expect(page.participants.count <= 3)
+                    found += page.participants
+                    scan.after = page.end
+                } while scan.after != nil
+                #expect(found.map(\.userID) == ["u", "v", "w", "x"])
+                #expect(found.map(\.users.counted) == [1, 1, 0, 0] && found[2].users.chosen == 1)
+                #expect(found[3].users.multipleVariations == 1)
+                #expect(found.map(\.cohort.variationID) == ["a", "b", "a", "a"])
+                #expect(found[1].exposedAt == noon + 86_400_000 && found[1].cohort.day == noon.day + 1)
+                #expect(found[0].totals == [UserGoal(afterCount: 2, afterValue: 5), nil])
+                #expect(found[1].totals == [UserGoal(beforeCount: 1, beforeValue: 4), nil])
+                #expect(found[2].totals == [nil, nil])
+                #expect(found.map { $0.attributes != nil } == [false, true, false, false])
+                scan.withAttributes = false
+                #expect(try store.read(.participants(scan)).participants.allSatisfy { $0.attributes == nil })
+            },
             StoreContract("The users of all experiments are counted at once, without those whom results leave out") {
                 context async throws in
                 let store = context.store

@@ -50,6 +50,9 @@ struct PlanEndpoint {
         of experiment: Experiment, _ metric: MetricDefinition
     ) async throws -> PlanEstimate.Observation {
         let (measured, _) = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, store)
-        return PlanEstimate.Observation(experiment, measured.tally)
+        return PlanEstimate.Observation(
+            experiment, measured.tally,
+            userTotals: metric.lacksCap
+                ? try await services.userTotals(measured.name, measured.tally, of: experiment.id) : nil)
     }
 }

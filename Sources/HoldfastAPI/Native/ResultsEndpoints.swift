@@ -95,7 +95,7 @@ struct ResultsEndpoints {
             if let groups {
                 try results.divide(by: groups) { tally, measured throws(CoreError) in
                     var some = totals
-                    (some.tally, some.measured, some.periods) = (tally, measured, nil)
+                    (some.tally, some.measured, some.periods, some.userTotals) = (tally, measured, nil, nil)
                     return try Self.results(of: some, experiment, project, query, now)
                 }
             }
@@ -112,6 +112,8 @@ struct ResultsEndpoints {
         var otherGoals: [Identifier] = []
         /// Those of the conclusion that the query means, if any were frozen then.
         var frozen: FrozenResults?
+        /// Of present totals without a cap, if few users may have most of the sum.
+        var userTotals: UserTotals?
     }
 
     private func totals(
@@ -121,7 +123,11 @@ struct ResultsEndpoints {
             metric, of: experiment.id, frozenAt: experiment.frozenAt(query.moment), store)
         let periods = try await AdaptiveResults.read(
             measured.name, of: experiment, in: project, frozenAt: frozen?.frozenAt, store)
-        return Totals(tally: measured.tally, measured: measured, periods: periods, frozen: frozen)
+        var totals = Totals(tally: measured.tally, measured: measured, periods: periods, frozen: frozen)
+        if frozen == nil, metric.lacksCap {
+            totals.userTotals = try await services.userTotals(measured.name, measured.tally, of: experiment.id)
+        }
+        return totals
     }
 
     private func totals(
@@ -142,6 +148,7 @@ struct ResultsEndpoints {
         if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
             totals.otherGoals = try await store.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
         }
+        totals.userTotals = try await services.userTotals(goal, totals.tally, of: experiment.id)
         return totals
     }
 
@@ -158,10 +165,12 @@ struct ResultsEndpoints {
         of totals: Totals, _ experiment: Experiment, _ project: Project, _ query: ResultsQuery, _ now: Timestamp
     ) throws(CoreError) -> ExperimentResults {
         guard let frozen = totals.frozen else {
-            return try ExperimentResults(
+            var results = try ExperimentResults(
                 experiment, sdkKey: project.sdkKey, query, totals.tally, of: totals.measured, periods: totals.periods,
                 otherGoals: totals.otherGoals, formerKeys: project.definitions.retiredVariations(of: experiment),
                 now: now)
+            results.userTotals = totals.userTotals
+            return results
         }
         let former = try FrozenExperiment(frozen.definition)
         return try ExperimentResults(
@@ -238,5 +247,14 @@ extension ProjectView {
             throw .undefinedExperiment(name, in: project.datafile)
         }
         return (project, experiment)
+    }
+}
+
+extension Services {
+    /// The totals of single users, if few of them may have most of the sum.
+    func userTotals(
+        _ name: Identifier, _ tally: ExperimentTally, of experimentID: Identifier
+    ) async throws -> UserTotals? {
+        try await userTotals.totals(name, tally, of: experimentID, projects, at: store.clock.now())
     }
 }

@@ -259,7 +259,8 @@ extension MetricDefinition {
 }
 
 extension Double {
-    fileprivate var shortest: String { String(decoding: JSONValue.shortest(self).encoded(), as: UTF8.self) }
+    /// As people write it, without superfluous digits.
+    var shortest: String { String(decoding: JSONValue.shortest(self).encoded(), as: UTF8.self) }
 }
 
 extension FaultCollector {

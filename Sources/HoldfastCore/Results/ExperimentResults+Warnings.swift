@@ -1,4 +1,5 @@
 import Bucketing
+import Statistics
 import Storage
 
 extension ExperimentResults {
@@ -48,7 +49,7 @@ extension ExperimentResults {
         }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
-            notRunningWarning, goalWarning, fillingWarning, rangeWarning,
+            notRunningWarning, goalWarning, fillingWarning, rangeWarning, dominanceWarning,
         ]
         .compactMap { $0 }
     }
@@ -163,6 +164,54 @@ extension ExperimentResults {
             code: "no_conversions",
             message: "no exposed user has reached the goal '\(goal)'"
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
+    }
+
+    /// The share of the sum from which one user in a thousand has too much of it.
+    private static let dominantShare = 0.2
+
+    private var dominanceWarning: Warning? {
+        guard let userTotals, let proposed = ProposedCap(userTotals),
+            proposed.greatest.shareOfSum >= Self.dominantShare
+        else { return nil }
+        let (users, shareOfUsers, shareOfSum) = proposed.greatest
+        let who = users == 1 ? "1 user" : "\(users) users"
+        let days = days(with: proposed).map { ", some \(Int($0.rounded(.up))) days" } ?? ""
+        return Warning(
+            code: "few_users_dominate",
+            message:
+                "\(who) (\(Self.percent(shareOfUsers)) of them) have \(Self.percent(shareOfSum)) of the sum of '\(subject)': with a "
+                + "cap of \(proposed.cap.shortest) an effect would take \(Self.percent(proposed.users)) of the "
+                + "users\(days); set the cap of a metric before the next experiment starts, because one that is chosen by its "
+                + "results decides them")
+    }
+
+    /// How long it takes from now to find the effect of interest with a cap, however often one looks.
+    private func days(with proposed: ProposedCap) -> Double? {
+        let effect = query.effect ?? measured?.definition.minimumEffect
+        guard let effect, let baseline, let estimate = measured == nil ? baseline.value : baseline.metric else {
+            return nil
+        }
+        let limited = proposed.limiting(mean: estimate.mean, standardDeviation: estimate.standardDeviation)
+        let power = Power(
+            of: .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: 1 - query.confidence,
+            looks: .any(tuning: query.tuning))
+        var longest = 0.0
+        for variation in variations where !variation.isBaseline {
+            let days = power.time(toFind: effect, until: ResultsPower.dayLimit) { days in
+                (
+                    Double(variation.tally.counted) + days * enrollment[variation.id],
+                    Double(baseline.tally.counted) + days * enrollment[baseline.id]
+                )
+            }
+            guard let days else { return nil }
+            longest = max(longest, days)
+        }
+        return longest
+    }
+
+    private static func percent(_ share: Double) -> String {
+        let percent = share * 100
+        return percent < 10 ? "\((percent * 10).rounded() / 10)%" : "\(Int(percent.rounded()))%"
     }
 
     /// Formats a p-value for people: `= 0.0123` or `< 0.0001`.

@@ -93,6 +93,8 @@ public struct ExperimentResults: Sendable {
     public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute, if they were asked for.
     public var breakdown: BreakdownResults?
+    /// The totals of single users, if few of them may have most of the sum.
+    public var userTotals: UserTotals?
 
     /// - Parameters:
     ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.

@@ -14,10 +14,13 @@ public struct PlanEstimate: Sendable {
     public struct Observation: Sendable {
         let experiment: Experiment
         let tally: ExperimentTally
+        /// If few users may have most of the sum, and there is no cap.
+        let userTotals: UserTotals?
 
-        public init(_ experiment: Experiment, _ tally: ExperimentTally) {
+        public init(_ experiment: Experiment, _ tally: ExperimentTally, userTotals: UserTotals? = nil) {
             self.experiment = experiment
             self.tally = tally
+            self.userTotals = userTotals
         }
     }
 
@@ -76,6 +79,8 @@ public struct PlanEstimate: Sendable {
     private let scene: Scene
     public let one: Needs
     public let always: Needs
+    /// A cap that would make the experiment shorter, and what it needs then; `nil` if the metric has one, or none would.
+    private var proposed: (cap: ProposedCap, one: Needs, always: Needs)?
 
     /// - Parameters:
     ///   - metric: that of the request.
@@ -150,6 +155,13 @@ public struct PlanEstimate: Sendable {
             shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
             usersPerDay: traffic?.usersPerDay, effect: tested, days: days, isDecrease: tested.map { $0 < 0 } ?? false)
         (one, always) = scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+        let source = sources.first { $0.experiment.key == baseline.source }
+        guard let cap = source?.userTotals.flatMap({ ProposedCap($0) }), metric.lacksCap else { return }
+        let limited = cap.limiting(mean: baseline.value.mean, standardDeviation: baseline.value.standardDeviation)
+        let needs = scene.needs(
+            .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: alpha, power: power,
+            isGuardrail: margin != nil)
+        proposed = (cap, needs.one, needs.always)
     }
 
     /// What is needed to find the effect with another power.
@@ -294,7 +306,16 @@ extension PlanEstimate {
         object["days"] = Self.json(days)
         object["one_look"] = json(one)
         object["any_time"] = json(always)
+        object["proposed_cap"] = proposed.map { json($0.cap, $0.one, $0.always) } ?? .null
         return .object(object)
+    }
+
+    private func json(_ proposed: ProposedCap, _ one: Needs, _ always: Needs) -> JSONValue {
+        [
+            "cap": .shortest(proposed.cap), "greatest_users": .integer(Int64(proposed.greatest.users)),
+            "share_of_users": .number(proposed.greatest.shareOfUsers),
+            "share_of_sum": .number(proposed.greatest.shareOfSum), "one_look": json(one), "any_time": json(always),
+        ]
     }
 
     private var baselineJSON: JSONValue {

@@ -79,6 +79,15 @@ public struct GoalTally: Sendable, Equatable {
     }
 }
 
+extension StoredExposure {
+    /// One user or several with the same ``flags``: counted, or why not.
+    static func users(flags: Int64, _ number: Int = 1) -> UserCounts {
+        if flags & Int64(chosen) != 0 { return UserCounts(chosen: number) }
+        if flags & Int64(multipleVariations) != 0 { return UserCounts(multipleVariations: number) }
+        return UserCounts(counted: number)
+    }
+}
+
 /// The changes that one transaction makes to the tallies of variations, gathered so that each row is written once.
 ///
 /// Users are tallied by variation, allocation period and day of enrollment; what they did for a goal by variation and
@@ -111,14 +120,7 @@ public struct TallyChanges: Sendable {
         let exposure = stored.exposure
         let cohort = Cohort(
             variationID: exposure.variationID, period: stored.period, day: exposure.happenedAt.day)
-        var counts = UserCounts()
-        if exposure.isChosen {
-            counts.chosen = number
-        } else if stored.hasMultipleVariations {
-            counts.multipleVariations = number
-        } else {
-            counts.counted = number
-        }
+        let counts = StoredExposure.users(flags: Int64(stored.flags), number)
         users[Users(experimentID: exposure.experimentID, cohort: cohort), default: UserCounts()] += counts
     }
 

@@ -1,0 +1,107 @@
+public import Bucketing
+
+/// A user who was exposed to an experiment, with what results count of the user.
+public struct Participant: Sendable {
+    public var userID: Identifier
+    /// The variation, allocation period and day of the first exposure.
+    public var cohort: Cohort
+    public var exposedAt: Timestamp
+    /// One user: counted, or why not.
+    public var users: UserCounts
+    /// Under the names that were asked for; `nil` where the user did nothing.
+    public var totals: [UserGoal?]
+    /// The present attributes, if they were asked for; `nil` for none.
+    public var attributes: [UInt8]?
+
+    package init(_ stored: StoredExposure, totals: [UserGoal?], attributes: [UInt8]?) {
+        let exposure = stored.exposure
+        userID = exposure.userID
+        exposedAt = exposure.happenedAt
+        cohort = Cohort(variationID: exposure.variationID, period: stored.period, day: exposure.happenedAt.day)
+        users = StoredExposure.users(flags: Int64(stored.flags))
+        self.totals = totals
+        self.attributes = attributes
+    }
+
+    fileprivate init(_ row: any Row, totals count: Int) {
+        userID = row.identifier(0)
+        exposedAt = row.bounded(2)
+        cohort = Cohort(variationID: row.identifier(1), period: row.integer(4), day: exposedAt.day)
+        users = StoredExposure.users(flags: row.integer(3))
+        attributes = row.optionalBytes(5)
+        totals = (0..<count).map { index in
+            let first = Int32(6 + 4 * index)
+            guard !row.isNull(first) else { return nil }
+            return UserGoal(
+                beforeCount: row.bounded(first), beforeValue: row.double(first + 1), afterCount: row.bounded(first + 2),
+                afterValue: row.double(first + 3))
+        }
+    }
+}
+
+/// Users of an experiment in the byte order of their ids.
+public struct ParticipantPage: Sendable {
+    public var participants: [Participant]
+    /// The last user; `nil` if no more follow.
+    public var end: Identifier?
+
+    package init(_ participants: [Participant], limit: Int) {
+        self.participants = participants
+        end = participants.count < limit ? nil : participants.last?.userID
+    }
+}
+
+/// Which users of an experiment are read, and what of them.
+public struct ParticipantScan: Sendable {
+    public var experimentID: Identifier
+    /// The goals and names of series whose totals are read.
+    public var names: [Identifier]
+    public var withAttributes = false
+    /// Only users after this one.
+    public var after: Identifier?
+    public var limit = 2_000
+
+    public init(_ experimentID: Identifier, names: [Identifier], withAttributes: Bool = false) {
+        self.experimentID = experimentID
+        self.names = names
+        self.withAttributes = withAttributes
+    }
+}
+
+extension StoreQuery<ParticipantPage> {
+    /// Reads users of an experiment. Pages are no snapshot: each has its users as they are when it is read, once.
+    public static func participants(_ scan: ParticipantScan) -> Self {
+        Self(.participants(scan)) { context in
+            let (columns, table) =
+                switch context.dialect {
+                case .sqlite: ("a.record", "user_attributes")
+                case .postgreSQL: ("a.attributes", "users")
+                }
+            let totals = scan.names.indices.map { index in
+                (
+                    "t\(index).before_count, t\(index).before_value, t\(index).after_count, t\(index).after_value",
+                    """
+                    LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
+                    AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 4)
+                    """
+                )
+            }
+            let joins = totals.map(\.1) + (scan.withAttributes ? ["LEFT JOIN \(table) a ON a.user_id = e.user_id"] : [])
+            let read =
+                ["e.user_id, e.variation_id, e.happened_at, e.flags, e.period", scan.withAttributes ? columns : "NULL"]
+                + totals.map(\.0)
+            let sql = """
+                SELECT \(read.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
+                WHERE e.experiment_id = $1 AND e.user_id > $2 ORDER BY e.user_id LIMIT $3
+                """
+            let query = SQLQuery(
+                "participants_\(scan.names.count)\(scan.withAttributes ? "_with_attributes" : "")", sql,
+                [.text(scan.experimentID), .text(scan.after?.string ?? ""), .integer(Int64(scan.limit))]
+                    + scan.names.map { .text($0) })
+            var found: [Participant] = []
+            return Reading([(query, { found.append(Participant($0, totals: scan.names.count)) })]) {
+                .value(ParticipantPage(found, limit: scan.limit))
+            }
+        }
+    }
+}
