@@ -34,6 +34,7 @@ public enum QuerySubject: Sendable {
     case series(experimentID: Identifier)
     case openSeries
     case participants(ParticipantScan)
+    case participantEvents(ShortenedSeries, ParticipantScan, through: Identifier)
     case projects(ifChangedSince: Int64, datafilesAfter: Int64)
     case removals(after: Int64)
     case removedUsers([Identifier])

@@ -73,7 +73,7 @@ final class EdgeSession: StoreSession {
             base.read(query, completion)
         case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,
             .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
-            .participants,
+            .participants, .participantEvents,
             .auditEntries,
             .feed, .proposals, .proposal, .looks, .removedUsers:
             completion(.failure(Self.onlyUpstream))

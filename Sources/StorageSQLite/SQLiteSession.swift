@@ -85,7 +85,7 @@ final class SQLiteSession: StoreSession {
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,
             .goals, .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:
             reader = store.eventReader
-        case .users, .userRecords, .participants: reader = store.segmentReader
+        case .users, .userRecords, .participants, .participantEvents: reader = store.segmentReader
         }
         let completion = PendingCompletion(completion)
         reader.read(query, store.readingContext) { [executor] result in

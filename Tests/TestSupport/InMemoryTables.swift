@@ -355,6 +355,7 @@ struct InMemoryTables {
     private func participants(_ scan: ParticipantScan) -> ParticipantPage {
         let found = exposures.filter {
             $0.exposure.experimentID == scan.experimentID && $0.exposure.userID > scan.after ?? ""
+                && (scan.enrolledOn?.contains($0.exposure.happenedAt.day) ?? true)
         }
         .sorted { $0.exposure.userID < $1.exposure.userID }.prefix(scan.limit)
         return ParticipantPage(
@@ -440,6 +441,21 @@ struct InMemoryTables {
             }
             return try? FrozenResults(rows)
         case .participants(let scan): return participants(scan)
+        case .participantEvents(let series, let scan, let last):
+            var found = ParticipantEvents()
+            for exposure in exposures.lazy.map(\.exposure)
+            where exposure.experimentID == scan.experimentID && exposure.userID > scan.after ?? ""
+                && exposure.userID <= last
+            {
+                let times = exposure.happenedAt..<exposure.happenedAt + series.end
+                found.values[exposure.userID] = goalEvents.lazy.map(\.event).filter {
+                    $0.userID == exposure.userID && series.goals.contains($0.goal) && times.contains($0.happenedAt)
+                }.map {
+                    UserRecords.GoalValue(
+                        goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt, senderID: $0.senderID)
+                }
+            }
+            return found
         case .openSeries: return series.contains { $0.state != .filled }
         case .series(let experimentID): return trackedSeries(of: experimentID)
         case .projects(let changes, let version): return projectState(ifChangedSince: changes, datafilesAfter: version)

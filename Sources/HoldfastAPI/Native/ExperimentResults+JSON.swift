@@ -19,6 +19,11 @@ extension ExperimentResults {
             writer.member("enrolled_from", days.lowerBound == .min ? nil : ExperimentTally.date(of: days.lowerBound))
             writer.member("enrolled_to", days.upperBound == .max ? nil : ExperimentTally.date(of: days.upperBound))
         }
+        if let filter = query.filter.json {
+            writer.key("filter")
+            writer.raw(filter.encoded())
+            if measured == nil { writer.member("enrolled_until", enrolledUntil.map { ExperimentTally.date(of: $0) }) }
+        }
         writer.key("users")
         writer.beginObject()
         writer.member("counted", counted)

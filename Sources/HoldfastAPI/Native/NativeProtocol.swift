@@ -185,6 +185,9 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),
             APIRoute(
+                .get, "/v1/experiments/{key}/results/series", scope: .token(.read), respondsLater: true,
+                readsQuery: true, results.getSeries),
+            APIRoute(
                 .get, "/v1/experiments/{key}/goals", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.goals),
 

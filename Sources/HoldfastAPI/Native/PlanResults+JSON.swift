@@ -15,6 +15,7 @@ extension PlanResults {
         object["plan"] = plan
         object["baseline"] = .string(common.baseline?.name ?? "")
         object["frozen_at"] = common.frozenAt.map { .string($0.rfc3339) }
+        if let filter = common.query.filter.json { object["filter"] = filter }
         object["users"] = [
             "counted": .integer(Int64(common.counted)),
             "multiple_variations": .integer(Int64(common.multipleVariations)),

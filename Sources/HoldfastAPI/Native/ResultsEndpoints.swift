@@ -15,7 +15,9 @@ struct ResultsEndpoints {
     /// As JSON, or with `?format=csv` for a spreadsheet. Without a goal and a metric, JSON has all metrics of the experiment's
     /// plan, with one verdict.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let known = ResultsQuery.parameters.filter { !areOfHoldouts || $0 != "breakdown" }
+        let known = ResultsQuery.parameters.filter {
+            !areOfHoldouts || !["breakdown", "attribute", "value"].contains($0)
+        }
         let parameters = try request.query(knowing: known)
         let query = try ResultsQuery(parameters)
         if query.goal == nil, query.metricKey == nil, query.breakdown == nil, query.format == .json {
@@ -56,7 +58,8 @@ struct ResultsEndpoints {
         query.confidence = 1 - alpha
         var measured: [(role: PlanVerdict.Role, totals: Totals)] = []
         for (role, metric) in metrics {
-            measured.append((role, try await totals(of: metric, experiment, project, query)))
+            measured.append(
+                (role, try await filtered(totals(of: metric, experiment, project, query), experiment, query)))
         }
         // A metric that joined the plan since has none.
         try Self.requireFrozen(measured.lazy.compactMap(\.totals.frozen).first, of: experiment, query)
@@ -76,13 +79,7 @@ struct ResultsEndpoints {
         _ render: @escaping @Sendable (ExperimentResults) -> [UInt8]
     ) async throws -> [UInt8] {
         let (project, experiment) = try experiment(request, call)
-        let totals =
-            if let goal = query.goal {
-                try await totals(of: goal, experiment, project, query)
-            } else {
-                try await totals(of: Self.metric(query, of: experiment, project), experiment, project, query)
-            }
-        try Self.requireFrozen(totals.frozen, of: experiment, query)
+        let totals = try await totals(experiment, project, query)
         var groups: BreakdownResults.Totals?
         if let attribute = query.breakdown {
             groups = try await BreakdownResults.read(
@@ -101,6 +98,56 @@ struct ResultsEndpoints {
             }
             return render(results)
         }
+    }
+
+    /// How the results grew, by days of enrollment.
+    func getSeries(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let known = ResultsQuery.parameters.filter { !["by", "breakdown", "mde"].contains($0) }
+        let query = try ResultsQuery(request.query(knowing: known))
+        let (project, experiment) = try experiment(request, call)
+        let totals = try await totals(experiment, project, query)
+        let now = services.store.clock.now()
+        let bytes = try await services.compute {
+            let series = try ResultsSeries(Self.results(of: totals, experiment, project, query, now)) {
+                query throws(CoreError) in
+                try Self.results(of: totals, experiment, project, query, now)
+            }
+            return query.format == .csv ? Array(series.csv.utf8) : series.json.encoded()
+        }
+        return query.format == .csv
+            ? Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes)) : .json(bytes)
+    }
+
+    /// Reads what the store has of the goal or the metric that a query is about.
+    private func totals(
+        _ experiment: Experiment, _ project: Project, _ query: ResultsQuery
+    ) async throws -> Totals {
+        let found =
+            if let goal = query.goal {
+                try await totals(of: goal, experiment, project, query)
+            } else {
+                try await totals(of: Self.metric(query, of: experiment, project), experiment, project, query)
+            }
+        try Self.requireFrozen(found.frozen, of: experiment, query)
+        try query.filter.check(found.measured?.definition)
+        return try await filtered(found, experiment, query)
+    }
+
+    /// Returns the totals of the users whom a query asks for.
+    private func filtered(
+        _ totals: Totals, _ experiment: Experiment, _ query: ResultsQuery
+    ) async throws -> Totals {
+        let definition = totals.measured?.definition
+        guard let goal = query.goal ?? definition?.goals.first else { return totals }
+        let tallies = try await query.filter.tallies(
+            totals.measured?.names ?? [goal],
+            definition?.series ?? SeriesDefinition(.sum(.init(goal, .value), cap: nil)), of: experiment, totals.tally,
+            enrolledOn: query.enrolledOn, frozenAt: totals.frozen?.frozenAt, projects.schema, services.projects, store)
+        guard let last = tallies.last else { return totals }
+        var some = totals
+        (some.tally, some.measured) = (last, totals.measured?.of(tallies))
+        (some.periods, some.otherGoals, some.userTotals) = (nil, [], nil)
+        return some
     }
 
     /// What the store has of a goal or a metric.

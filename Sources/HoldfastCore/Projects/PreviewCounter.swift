@@ -21,9 +21,6 @@ public struct PreviewCounter: Sendable {
 
     /// The number of profiles in a page.
     private static let page = 1_024
-    /// The maximum number of concurrent counts; more are refused.
-    private static let limit = 8
-
     public init(_ catalog: ProjectCatalog) {
         self.catalog = catalog
     }
@@ -89,9 +86,7 @@ public struct PreviewCounter: Sendable {
     public func countValues(
         of key: Identifier, from project: Project, to edited: Datafile
     ) async throws -> ValueCounts {
-        defer { catalog.counting.subtract(1, ordering: .relaxed) }
-        try admit()
-        return try await catalog.inBackground { session in
+        return try await catalog.whileCounting { session in
             var counts = ValueCounts()
             var after: Identifier?
             repeat {
@@ -113,12 +108,6 @@ public struct PreviewCounter: Sendable {
             } while after != nil && counts.examined < Self.valueLimit
             counts.isComplete = after == nil
             return counts
-        }
-    }
-
-    private func admit() throws(CoreError) {
-        guard catalog.counting.add(1, ordering: .relaxed).newValue <= Self.limit else {
-            throw CoreError(.unavailable, "too many previews are in progress; try again later")
         }
     }
 
@@ -148,9 +137,7 @@ public struct PreviewCounter: Sendable {
         _ count: Count,
         exposed: @escaping @Sendable (any StoreSession) async throws(StorageError) -> Int = { _ in 0 }
     ) async throws -> Counts {
-        defer { catalog.counting.subtract(1, ordering: .relaxed) }
-        try admit()
-        return try await catalog.inBackground { session in
+        return try await catalog.whileCounting { session in
             var counts = Counts()
             counts.exposed = try await exposed(session)
             var after: Identifier?
@@ -249,6 +236,22 @@ extension PreviewCounter.ValueCounts.Change {
 }
 
 extension ProjectCatalog {
+    /// The maximum number of concurrent counts; more are refused.
+    private static let countLimit = 8
+
+    /// Counts users in the background.
+    ///
+    /// - Throws: 503 if too many counts are in progress.
+    func whileCounting<Value: Sendable>(
+        _ work: @escaping @Sendable (any StoreSession) async throws -> Value
+    ) async throws -> Value {
+        defer { counting.subtract(1, ordering: .relaxed) }
+        guard counting.add(1, ordering: .relaxed).newValue <= Self.countLimit else {
+            throw CoreError(.unavailable, "too many users are being counted; try again later")
+        }
+        return try await inBackground(work)
+    }
+
     /// Returns what a change can do to users: of its project, and of the others that use segments which change.
     func moves(from project: Project, to edited: Datafile, changing segments: [Segment]) -> [DefinitionMoves] {
         var moves = [DefinitionMoves(from: project, to: edited, changing: segments)]

@@ -195,7 +195,7 @@ extension Bandit.Look {
 extension MeasuredMetric {
     /// Leaves out the users who could not come back yet.
     func counted(at now: Timestamp) -> (ExperimentTally) -> ExperimentTally {
-        let last = lastDay(at: now)
+        let last = ResultsFilter().lastDay(definition, at: now)
         return { tally in last.map { tally.enrolled(on: Int64.min...$0) } ?? tally }
     }
 }

@@ -45,18 +45,29 @@ public struct BreakdownResults: Sendable {
         _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Timestamp?,
         _ store: any StoreSession
     ) async throws -> Totals {
+        let found = try await series(attribute, of: experiment, parameter: "breakdown", store)
+        let tally = try await store.read(
+            .breakdown(experimentID: experiment.id, series: found.number, goal: name, frozenAt: time))
+        return Totals(series: found, tally: tally)
+    }
+
+    /// Returns the breakdown of an experiment by an attribute.
+    ///
+    /// - Parameter parameter: that of the query which names the attribute.
+    /// - Throws: 422 if the experiment has none.
+    static func series(
+        _ attribute: Identifier, of experiment: Experiment, parameter: String, _ store: any StoreSession
+    ) async throws -> TrackedSeries {
         let series = try await store.read(.series(experimentID: experiment.id))
         guard let found = series.first(where: { $0.breakdown == attribute }) else {
             let known = series.compactMap(\.breakdown)
             let list = known.map(\.string).joined(separator: ", ")
             throw CoreError(
                 .unprocessable,
-                "`breakdown` must be one of the experiment's breakdowns (\(list.isEmpty ? "none" : list)); got "
+                "`\(parameter)` must be one of the experiment's breakdowns (\(list.isEmpty ? "none" : list)); got "
                     + "'\(attribute)'\(Spelling.hint(for: attribute, among: known))")
         }
-        let tally = try await store.read(
-            .breakdown(experimentID: experiment.id, series: found.number, goal: name, frozenAt: time))
-        return Totals(series: found, tally: tally)
+        return found
     }
 
     /// - Parameters:
@@ -70,7 +81,7 @@ public struct BreakdownResults: Sendable {
         var found: [(name: Name, results: ExperimentResults)] = []
         for index in totals.tally.indices {
             let tally = totals.tally.tally(of: index)
-            let group = try results(tally, whole.measured?.of(tally))
+            let group = try results(tally, whole.measured?.of([tally]))
             guard group.counted > 0 else { continue }
             found.append((Self.name(index, totals.series), group))
         }

@@ -26,14 +26,16 @@ extension ExperimentResults {
     var unreadyWarnings: [Warning] { [fillingWarning, goalWarning].compactMap { $0 } }
 
     /// Why nothing can be said of any metric.
-    var generalUnreadiness: [Warning] { counted > 0 ? [rangeWarning].compactMap { $0 } : [noExposuresWarning] }
+    var generalUnreadiness: [Warning] {
+        counted > 0 ? [rangeWarning, filterWarning].compactMap { $0 } : [noExposuresWarning]
+    }
 
     /// The warnings that are not about the goal or the metric.
     var generalWarnings: [Warning] {
         guard counted > 0 else { return warnings }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, multipleVariationsWarning, notRunningWarning,
-            rangeWarning,
+            rangeWarning, filterWarning,
         ].compactMap { $0 }
     }
 
@@ -49,7 +51,7 @@ extension ExperimentResults {
         }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
-            notRunningWarning, goalWarning, fillingWarning, rangeWarning, dominanceWarning,
+            notRunningWarning, goalWarning, fillingWarning, rangeWarning, filterWarning, dominanceWarning,
         ]
         .compactMap { $0 }
     }
@@ -97,6 +99,15 @@ extension ExperimentResults {
             message:
                 "only users who were enrolled on some days count: if the days were chosen by their results, intervals and "
                 + "p-values promise too much; decide by the results of all days")
+    }
+
+    private var filterWarning: Warning? {
+        guard let counted = query.filter.description else { return nil }
+        return Warning(
+            code: "some_users",
+            message:
+                "only \(counted) counts: who looks at many groups will find one that differs; decide by the results of all users, "
+                + "and make another experiment of what you find")
     }
 
     private var changeWarning: Warning? {

@@ -119,7 +119,7 @@ public struct ExperimentResults: Sendable {
         let all = query.enrolledOn.map(tally.enrolled) ?? tally
         let sampleRatio = SampleRatioCheck(all, of: experiment)
         self.sampleRatio = sampleRatio
-        let lastDay = measured?.lastDay(at: now)
+        let lastDay = query.filter.lastDay(measured?.definition, at: now)
         func counted(_ tally: ExperimentTally) -> ExperimentTally {
             let tally = query.enrolledOn.map(tally.enrolled) ?? tally
             return lastDay.map { tally.enrolled(on: Int64.min...$0) } ?? tally

@@ -11,15 +11,15 @@ public struct MeasuredMetric: Sendable {
     public let countsSince: Timestamp?
     /// Of a funnel each step; else one.
     let tallies: [ExperimentTally]
-    /// The name under which ``tally`` is kept.
-    public let name: Identifier
+    /// The names under which they are kept.
+    public let names: [Identifier]
 
     init(
-        _ definition: MetricDefinition, _ tallies: [ExperimentTally], name: Identifier, isFilling: Bool,
+        _ definition: MetricDefinition, _ tallies: [ExperimentTally], names: [Identifier], isFilling: Bool,
         countsSince: Timestamp?
     ) {
         self.definition = definition
-        self.name = name
+        self.names = names
         self.tallies = tallies
         self.isFilling = isFilling
         self.countsSince = countsSince
@@ -45,7 +45,7 @@ public struct MeasuredMetric: Sendable {
         guard let wanted = definition.series else {
             let name = definition.goals[0]
             let tally = try await tally(name)
-            return (MeasuredMetric(definition, [tally], name: name, isFilling: false, countsSince: nil), frozen)
+            return (MeasuredMetric(definition, [tally], names: [name], isFilling: false, countsSince: nil), frozen)
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == wanted }
         var tallies: [ExperimentTally] = []
@@ -56,25 +56,22 @@ public struct MeasuredMetric: Sendable {
         let since = series?.since ?? 0
         let isCut = first.map { $0 < since.day } ?? false
         let measured = MeasuredMetric(
-            definition, tallies, name: names.last ?? TrackedSeries.unknownName, isFilling: series?.state != .filled,
-            countsSince: isCut ? since : nil)
+            definition, tallies, names: names, isFilling: series?.state != .filled, countsSince: isCut ? since : nil)
         return (measured, frozen)
     }
 
     /// Returns the metric of some of the users.
-    func of(_ tally: ExperimentTally) -> MeasuredMetric {
-        MeasuredMetric(definition, [tally], name: name, isFilling: isFilling, countsSince: countsSince)
+    ///
+    /// - Parameter tallies: of a funnel of each step, or of the last one.
+    public func of(_ tallies: [ExperimentTally]) -> MeasuredMetric {
+        MeasuredMetric(definition, tallies, names: names, isFilling: isFilling, countsSince: countsSince)
     }
+
+    /// The name under which ``tally`` is kept.
+    public var name: Identifier { names.last ?? TrackedSeries.unknownName }
 
     /// The tally of what the metric compares: of a funnel, of its last step.
     public var tally: ExperimentTally { tallies.last ?? ExperimentTally() }
-
-    /// The last day of enrollment whose users had the time that the metric asks for; `nil` for a metric that counts users
-    /// from the first day on. Whoever could not come back yet is not counted as gone.
-    func lastDay(at now: Timestamp) -> Int64? {
-        guard case .retention = definition.content, let end = definition.series?.to else { return nil }
-        return (now - end).day - 1
-    }
 }
 
 extension MetricDefinition {

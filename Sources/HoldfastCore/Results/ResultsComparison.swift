@@ -30,6 +30,8 @@ public struct ResultsQuery: Sendable {
     public var effect: Double?
     /// The UTC days on which the users were enrolled who count, from 1970-01-01; `nil` for all.
     public var enrolledOn: ClosedRange<Int64>?
+    /// The users who count beside, and how much of what they did.
+    public var filter = ResultsFilter()
     /// Which totals of a concluded experiment are asked for.
     public var moment = Moment.ofConclusion
 
@@ -94,6 +96,10 @@ public struct ResultsQuery: Sendable {
             }
             effect = number
         }
+        filter = try ResultsFilter(query)
+        if breakdown != nil, let other = ["attribute", "segment", "days"].first(where: { query[$0] != nil }) {
+            throw CoreError(.invalid, "`breakdown` and `\(other)` must not be given together")
+        }
         moment = try Self.moment(query)
         let first = try Self.day(query, "enrolled_from")
         let last = try Self.day(query, "enrolled_to")
@@ -129,14 +135,16 @@ public struct ResultsQuery: Sendable {
     }
 
     /// The parameters that results without goal and metric have: the level is that of the plan.
-    public static let planParameters = [
-        "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at", "format",
-    ]
+    public static let planParameters =
+        [
+            "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at", "format",
+        ] + ResultsFilter.parameters
 
-    public static let parameters = [
-        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "breakdown", "mde",
-        "enrolled_from", "enrolled_to", "live", "frozen_at",
-    ]
+    public static let parameters =
+        [
+            "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "breakdown", "mde",
+            "enrolled_from", "enrolled_to", "live", "frozen_at",
+        ] + ResultsFilter.parameters
 }
 
 /// What decides about a variation: a contrast with the baseline, with p-values and intervals that are valid however often

@@ -57,6 +57,8 @@ public struct ParticipantScan: Sendable {
     /// The goals and names of series whose totals are read.
     public var names: [Identifier]
     public var withAttributes = false
+    /// The UTC days of the first exposure, from 1970-01-01; `nil` for all.
+    public var enrolledOn: ClosedRange<Int64>?
     /// Only users after this one.
     public var after: Identifier?
     public var limit = 2_000
@@ -65,6 +67,16 @@ public struct ParticipantScan: Sendable {
         self.experimentID = experimentID
         self.names = names
         self.withAttributes = withAttributes
+    }
+
+    /// The times of the first exposure; the end is excluded.
+    fileprivate var times: (from: Timestamp, to: Timestamp) {
+        func time(_ day: Int64, _ beyond: Timestamp) -> Timestamp {
+            let (time, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
+            return overflow ? beyond : time
+        }
+        guard let days = enrolledOn else { return (.min, .max) }
+        return (time(days.lowerBound, .min), days.upperBound < .max ? time(days.upperBound + 1, .max) : .max)
     }
 }
 
@@ -82,7 +94,7 @@ extension StoreQuery<ParticipantPage> {
                     "t\(index).before_count, t\(index).before_value, t\(index).after_count, t\(index).after_value",
                     """
                     LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
-                    AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 4)
+                    AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 6)
                     """
                 )
             }
@@ -92,11 +104,15 @@ extension StoreQuery<ParticipantPage> {
                 + totals.map(\.0)
             let sql = """
                 SELECT \(read.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
-                WHERE e.experiment_id = $1 AND e.user_id > $2 ORDER BY e.user_id LIMIT $3
+                WHERE e.experiment_id = $1 AND e.user_id > $2 AND e.happened_at >= $4 AND e.happened_at < $5
+                ORDER BY e.user_id LIMIT $3
                 """
             let query = SQLQuery(
                 "participants_\(scan.names.count)\(scan.withAttributes ? "_with_attributes" : "")", sql,
-                [.text(scan.experimentID), .text(scan.after?.string ?? ""), .integer(Int64(scan.limit))]
+                [
+                    .text(scan.experimentID), .text(scan.after?.string ?? ""), .integer(Int64(scan.limit)),
+                    .integer(scan.times.from), .integer(scan.times.to),
+                ]
                     + scan.names.map { .text($0) })
             var found: [Participant] = []
             return Reading([(query, { found.append(Participant($0, totals: scan.names.count)) })]) {

@@ -1,0 +1,89 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+/// The results by days, as JSON and CSV.
+extension ResultsSeries {
+    var json: JSONValue {
+        var object = JSONObject()
+        object["experiment_id"] = .string(whole.experiment.id.string)
+        object["experiment_key"] = .string(whole.experiment.key.string)
+        object["sdk_key"] = .string(whole.sdkKey)
+        object[whole.measured == nil ? "goal" : "metric"] = .string(whole.subject.string)
+        object["baseline"] = .string(whole.baseline?.name ?? "")
+        object["confidence"] = .number(whole.query.confidence)
+        if let frozenAt = whole.frozenAt { object["frozen_at"] = .string(frozenAt.rfc3339) }
+        if let filter = whole.query.filter.json { object["filter"] = filter }
+        object["days"] = .array(
+            days.map { day, results in
+                [
+                    "day": .string(ExperimentTally.date(of: day)),
+                    "variations": .array(
+                        results.variations.map { variation in
+                            var point = JSONObject()
+                            point["variation_id"] = .string(variation.id.string)
+                            point["variation_key"] = .string(variation.key.string)
+                            for (name, number) in results.point(of: variation) {
+                                point[name] = PlanResults.json(number)
+                            }
+                            for name in ["users", "converted"] {
+                                point[name] = point[name]?.double.map { .integer(Int64($0)) }
+                            }
+                            return .object(point)
+                        }),
+                ]
+            })
+        return .object(object)
+    }
+
+    var csv: String {
+        let names = whole.variations.first.map { whole.point(of: $0).map(\.name) } ?? []
+        let rows = days.flatMap { day, results in
+            results.variations.map { variation in
+                let numbers = results.point(of: variation).map { point in
+                    let isCount = ["users", "converted"].contains(point.name)
+                    return point.number.flatMap { number in
+                        number.isFinite ? isCount ? "\(Int64(number))" : number.description : nil
+                    } ?? ""
+                }
+                return [
+                    whole.experiment.key.string, whole.subject.string, ExperimentTally.date(of: day),
+                    variation.key.string, variation.id.string, "\(variation.isBaseline)",
+                ] + numbers
+            }
+        }
+        return ExperimentResults.csv(
+            ["experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline"] + names, rows)
+    }
+}
+
+extension ExperimentResults {
+    /// The numbers of a variation that decide, always valid.
+    fileprivate func point(of variation: VariationResult) -> [(name: String, number: Double?)] {
+        let estimate = variation.tally.counted > 0 ? estimate(of: variation) : nil
+        let comparison = estimate?.comparison
+        let numbers = comparison.map { $0.isDecidedAdjusted ? $0.adjusted ?? $0.numbers : $0.numbers }
+        return [
+            ("users", Double(variation.tally.counted)), ("converted", Double(variation.tally.goal.converted)),
+            ("mean", estimate?.mean), ("difference", numbers?.difference),
+            ("difference_low", numbers?.sequentialDifferenceInterval?.lowerBound),
+            ("difference_high", numbers?.sequentialDifferenceInterval?.upperBound), ("lift", numbers?.lift),
+            ("lift_low", numbers?.sequentialLiftInterval?.lowerBound),
+            ("lift_high", numbers?.sequentialLiftInterval?.upperBound), ("p_value", numbers?.sequentialPValue),
+        ]
+    }
+}
+
+extension ResultsFilter {
+    /// Absent if all users count, with all that they did.
+    var json: JSONValue? {
+        guard !isEmpty else { return nil }
+        return [
+            "attribute": attributeName.map { .string($0.string) } ?? .null,
+            "value": attributeValue.map { .string($0.string) } ?? .null,
+            "segment": segment.map { .string($0.string) } ?? .null, "days": days.map { .shortest($0) } ?? .null,
+            "window": countsWholeTimes ? "ended" : .null,
+        ]
+    }
+}

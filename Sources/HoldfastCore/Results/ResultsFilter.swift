@@ -1,0 +1,217 @@
+public import Bucketing
+public import Storage
+
+/// Which users of an experiment results count, and how much of what they did.
+public struct ResultsFilter: Sendable {
+    /// Users whose attribute had this value at the first exposure, by a breakdown.
+    var attribute: (name: Identifier, value: Identifier)?
+    /// Users who are in this segment now.
+    public var segment: Identifier?
+    /// What users did in the first days since their exposure, each.
+    public var days: Double?
+    /// Whether users whose time has not ended are left out: that of a metric's window, or of ``days``.
+    public var countsWholeTimes = false
+
+    static let parameters = ["attribute", "value", "segment", "window", "days"]
+    private static let dayRange = 0.01...3_650.0
+    /// Users who may be counted one by one.
+    static let limit = 1_000_000
+
+    public init() {}
+
+    /// - Throws: 400 with the parameter that is wrong.
+    init(_ query: [String: String]) throws(CoreError) {
+        switch (query["attribute"], query["value"]) {
+        case (let name?, let value?): attribute = (Identifier(name), Identifier(value))
+        case (.some, nil): throw CoreError(.invalid, "`value` is required with `attribute`: the value that users had")
+        case (nil, .some): throw CoreError(.invalid, "`attribute` is required with `value`")
+        case (nil, nil): break
+        }
+        segment = query["segment"].map { Identifier($0) }
+        if let text = query["days"] {
+            guard let number = Double(text), Self.dayRange.contains(number) else {
+                throw CoreError(.invalid, "`days` must be a number from 0.01 to 3650; got '\(text)'")
+            }
+            days = number
+        }
+        if let text = query["window"] {
+            guard text == "ended" else { throw CoreError(.invalid, "`window` must be 'ended'; got '\(text)'") }
+            countsWholeTimes = true
+        }
+    }
+
+    public var attributeName: Identifier? { attribute?.name }
+    public var attributeValue: Identifier? { attribute?.value }
+
+    public var isEmpty: Bool { attribute == nil && !takesCount && !countsWholeTimes }
+
+    /// Whether users are counted one by one, as they are now.
+    public var takesCount: Bool { segment != nil || days != nil }
+
+    /// The time after the exposure that ``days`` are.
+    var time: Timestamp? { days.map { Timestamp(($0 * 86_400_000).rounded()) } }
+
+    /// What counts, in words; `nil` if all users do, with all that they did.
+    var description: String? {
+        let parts = [
+            attribute.map { "users whose '\($0.name)' was '\($0.value)' at their exposure" },
+            segment.map { "users who are in the segment '\($0)' now" },
+            days.map { "what users did in the first \($0.shortest) days since their exposure" },
+        ]
+        let found = parts.compactMap { $0 }
+        return found.isEmpty ? nil : found.joined(separator: ", and of them only ")
+    }
+
+    /// The last day of enrollment whose users had the time that is counted; `nil` if users count from the first day on.
+    /// Whoever could not come back yet is never counted as gone.
+    func lastDay(_ definition: MetricDefinition?, at now: Timestamp) -> Int64? {
+        let isRetention = definition?.kind == .retention
+        guard isRetention || countsWholeTimes else { return nil }
+        return [definition?.series?.to, time].compactMap { $0 }.min().map { (now - $0).day - 1 }
+    }
+
+    /// - Throws: 422 if whole times are to be counted, and there is no end of any.
+    public func check(_ definition: MetricDefinition?) throws(CoreError) {
+        guard countsWholeTimes, days == nil, definition?.series?.to == nil else { return }
+        let subject = definition.map { "the metric '\($0.key)' has none" } ?? "a goal has none"
+        throw CoreError(.unprocessable, "`window` needs a window of the metric, or `days`; \(subject)")
+    }
+
+    // MARK: Reading
+
+    /// Returns the tallies of the users and times that count.
+    ///
+    /// - Parameters:
+    ///   - names: of the goal, or of the metric, of a funnel for each step.
+    ///   - definition: what is computed of users' events.
+    ///   - whole: the tally of all users.
+    ///   - frozenAt: when the tallies were frozen, if they were.
+    /// - Throws: 422 if something is unknown, if users would have to be counted who were frozen, or if they are too many;
+    ///   503 if too many counts are in progress.
+    public func tallies(
+        _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
+        enrolledOn days: ClosedRange<Int64>?, frozenAt: Timestamp?, _ schema: AttributeSchema,
+        _ catalog: ProjectCatalog,
+        _ store: any StoreSession
+    ) async throws -> [ExperimentTally] {
+        var group: (series: TrackedSeries, index: Int)?
+        if let attribute {
+            let series = try await BreakdownResults.series(
+                attribute.name, of: experiment, parameter: "attribute", store)
+            guard let position = series.groupValues.firstIndex(of: attribute.value) else {
+                let known = series.groupValues.map(\.string).joined(separator: ", ")
+                throw CoreError(
+                    .unprocessable,
+                    "`value` must be a value of '\(attribute.name)' that has a group of its own (\(known.isEmpty ? "none" : known)); "
+                        + "got '\(attribute.value)'" + Spelling.hint(for: attribute.value, among: series.groupValues))
+            }
+            group = (series, position + 1)
+        }
+        guard takesCount else {
+            guard let group else { return [] }
+            var tallies: [ExperimentTally] = []
+            for name in names {
+                let tally = try await store.read(
+                    .breakdown(
+                        experimentID: experiment.id, series: group.series.number, goal: name, frozenAt: frozenAt))
+                tallies.append(tally.tally(of: group.index))
+            }
+            return tallies
+        }
+        guard frozenAt == nil else {
+            throw CoreError(
+                .unprocessable,
+                "`\(segment == nil ? "days" : "segment")` counts users as they are now, and these results were frozen; add "
+                    + "`live=true`")
+        }
+        let users = (days.map(whole.enrolled) ?? whole).users.reduce(0) { $0 + $1.counts.counted }
+        guard users <= Self.limit else {
+            throw CoreError(
+                .unprocessable,
+                "at most \(Self.limit) users can be counted by `segment` or `days`; got \(users): narrow them by "
+                    + "`enrolled_from` and `enrolled_to`")
+        }
+        var matcher: SegmentMatcher?
+        if let segment {
+            guard let known = schema.segments[segment] else {
+                throw CoreError(.unprocessable, "`segment` must be defined: \(schema.unknownSegment(segment))")
+            }
+            matcher = SegmentMatcher(known, schema: schema)
+        }
+        var shortened: ShortenedSeries?
+        if let time {
+            shortened = ShortenedSeries(definition, first: time)
+            guard shortened != nil else {
+                throw CoreError(
+                    .unprocessable,
+                    "`days` must be greater than the metric's `from`; got \(self.days.map(\.shortest) ?? "")")
+            }
+        }
+        var scan = ParticipantScan(
+            experiment.id, names: names + (group.map { [$0.series.names[0]] } ?? []), withAttributes: matcher != nil)
+        scan.enrolledOn = days
+        let count = ParticipantCount(
+            scan: scan, names: names, periods: whole.periods, matcher: matcher, group: group?.index,
+            shortened: shortened)
+        return try await catalog.whileCounting { session in try await count.run(session) }
+    }
+}
+
+/// Users of an experiment counted one by one.
+private struct ParticipantCount: Sendable {
+    let scan: ParticipantScan
+    let names: [Identifier]
+    let periods: [AllocationPeriod]
+    let matcher: SegmentMatcher?
+    /// The group of those who count, of the last total.
+    let group: Int?
+    let shortened: ShortenedSeries?
+
+    private struct Key: Hashable {
+        var variationID: Identifier
+        var day: Int64
+    }
+
+    /// - Returns: a tally for each name.
+    func run(_ session: any StoreSession) async throws(StorageError) -> [ExperimentTally] {
+        var scan = scan
+        var users: [Cohort: UserCounts] = [:]
+        var goals = [[Key: GoalTally]](repeating: [:], count: names.count)
+        repeat {
+            let page = try await session.read(.participants(scan))
+            var events = ParticipantEvents()
+            if let shortened, let last = page.participants.last?.userID {
+                events = try await session.read(.events(shortened, of: scan, through: last))
+            }
+            for participant in page.participants where counts(participant) {
+                users[participant.cohort, default: UserCounts()] += participant.users
+                guard participant.users.counted > 0 else { continue }
+                let totals = Array(participant.totals.prefix(names.count))
+                let tallies =
+                    shortened?.tallies(of: participant, events, totals: totals)
+                    ?? zip(names, totals).map { name, total in total.map { $0.tally(of: name) } }
+                let key = Key(variationID: participant.cohort.variationID, day: participant.cohort.day)
+                for (index, tally) in tallies.enumerated() {
+                    if let tally { goals[index][key] = (goals[index][key] ?? GoalTally()) + tally }
+                }
+            }
+            scan.after = page.end
+            await Task.yield()
+        } while scan.after != nil
+        let counted = users.map { (cohort: $0, counts: $1) }
+        return goals.map { sums in
+            let rows = sums.map { (variationID: $0.variationID, day: $0.day, tally: $1) }
+            return ExperimentTally(periods: periods, users: counted, goals: rows)
+        }
+    }
+
+    private func counts(_ participant: Participant) -> Bool {
+        if let matcher {
+            guard let attributes = participant.attributes, attributes.withUnsafeBytes({ matcher.matches($0) }) else {
+                return false
+            }
+        }
+        guard let group else { return true }
+        return participant.totals.last.flatMap { $0 }.map { Int(exactly: $0.afterValue) == group } ?? false
+    }
+}

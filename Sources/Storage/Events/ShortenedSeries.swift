@@ -1,0 +1,83 @@
+public import Bucketing
+
+/// A series of which only the first time after each user's exposure counts, computed from stored events.
+public struct ShortenedSeries: Sendable {
+    private let series: TrackedSeries
+
+    /// - Parameter time: milliseconds after the first exposure.
+    /// - Returns: `nil` if nothing would count.
+    public init?(_ definition: SeriesDefinition, first time: Timestamp) {
+        var definition = definition
+        let end = min(definition.to ?? time, time)
+        guard definition.from < end else { return nil }
+        definition.to = end
+        series = TrackedSeries(number: 0, sdkKey: "", experimentID: "", definition: definition)
+    }
+
+    /// The goals whose events count.
+    package var goals: [Identifier] {
+        switch series.definition.content {
+        case .sum(let term, _): [term.goal]
+        case .ratio(let first, let second): [first.goal, second.goal]
+        case .funnel(let goals): goals
+        case .breakdown, .periods: []
+        }
+    }
+
+    /// The time after the first exposure from which events do not count.
+    package var end: Timestamp { series.definition.to ?? 0 }
+
+    /// Returns what a user contributes to the sums of a variation, of a funnel for each step.
+    ///
+    /// - Parameter totals: what is stored of the whole series, for what was before the exposure.
+    public func tallies(of participant: Participant, _ events: ParticipantEvents, totals: [UserGoal?]) -> [GoalTally?] {
+        let own = events.values[participant.userID] ?? []
+        let found = Dictionary(
+            uniqueKeysWithValues: SeriesRules.totals(of: series, from: own, exposedAt: participant.exposedAt))
+        return zip(series.names, totals).map { name, stored in
+            var total = found[name]
+            if case .sum = series.definition.content, let stored {
+                total = total ?? UserGoal()
+                total?.beforeCount = stored.beforeCount
+                total?.beforeValue = stored.beforeValue
+            }
+            return total?.tally(of: name)
+        }
+    }
+}
+
+/// Events of users of an experiment since their exposure.
+public struct ParticipantEvents: Sendable {
+    package var values: [Identifier: [UserRecords.GoalValue]] = [:]
+
+    public init() {}
+}
+
+extension StoreQuery<ParticipantEvents> {
+    /// Reads the events that a series needs, of the users of one page.
+    ///
+    /// - Parameter last: the last user of the page.
+    public static func events(_ series: ShortenedSeries, of scan: ParticipantScan, through last: Identifier) -> Self {
+        Self(.participantEvents(series, scan, through: last)) { _ in
+            let goals = Set(series.goals).sorted()
+            let list = goals.indices.map { "$\($0 + 5)" }.joined(separator: ", ")
+            let sql = """
+                SELECT e.user_id, g.goal, g.value, g.happened_at FROM exposures e JOIN goal_events g ON g.user_id = e.user_id
+                WHERE e.experiment_id = $1 AND e.user_id > $2 AND e.user_id <= $3 AND g.happened_at >= e.happened_at
+                AND g.happened_at < e.happened_at + $4 AND g.goal IN (\(list)) ORDER BY g.number
+                """
+            let query = SQLQuery(
+                "participant_events_\(goals.count)", sql,
+                [
+                    .text(scan.experimentID), .text(scan.after?.string ?? ""), .text(last), .integer(series.end),
+                ] + goals.map { .text($0) })
+            var found = ParticipantEvents()
+            let take: (any Row) -> Void = { row in
+                let value = UserRecords.GoalValue(
+                    goal: row.identifier(1), value: row.double(2), happenedAt: row.bounded(3), senderID: nil)
+                found.values[row.identifier(0), default: []].append(value)
+            }
+            return Reading([(query, take)]) { .value(found) }
+        }
+    }
+}
