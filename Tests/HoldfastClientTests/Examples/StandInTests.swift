@@ -43,7 +43,10 @@ import Testing
 
     private func makeModule(_ name: String, of files: [URL], _ options: [String] = []) async throws {
         try await compile(
-            ["-emit-module", "-module-name", name, "-emit-module-path", modules.path("\(name).swiftmodule")] + options
+            [
+                "-emit-module", "-package-name", "holdfast", "-module-name", name, "-emit-module-path",
+                modules.path("\(name).swiftmodule"),
+            ] + options
                 + files.map(\.path))
     }
 
