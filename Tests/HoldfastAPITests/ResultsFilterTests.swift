@@ -179,8 +179,8 @@ import Testing
         for filter in ["", "&segment=pro"] {
             let series = try get("metric=revenue\(filter)", "results/series")
             let points = series["days"].array ?? []
-            #expect(points.compactMap { $0["day"].string } == Set(users.map(\.date)).sorted(), "\(series.text)")
             let users = users.filter { filter.isEmpty || $0.planNow == "pro" }
+            #expect(points.compactMap { $0["day"].string } == Set(users.map(\.date)).sorted(), "\(series.text)")
             for point in points {
                 let until = users.filter { $0.date <= point["day"].string ?? "" }
                 for variation in point["variations"].array ?? [] {

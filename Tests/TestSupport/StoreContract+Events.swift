@@ -99,7 +99,7 @@ extension StoreContract {
                 #expect(found[3].users.multipleVariations == 1)
                 #expect(found.map(\.cohort.variationID) == ["a", "b", "a", "a"])
                 #expect(found[1].exposedAt == noon + 86_400_000 && found[1].cohort.day == noon.day + 1)
-                #expect(found[0].totals == [UserGoal(afterCount: 2, afterValue: 5), nil])
+                #expect(found[0].totals == [UserGoal(afterCount: 2, afterValue: 5, valuedCount: 2), nil])
                 #expect(found[1].totals == [UserGoal(beforeCount: 1, beforeValue: 4), nil])
                 #expect(found[2].totals == [nil, nil])
                 #expect(found.map { $0.attributes != nil } == [false, true, false, false])
