@@ -30,11 +30,8 @@ public struct Participant: Sendable {
         users = StoredExposure.users(flags: row.integer(3))
         attributes = row.optionalBytes(5)
         totals = (0..<count).map { index in
-            let first = Int32(6 + 4 * index)
-            guard !row.isNull(first) else { return nil }
-            return UserGoal(
-                beforeCount: row.bounded(first), beforeValue: row.double(first + 1), afterCount: row.bounded(first + 2),
-                afterValue: row.double(first + 3))
+            let first = Int32(6 + UserGoal.columns.count * index)
+            return row.isNull(first) ? nil : UserGoal(row, at: first)
         }
     }
 }
@@ -91,7 +88,7 @@ extension StoreQuery<ParticipantPage> {
                 }
             let totals = scan.names.indices.map { index in
                 (
-                    "t\(index).before_count, t\(index).before_value, t\(index).after_count, t\(index).after_value",
+                    UserGoal.columns.map { "t\(index).\($0)" }.joined(separator: ", "),
                     """
                     LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
                     AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 6)

@@ -192,10 +192,17 @@ extension StickyDocument {
 
 extension UserGoal {
     package static func decode(_ row: any Row) -> (key: UserRecords.TotalKey, total: UserGoal) {
-        let total = UserGoal(
-            beforeCount: row.bounded(3), beforeValue: row.double(4), afterCount: row.bounded(5),
-            afterValue: row.double(6), valuedCount: row.bounded(7))
-        return (.init(experimentID: row.identifier(1), goal: row.identifier(2)), total)
+        (.init(experimentID: row.identifier(1), goal: row.identifier(2)), UserGoal(row, at: 3))
+    }
+
+    /// The columns of the `user_goals` table that ``init(_:at:)`` reads.
+    static let columns = ["before_count", "before_value", "after_count", "after_value", "valued"]
+
+    /// - Parameter first: the column of the first one of ``columns``.
+    init(_ row: any Row, at first: Int32) {
+        self.init(
+            beforeCount: row.bounded(first), beforeValue: row.double(first + 1), afterCount: row.bounded(first + 2),
+            afterValue: row.double(first + 3), valuedCount: row.bounded(first + 4))
     }
 
     package func values(_ userID: Identifier, _ key: UserRecords.TotalKey) -> [SQLValue] {
