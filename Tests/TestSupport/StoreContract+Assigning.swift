@@ -150,5 +150,5 @@ extension StoreContract {
 }
 
 extension ProfileRules {
-    fileprivate static let expiringAfterAnHour = ProfileRules(assignmentTTL: .seconds(3_600))
+    fileprivate static var expiringAfterAnHour: ProfileRules { ProfileRules(assignmentTTL: .seconds(3_600)) }
 }

@@ -156,5 +156,5 @@ extension StoreContract {
 }
 
 extension ProfileRules {
-    fileprivate static let atMostThree = ProfileRules(assignmentLimit: 3)
+    fileprivate static var atMostThree: ProfileRules { ProfileRules(assignmentLimit: 3) }
 }

@@ -22,13 +22,15 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     }
 
     public let testDescription: String
-    private let rules: ProfileRules
+    /// Made for each run: copies of rules share what they know of the definitions.
+    private let rules: @Sendable () -> ProfileRules
     private let datafileHistory: Int
     private let waitingBytes: Int
     private let body: @Sendable (Context) async throws -> Void
 
     init(
-        _ fact: String, rules: ProfileRules = ProfileRules(), datafileHistory: Int = 100,
+        _ fact: String, rules: @autoclosure @escaping @Sendable () -> ProfileRules = ProfileRules(),
+        datafileHistory: Int = 100,
         waitingBytes: Int = StoreSettings().waitingBytes,
         body: @escaping @Sendable (Context) async throws -> Void
     ) {
@@ -53,7 +55,7 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     public func run(_ make: Factory) async throws {
         let clock = ManualClock()
         let options = Options(
-            rules: rules, datafileHistory: datafileHistory, waitingBytes: waitingBytes, clock: clock)
+            rules: rules(), datafileHistory: datafileHistory, waitingBytes: waitingBytes, clock: clock)
         let store = try make(options)
         defer { store.close() }
         let reader = try store.makeReader()
