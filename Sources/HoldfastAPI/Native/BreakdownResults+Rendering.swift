@@ -59,6 +59,6 @@ extension BreakdownResults.Group {
         let numbers = [
             finding.pValue, finding.effect?.liftInterval?.lowerBound, finding.effect?.liftInterval?.upperBound,
         ]
-        return [finding.outcome.rawValue] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
+        return [finding.outcome.rawValue] + numbers.map(ExperimentResults.cell)
     }
 }

@@ -406,8 +406,11 @@ extension ExperimentResults {
             "\(tally.counted)", "\(tally.multipleVariations)", "\(tally.chosen)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,
-        ] + fields.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
+        ] + fields.map(Self.cell)
     }
+
+    /// A number in a cell of CSV; empty if it is unknown or infinite.
+    static func cell(_ number: Double?) -> String { number.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
 
     /// A text that a spreadsheet would take for a formula gets an apostrophe: whoever may name a goal could plant one.
     private static func quoted(_ text: String) -> String {

@@ -24,11 +24,9 @@ extension ResultsSeries {
                             var point = JSONObject()
                             point["variation_id"] = .string(variation.id.string)
                             point["variation_key"] = .string(variation.key.string)
-                            for (name, number) in results.point(of: variation) {
+                            for (name, count) in Self.counts(of: variation) { point[name] = .integer(Int64(count)) }
+                            for (name, number) in results.numbers(of: variation) {
                                 point[name] = PlanResults.json(number)
-                            }
-                            for name in ["users", "converted"] {
-                                point[name] = point[name]?.double.map { .integer(Int64($0)) }
                             }
                             return .object(point)
                         }),
@@ -38,34 +36,33 @@ extension ResultsSeries {
     }
 
     var csv: String {
-        let names = whole.variations.first.map { whole.point(of: $0).map(\.name) } ?? []
+        let names =
+            whole.variations.first.map { Self.counts(of: $0).map(\.name) + whole.numbers(of: $0).map(\.name) } ?? []
         let rows = days.flatMap { day, results in
             results.variations.map { variation in
-                let numbers = results.point(of: variation).map { point in
-                    let isCount = ["users", "converted"].contains(point.name)
-                    return point.number.flatMap { number in
-                        number.isFinite ? isCount ? "\(Int64(number))" : number.description : nil
-                    } ?? ""
-                }
-                return [
+                [
                     whole.experiment.key.string, whole.subject.string, ExperimentTally.date(of: day),
                     variation.key.string, variation.id.string, "\(variation.isBaseline)",
-                ] + numbers
+                ] + Self.counts(of: variation).map { "\($0.count)" }
+                    + results.numbers(of: variation).map { ExperimentResults.cell($0.number) }
             }
         }
         return ExperimentResults.csv(
             ["experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline"] + names, rows)
     }
+
+    private static func counts(of variation: ExperimentResults.VariationResult) -> [(name: String, count: Int)] {
+        [("users", variation.tally.counted), ("converted", variation.tally.goal.converted)]
+    }
 }
 
 extension ExperimentResults {
     /// The numbers of a variation that decide, always valid.
-    fileprivate func point(of variation: VariationResult) -> [(name: String, number: Double?)] {
+    fileprivate func numbers(of variation: VariationResult) -> [(name: String, number: Double?)] {
         let estimate = variation.tally.counted > 0 ? estimate(of: variation) : nil
         let comparison = estimate?.comparison
         let numbers = comparison.map { $0.isDecidedAdjusted ? $0.adjusted ?? $0.numbers : $0.numbers }
         return [
-            ("users", Double(variation.tally.counted)), ("converted", Double(variation.tally.goal.converted)),
             ("mean", estimate?.mean), ("difference", numbers?.difference),
             ("difference_low", numbers?.sequentialDifferenceInterval?.lowerBound),
             ("difference_high", numbers?.sequentialDifferenceInterval?.upperBound), ("lift", numbers?.lift),

@@ -145,19 +145,14 @@ public struct ExperimentResults: Sendable {
         let steps = Self.steps(
             measured, counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
         let hasValues = definition == nil && tallies.contains(where: \.goal.hasValues)
-        let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
-        let ranges = adaptive == nil ? sampleRatio.daysByRatio : []
-        let parts = Self.parts(tally, ranges)
-        func data(_ variation: Variation, _ index: Int?) -> VariationData {
-            VariationData(
-                tallyByID[variation.id] ?? VariationTally(variationID: variation.id), parts[variation.id],
-                index.flatMap { adaptive?.samples[$0] })
+        let users = UsersByVariation(tally, by: adaptive == nil ? sampleRatio.daysByRatio : [])
+        func data(_ id: Identifier, _ index: Int?) -> VariationData {
+            users.data(of: id, index.flatMap { adaptive?.samples[$0] })
         }
-        let reference = data(baseline, experiment.variations.firstIndex { $0.id == baseline.id })
+        let reference = data(baseline.id, experiment.variations.firstIndex { $0.id == baseline.id })
         let variations = experiment.variations.enumerated().map { index, variation in
             let id = variation.id
-            let tally = tallyByID[id] ?? VariationTally(variationID: id)
-            let data = data(variation, index)
+            let (tally, data) = (users.tally(of: id), data(id, index))
             let against = id == baseline.id ? nil : reference
             var result = VariationResult(
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
@@ -174,27 +169,35 @@ public struct ExperimentResults: Sendable {
             return result
         }
         self.variations = variations
-        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues) { id in
-            VariationData(tallyByID[id] ?? VariationTally(variationID: id), parts[id])
-        }
+        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues) { users.data(of: $0) }
     }
 
-    /// Returns what the users of each variation did, by ranges of days of enrollment in which the variations had one ratio.
-    ///
-    /// - Returns: nothing if there is only one range.
-    private static func parts(
-        _ tally: ExperimentTally, _ ranges: [ClosedRange<Int64>]
-    ) -> [Identifier: [VariationTally]] {
-        guard ranges.count > 1 else { return [:] }
-        var parts: [Identifier: [VariationTally]] = [:]
-        for (index, range) in ranges.enumerated() {
-            for part in tally.enrolled(on: range).variations {
-                let id = part.variationID
-                let none = VariationTally(variationID: id)
-                parts[id, default: ranges.map { _ in none }][index] = part
+    /// What the users of each variation did, in total and by ranges of days of enrollment in which the variations had one
+    /// ratio.
+    private struct UsersByVariation {
+        private let tallies: [Identifier: VariationTally]
+        /// Empty if there is only one range.
+        private let parts: [Identifier: [VariationTally]]
+
+        init(_ tally: ExperimentTally, by ranges: [ClosedRange<Int64>]) {
+            tallies = Dictionary(
+                tally.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+            var parts: [Identifier: [VariationTally]] = [:]
+            for (index, range) in ranges.enumerated() where ranges.count > 1 {
+                for part in tally.enrolled(on: range).variations {
+                    let id = part.variationID
+                    let none = VariationTally(variationID: id)
+                    parts[id, default: ranges.map { _ in none }][index] = part
+                }
             }
+            self.parts = parts
         }
-        return parts
+
+        func tally(of id: Identifier) -> VariationTally { tallies[id] ?? VariationTally(variationID: id) }
+
+        func data(of id: Identifier, _ adaptive: AdaptiveResults.Samples? = nil) -> VariationData {
+            VariationData(tally(of: id), parts[id], adaptive)
+        }
     }
 
     /// Returns the steps of a funnel for each variation.
@@ -205,19 +208,13 @@ public struct ExperimentResults: Sendable {
         guard let measured, case .funnel(let goals) = measured.definition.content else { return [:] }
         var steps: [Identifier: [Step]] = [:]
         for (goal, tally) in zip(goals, measured.tallies) {
-            let tally = counted(tally)
-            let tallies = Dictionary(
-                tally.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
-            let parts = parts(tally, ranges)
-            func data(_ id: Identifier) -> VariationData {
-                VariationData(tallies[id] ?? VariationTally(variationID: id), parts[id])
-            }
-            let reference = data(baselineID)
+            let users = UsersByVariation(counted(tally), by: ranges)
+            let reference = users.data(of: baselineID)
             for id in experiment.variations.map(\.id) {
-                let estimate = data(id).estimate(
+                let estimate = users.data(of: id).estimate(
                     measured.definition, against: id == baselineID ? nil : reference, query)
                 steps[id, default: []].append(
-                    Step(goal: goal, converted: tallies[id]?.goal.converted ?? 0, estimate: estimate))
+                    Step(goal: goal, converted: users.tally(of: id).goal.converted, estimate: estimate))
             }
         }
         return steps

@@ -37,6 +37,30 @@ public struct AllocationPeriod: Sendable, Equatable {
     public static let imported: Int64 = -1
 }
 
+/// A part of an experiment's history that began with a datafile of a project.
+protocol HistoryPeriod {
+    /// The version of the datafile.
+    var number: Int64 { get }
+    /// When the datafile was stored.
+    var since: Timestamp { get }
+}
+
+extension HistoryPeriod {
+    static func isBefore(_ left: Self, _ right: Self) -> Bool {
+        (left.since, left.number) < (right.since, right.number)
+    }
+}
+
+extension Sequence where Element: HistoryPeriod {
+    /// The last one that had begun at a time.
+    func current(at time: Timestamp) -> Element? { filter { $0.since <= time }.max(by: Element.isBefore) }
+
+    var earliest: Element? { self.min(by: Element.isBefore) }
+}
+
+extension AllocationPeriod: HistoryPeriod {}
+extension StatusPeriod: HistoryPeriod {}
+
 /// The users of one variation who were enrolled on one day under one allocation.
 public struct Cohort: Hashable, Sendable {
     public var variationID: Identifier
@@ -113,7 +137,7 @@ public struct ExperimentTally: Sendable {
         periods: [AllocationPeriod] = [], users: [(cohort: Cohort, counts: UserCounts)] = [],
         goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
     ) {
-        self.periods = periods.sorted { ($0.since, $0.number) < ($1.since, $1.number) }
+        self.periods = periods.sorted(by: AllocationPeriod.isBefore)
         notRunning = users.reduce(0) { $0 + $1.counts.notRunning }
         self.users = users.compactMap { cohort, counts in
             guard counts.notRunning != 0 else { return (cohort, counts) }

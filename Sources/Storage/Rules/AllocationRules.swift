@@ -49,7 +49,7 @@ public enum AllocationRules {
         if exposure.isImported { return decided.number }
         let known = records.periods.filter { $0.sdkKey == active.sdkKey }
         func current(at time: Timestamp) -> AllocationPeriod? {
-            known.filter { $0.since <= time }.max(by: isBefore) ?? known.min(by: isBefore)
+            known.current(at: time) ?? known.earliest
         }
         let period =
             if let assignedAt = assignmentTime(exposure, records) {
@@ -69,14 +69,10 @@ public enum AllocationRules {
     ) -> AllocationPeriod {
         let known = records.periods.filter { $0.sdkKey == active.sdkKey }
         if let same = known.first(where: { $0.number == active.number }) { return same }
-        let former = known.filter { isBefore($0, active) }.max(by: isBefore)
+        let former = known.filter { AllocationPeriod.isBefore($0, active) }.max(by: AllocationPeriod.isBefore)
         if let former, former.allocation == active.allocation { return former }
         records.add(active, of: experimentID)
         return active
-    }
-
-    private static func isBefore(_ left: AllocationPeriod, _ right: AllocationPeriod) -> Bool {
-        (left.since, left.number) < (right.since, right.number)
     }
 
     /// When the user got the variation; `nil` if the profile does not have it.

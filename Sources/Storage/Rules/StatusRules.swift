@@ -53,13 +53,9 @@ public enum StatusRules {
     /// - Parameter periods: of the experiment, in any order.
     static func wasRunning(_ exposure: Exposure, _ periods: [StatusPeriod]) -> Bool {
         let known = periods.filter { $0.sdkKey == exposure.sdkKey }
-        if let current = known.filter({ $0.since <= exposure.happenedAt }).max(by: isBefore) {
+        if let current = known.current(at: exposure.happenedAt) {
             return current.status == ExperimentStatus.running.rawValue
         }
-        return known.min(by: isBefore)?.status != ExperimentStatus.draft.rawValue
-    }
-
-    private static func isBefore(_ left: StatusPeriod, _ right: StatusPeriod) -> Bool {
-        (left.since, left.number) < (right.since, right.number)
+        return known.earliest?.status != ExperimentStatus.draft.rawValue
     }
 }
