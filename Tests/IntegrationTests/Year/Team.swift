@@ -84,6 +84,7 @@ final class Team {
             case experiment.start:
                 try request("PUT", path, #"{"status":"running"}"#)
                 try awaitEverywhere(experiment, "running")
+                experiments[index].runningSince = now
             case experiment.concludesIn where !experiment.isBroken:
                 experiments[index].frozen = ledger.totals(of: experiment.key)
                 let winner = experiment.winner.map { "\"\($0)\"" } ?? "null"
@@ -92,6 +93,7 @@ final class Team {
             case experiment.reopensIn:
                 try request("POST", path + "/reopen")
                 try awaitEverywhere(experiment, "running")
+                experiments[index].runningSince = now
             default: break
             }
             if week == experiment.measuresIn {
@@ -207,12 +209,13 @@ final class Team {
         try send(exposures, to: "/v1/exposures")
     }
 
-    /// Returns exposures to send: the first one may be reported late, and after a later one.
+    /// Returns exposures to send: the first one may be reported late, and after a later one. What was seen before the experiment
+    /// ran does not count.
     private func expose(_ id: String, _ variation: String, _ experiment: TeamExperiment) -> [String] {
         guard !experiment.isBroken || variation == "a" else { return [] }
         let times = (0...1).map { _ in now - Int64.random(in: 0...48, using: &random) * Self.hour }
         return times.map { time in
-            ledger.expose(id, to: variation, in: experiment.key, at: time)
+            if time >= experiment.runningSince { ledger.expose(id, to: variation, in: experiment.key, at: time) }
             return
                 #"{"user_id":"\#(id)","experiment":"\#(experiment.key)","variation_key":"\#(variation)","timestamp":"\#(text(time))"}"#
         }

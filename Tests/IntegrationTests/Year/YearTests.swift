@@ -45,6 +45,8 @@ struct TeamExperiment {
     /// Whether the app loses the exposures to variation `b`.
     let isBroken: Bool
     let reopensIn: Int?
+    /// Since when it runs, after its start or its reopening, in milliseconds.
+    var runningSince: Int64 = .max
     var alarmedIn: Int?
     /// The totals at the conclusion.
     var frozen: [String: YearLedger.Total]?
