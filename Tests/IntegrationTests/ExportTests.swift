@@ -216,6 +216,12 @@ private struct ExportedData {
             for (id, entry) in audit where entry["user_id"].string == user {
                 audit[id] = Self.entry(entry, userID: .null)
             }
+            for (id, entry) in audit where entry["action"] == "profile.merge" && entry["after"]["from"].string == user {
+                guard var members = entry.object, var after = members["after"]?.object else { continue }
+                after["from"] = .null
+                members["after"] = .object(after)
+                audit[id] = .object(members)
+            }
         default: Issue.record("unknown line \(line)")
         }
     }
