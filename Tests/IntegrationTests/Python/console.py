@@ -978,6 +978,7 @@ def an_experiment_is_concluded_with_a_winner_and_reopened(browser, servers):
     server("PUT", "/v1/experiments/ending", {"variations": ["a", "b"]})
     server("POST", "/v1/exposures", {"user_id": "ann", "experiment": "ending", "variation_key": "a"})
     console.open("experiments/ending", "ending")
+    seen_before = server("GET", "/v1/profiles/ann/exposures")["exposures"][0]["timestamp"]
     console.button("Conclude").click()
     page.get_by_label("Winner").select_option("b")
     page.get_by_label("Reason").fill("more orders")
@@ -988,7 +989,7 @@ def an_experiment_is_concluded_with_a_winner_and_reopened(browser, servers):
     conclusion = server("GET", "/v1/experiments/ending")["conclusion"]
     assert (conclusion["winner"], conclusion["reason"]) == ("b", "more orders"), conclusion
     expect(page.get_by_text("which nothing changes any more")).to_be_visible()
-    server("POST", "/v1/exposures", {"user_id": "bob", "experiment": "ending", "variation_key": "a"})
+    server("POST", "/v1/exposures", {"user_id": "bob", "experiment": "ending", "variation_key": "a", "timestamp": seen_before})
     users = page.locator(".tile", has_text="Users counted")
     expect(users).to_contain_text("1")
     console.button("Show the present ones").click()
