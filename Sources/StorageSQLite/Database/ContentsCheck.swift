@@ -7,9 +7,10 @@ import Synchronization
 ///
 /// - The log: its header has the salts of the log's index, and its last frame the checksum of all frames. The index is in
 ///   memory, so that overwriting the log does not change it. A log that was copied in whole is not needed any more.
-/// - The database: only a checkpoint changes it. As long as the index shows none since the last check, header, size and the
-///   page of `counters` are the same. Otherwise the file has not shrunk, and ends with a later commit than before, but with
-///   none that is yet to come. Checkpoints and restarts of the log by other processes fulfil this, too.
+/// - The database: only a checkpoint changes it. As long as the index shows none since the last check, and the log has no more
+///   to copy, header, size and the page of `counters` are the same. Otherwise the file has not shrunk, and ends with a later
+///   commit than before, but with none that is yet to come. Checkpoints and restarts of the log by other processes fulfil
+///   this, too.
 ///
 /// Once anything differs, nothing is read or written any more until the server starts again.
 final class ContentsCheck: Sendable {
@@ -126,7 +127,9 @@ final class ContentsCheck: Sendable {
         if let former, isSameSchema {
             guard size >= former.size else { return "the database is shorter than before" }
             let isUnchanged = size == former.size && header == former.header && page == former.page
-            if former.isSettled, former.copying == copying, !isUnchanged {
+            // A checkpoint whose sync failed may have copied more, and then be forgotten, so that the next one copies less.
+            let hasMore = connection.logHeader.map { $0.salts != copying.salts || $0.frames != copying.copied } ?? true
+            if former.isSettled, former.copying == copying, !hasMore, !isUnchanged {
                 return "the database was changed by something else than SQLite"
             }
             if isUnchanged {
