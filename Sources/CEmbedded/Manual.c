@@ -1,12 +1,36 @@
-// The articles of the manual without its landing page, in the order of `holdfast manual`.
+// The articles of the manual and of the client library; the landing page has the order of `holdfast manual`.
 
 #include "CEmbedded.h"
 
 #pragma clang diagnostic ignored "-Wc23-extensions"
 
 static const struct embedded_file files[] = {
+    {"Holdfast", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Holdfast.md" suffix(, 0)
+    }},
     {"FromPlanToWinner", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/FromPlanToWinner.md" suffix(, 0)
+    }},
+    {"Console", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
+    }},
+    {"API", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/API.md" suffix(, 0)
+    }},
+    {"SDKs", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/SDKs.md" suffix(, 0)
+    }},
+    {"OptimizelySDK", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/OptimizelySDK.md" suffix(, 0)
+    }},
+    {"OpenFeature", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/OpenFeature.md" suffix(, 0)
+    }},
+    {"ClientLibrary", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/ClientLibrary.md" suffix(, 0)
+    }},
+    {"Assistants", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Assistants.md" suffix(, 0)
     }},
     {"Experiments", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Experiments.md" suffix(, 0)
@@ -23,12 +47,6 @@ static const struct embedded_file files[] = {
     {"DefinitionsAsCode", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/DefinitionsAsCode.md" suffix(, 0)
     }},
-    {"Profiles", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Profiles.md" suffix(, 0)
-    }},
-    {"AttributesAndSegments", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/AttributesAndSegments.md" suffix(, 0)
-    }},
     {"EventsAndResults", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/EventsAndResults.md" suffix(, 0)
     }},
@@ -44,26 +62,11 @@ static const struct embedded_file files[] = {
     {"Export", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Export.md" suffix(, 0)
     }},
-    {"Assistants", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Assistants.md" suffix(, 0)
+    {"Profiles", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Profiles.md" suffix(, 0)
     }},
-    {"Console", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
-    }},
-    {"SDKs", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/SDKs.md" suffix(, 0)
-    }},
-    {"OptimizelySDK", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/OptimizelySDK.md" suffix(, 0)
-    }},
-    {"OpenFeature", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/OpenFeature.md" suffix(, 0)
-    }},
-    {"ClientLibrary", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/ClientLibrary.md" suffix(, 0)
-    }},
-    {"API", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/API.md" suffix(, 0)
+    {"AttributesAndSegments", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/AttributesAndSegments.md" suffix(, 0)
     }},
     {"Configuration", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Configuration.md" suffix(, 0)
@@ -73,15 +76,6 @@ static const struct embedded_file files[] = {
     }},
     {"Operations", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Operations.md" suffix(, 0)
-    }},
-    {"RunOnPostgreSQL", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/RunOnPostgreSQL.md" suffix(, 0)
-    }},
-    {"Edge", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Edge.md" suffix(, 0)
-    }},
-    {"MoveFromSQLite", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/MoveFromSQLite.md" suffix(, 0)
     }},
     {"Deployment", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Deployment.md" suffix(, 0)
@@ -94,6 +88,15 @@ static const struct embedded_file files[] = {
     }},
     {"Backups", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Backups.md" suffix(, 0)
+    }},
+    {"Edge", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Edge.md" suffix(, 0)
+    }},
+    {"RunOnPostgreSQL", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/RunOnPostgreSQL.md" suffix(, 0)
+    }},
+    {"MoveFromSQLite", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MoveFromSQLite.md" suffix(, 0)
     }},
     {"MigrateToHoldfast", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/MigrateToHoldfast.md" suffix(, 0)
@@ -119,17 +122,44 @@ static const struct embedded_file files[] = {
     {"ThreatModel", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/ThreatModel.md" suffix(, 0)
     }},
-    {"Testing", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Testing.md" suffix(, 0)
+    {"Changes", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Changes.md" suffix(, 0)
     }},
     {"Architecture", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Architecture.md" suffix(, 0)
     }},
+    {"Testing", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Testing.md" suffix(, 0)
+    }},
     {"Contributing", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Contributing.md" suffix(, 0)
     }},
-    {"Changes", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Changes.md" suffix(, 0)
+    {"Client/HoldfastClient", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/HoldfastClient.md" suffix(, 0)
+    }},
+    {"Client/Flags", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/Flags.md" suffix(, 0)
+    }},
+    {"Client/SplitTests", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/SplitTests.md" suffix(, 0)
+    }},
+    {"Client/RemoteValues", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/RemoteValues.md" suffix(, 0)
+    }},
+    {"Client/UserProfiles", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/UserProfiles.md" suffix(, 0)
+    }},
+    {"Client/Attributes", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/Attributes.md" suffix(, 0)
+    }},
+    {"Client/Apps", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/Apps.md" suffix(, 0)
+    }},
+    {"Client/OpenFeature", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/OpenFeature.md" suffix(, 0)
+    }},
+    {"Client/Coverage", (const unsigned char[]){
+#embed "../HoldfastClient/HoldfastClient.docc/Coverage.md" suffix(, 0)
     }},
     {0, 0},
 };

@@ -24,13 +24,15 @@ import Testing
         #expect(ExampleSection.all.contains { !$0.scripts.isEmpty })
     }
 
-    @Test func `The README is short, and links to files that exist`() throws {
-        let text = try String(contentsOfFile: "\(ExampleSection.root)/README.md", encoding: .utf8)
-        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 131)
-        let links = text.matches(of: #/\]\(([^)]+)\)/#).map { String($0.output.1) }
-        #expect(links.count >= ExampleSection.articles.count)
-        for link in links {
-            #expect(FileManager.default.fileExists(atPath: "\(ExampleSection.root)/\(link)"), "\(link)")
+    @Test func `The README is short, and lists the articles as the landing page does`() throws {
+        let readme = try String(contentsOfFile: "\(ExampleSection.root)/README.md", encoding: .utf8)
+        #expect(readme.split(separator: "\n", omittingEmptySubsequences: false).count <= 131)
+        let landingPage = try String(contentsOfFile: "\(ExampleSection.catalog)/Holdfast.md", encoding: .utf8)
+        for part in landingPage.components(separatedBy: "\n## ").dropFirst() {
+            let title = part.prefix { $0 != "\n" }
+            let line = readme.split(separator: "\n").first { $0.hasPrefix("- **\(title)**: ") } ?? ""
+            let listed = line.matches(of: #/holdfast\.docc\/(\w+)\.md/#).map(\.output.1)
+            #expect(listed == part.matches(of: #/- \[.*\]\((\w+)\.md\)/#).map(\.output.1), "\(title)")
         }
     }
 
@@ -62,18 +64,41 @@ import Testing
 
     // MARK: In the terminal
 
-    @Test func `The program lists every article, and prints each as it is in the catalog`() throws {
+    @Test func `The program lists every article in the landing page's order, and prints each as it is`() throws {
         let contents = try runAt(Executable.holdfast, ["manual"])
         let landingPage = try String(contentsOfFile: "\(ExampleSection.catalog)/Holdfast.md", encoding: .utf8)
-        #expect(ExampleSection.articles.count == landingPage.matches(of: #/- <doc:\w+>/#).count)
+        let lines = landingPage.matches(of: #/## (\w+)|- \[.*\]\((\w+)\.md\)/#).map {
+            $0.output.1 ?? $0.output.2 ?? ""
+        }
+        #expect(contents.matches(of: #/\n {0,2}([A-Z]\w+)(?=\n|  )/#).map(\.output.1) == lines)
+        #expect(lines.count > 40)
         for topic in ExampleSection.articles {
-            #expect(landingPage.contains("<doc:\(topic)>"), "\(topic)")
-            #expect(contents.contains("  \(topic) "), "\(topic)")
+            #expect(lines.contains(Substring(topic)), "\(topic)")
             let article = try String(contentsOfFile: "\(ExampleSection.catalog)/\(topic).md", encoding: .utf8)
             let printed = try runAt(Executable.holdfast, ["manual", topic.lowercased()])
-            let text = article.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
-            #expect(printed == text.trimmingCharacters(in: .newlines), "\(topic)")
+            #expect(printed.firstMatch(of: #/\]\([^)]*\.md/#) == nil, "\(topic)")
+            let withoutLinks = printed.replacing(#/`holdfast manual \w+`/#, with: "")
+            #expect(withoutLinks.split(separator: "\n").count == article.split(separator: "\n").count, "\(topic)")
         }
+        let library = try runAt(Executable.holdfast, ["manual", "client/splittests"])
+        #expect(library.hasPrefix("# Split tests\n"))
+    }
+
+    @Test func `A link in the terminal is the command that prints the article`() throws {
+        let text = try runAt(Executable.holdfast, ["manual", "Bandits"])
+        #expect(text.contains("each look in the timeline (`holdfast manual Console`)"))
+        let library = try runAt(Executable.holdfast, ["manual", "Client/Flags"])
+        #expect(library.contains("The token has the scope `client` (`holdfast manual Client/HoldfastClient`)"))
+    }
+
+    @Test func `Words are searched in all articles, and a heading counts most`() throws {
+        let found = try runAt(Executable.holdfast, ["manual", "--search", "power CUT"])
+        #expect(found.contains("ClientLibrary: Events\n    Events go through one queue on disk."))
+        #expect(
+            try runAt(Executable.holdfast, ["manual", "--search", "sample ratio"]).split(separator: "\n").count > 4)
+        let child = try ChildProcess(Executable.holdfast, ["manual", "--search", "zzz"])
+        #expect(child.wait() == .exit(1))
+        #expect(child.errors.text == "Error: the manual has no section with all words of 'zzz'")
     }
 
     @Test func `The beginning of a topic suffices`() throws {
@@ -83,8 +108,9 @@ import Testing
 
     @Test(arguments: [
         ("experimnts", "did you mean Experiments?"),
-        ("a", "choose one of AttributesAndSegments, Assistants, API, Access, Architecture"),
-        ("zzz", "choose one of FromPlanToWinner, Experiments, "), ("", "choose one of FromPlanToWinner, Experiments, "),
+        ("a", "choose one of API, Assistants, AttributesAndSegments, Access, Architecture"),
+        ("zzz", "choose one of FromPlanToWinner, Console, "), ("", "choose one of FromPlanToWinner, Console, "),
+        ("litestream", "Backups speaks of it, and 'holdfast manual --search' finds more"),
     ])
     func `An unknown topic is an error that names the nearest`(topic: String, hint: String) throws {
         let child = try ChildProcess(Executable.holdfast, ["manual", topic])

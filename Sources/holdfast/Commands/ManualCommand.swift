@@ -1,8 +1,8 @@
 import ArgumentParser
-import CEmbedded
+import HoldfastAPI
 import HoldfastCore
 
-/// Prints the manual in the terminal: a table of contents, or one article.
+/// Prints the manual in the terminal: a table of contents, one article, or where words are found.
 struct ManualCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "manual", abstract: "Prints the manual: its topics, or the article on one of them.")
@@ -10,55 +10,37 @@ struct ManualCommand: ParsableCommand {
     @Argument(help: "The topic or the beginning of its name; case does not matter.")
     var topic: String?
 
+    @Option(help: "Lists the sections that contain all of these words.")
+    var search: String?
+
+    func validate() throws {
+        guard topic == nil || search == nil else {
+            throw ValidationError("the manual takes a topic or --search, not both")
+        }
+    }
+
     func run() throws {
+        if let search { return print(try Manual.findings(of: search)) }
         guard let topic else { return print(Manual.contents) }
-        print(try Manual.article(on: topic).text)
+        print(try Manual.article(near: topic).terminalText)
     }
 }
 
-/// The manual, embedded in the program from the articles in `holdfast.docc`.
-enum Manual {
-    struct Article {
-        let topic: String
-        /// As Markdown, with links that a reader in a terminal can follow.
-        let text: String
-
-        init(_ topic: String, _ content: String) {
-            self.topic = topic
-            var text = content.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
-            while text.last?.isNewline == true { text.removeLast() }
-            self.text = text
-        }
-
-        /// The paragraph below the title.
-        var summary: String {
-            let paragraphs = text.split(separator: "\n\n", maxSplits: 2)
-            return paragraphs.dropFirst().first.map { String($0.replacing("\n", with: " ")) } ?? ""
-        }
-    }
-
-    static let articles: [Article] = {
-        var articles: [Article] = []
-        var file = embedded_manual()
-        while let next = file, let name = next.pointee.name, let text = next.pointee.text {
-            articles.append(Article(String(cString: name), String(cString: text)))
-            file = next + 1
-        }
-        return articles
-    }()
-
+extension Manual {
     /// The topics with a line on each.
-    static var contents: String {
-        let width = articles.map(\.topic.count).max() ?? 0
-        let lines = articles.map { article in
-            "  " + article.topic.padded(to: width + 2) + article.summary
+    fileprivate static var contents: String {
+        let width = parts.flatMap(\.articles).map(\.topic.count).max() ?? 0
+        let lines = parts.flatMap { part in
+            ["", part.title] + part.articles.map { "  " + $0.topic.padded(to: width + 2) + $0.summary }
         }
-        return (["Print an article with: holdfast manual TOPIC", ""] + lines).joined(separator: "\n")
+        let usage =
+            "Print an article with: holdfast manual TOPIC\nFind words with:       holdfast manual --search WORDS"
+        return ([usage] + lines).joined(separator: "\n")
     }
 
     /// - Parameter name: a topic or the beginning of one, in upper or lower case.
-    /// - Throws: ``Failure``, which names the nearest topic, or all if none is near.
-    static func article(on name: String) throws -> Article {
+    /// - Throws: ``Failure``, which names the nearest topic and how to search, or all topics if none is near.
+    fileprivate static func article(near name: String) throws -> Article {
         let wanted = name.lowercased()
         let candidates = articles.filter { $0.topic.lowercased().hasPrefix(wanted) }
         if let exact = candidates.first(where: { $0.topic.lowercased() == wanted }) { return exact }
@@ -68,8 +50,20 @@ enum Manual {
         if let nearest = Spelling.nearest(to: name, among: topics) {
             throw Failure("\(required); did you mean \(nearest)?")
         }
+        let hits = search(name, limit: 1)
+        if candidates.isEmpty, let hit = hits.first {
+            throw Failure(
+                "\(required); \(hit.article.topic) speaks of it, and 'holdfast manual --search' finds more")
+        }
         let choices = candidates.isEmpty || wanted.isEmpty ? topics : candidates.map(\.topic)
         throw Failure("\(required); choose one of \(choices.joined(separator: ", "))")
+    }
+
+    /// - Throws: ``Failure`` if no section has all words.
+    fileprivate static func findings(of words: String) throws -> String {
+        let hits = search(words)
+        guard !hits.isEmpty else { throw Failure("the manual has no section with all words of '\(words)'") }
+        return hits.map { "\($0.article.topic): \($0.heading)\n    \($0.line)" }.joined(separator: "\n")
     }
 }
 

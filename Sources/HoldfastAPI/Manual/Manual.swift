@@ -1,0 +1,182 @@
+import CEmbedded
+
+/// The manual: the articles of `holdfast.docc` and those of the client library, embedded in the program.
+public enum Manual {
+    public struct Article: Sendable {
+        /// Such as `Experiments`, or `Client/Flags` for an article of the client library.
+        public let topic: String
+        public let title: String
+        public let markdown: String
+        let sections: [Section]
+
+        init(topic: String, markdown: String) {
+            self.topic = topic
+            self.markdown = markdown
+            sections = Section.all(of: markdown)
+            title = sections.first?.heading ?? topic
+        }
+
+        /// The paragraph below the title.
+        public var summary: String {
+            let paragraphs = markdown.split(separator: "\n\n", maxSplits: 2)
+            return paragraphs.dropFirst().first.map { String($0.replacing("\n", with: " ")) } ?? ""
+        }
+
+        /// The Markdown with links that a reader in a terminal can follow.
+        public var terminalText: String {
+            var text = markdown.replacing(#/\[([^\]\n]+)\]\(([^)\s]+\.md)(#[^)\s]*)?\)/#) { match in
+                let (_, label, path, _) = match.output
+                let topic = Manual.topic(of: path, in: topic)
+                let command = "`holdfast manual \(topic)`"
+                return label == Manual.article(topic)?.title ?? "" ? command : "\(label) (\(command))"
+            }
+            while text.last?.isNewline == true { text.removeLast() }
+            return text
+        }
+    }
+
+    /// A part of the landing page, such as "Connect", with its articles in the order of reading.
+    public struct Part: Sendable {
+        public let title: String
+        public let articles: [Article]
+    }
+
+    /// All articles, the landing page first.
+    static let all: [Article] = {
+        var articles: [Article] = []
+        var file = embedded_manual()
+        while let next = file, let name = next.pointee.name, let text = next.pointee.text {
+            articles.append(Article(topic: String(cString: name), markdown: String(cString: text)))
+            file = next + 1
+        }
+        return articles
+    }()
+
+    /// All articles but the landing page.
+    public static var articles: some Collection<Article> { all.dropFirst() }
+
+    /// The parts of the manual, as the landing page lists them.
+    public static let parts: [Part] = {
+        var parts: [Part] = []
+        var title: Substring?
+        var articles: [Article] = []
+        func finish() {
+            if let title, !articles.isEmpty { parts.append(Part(title: String(title), articles: articles)) }
+            articles = []
+        }
+        for line in all.first?.markdown.split(separator: "\n") ?? [] {
+            if line.hasPrefix("## ") {
+                finish()
+                title = line.dropFirst(3)
+            } else if let link = line.wholeMatch(of: #/- \[.*\]\((.*)\)/#)?.output.1,
+                let article = article(topic(of: link, in: "Holdfast"))
+            {
+                articles.append(article)
+            }
+        }
+        finish()
+        return parts
+    }()
+
+    public static func article(_ topic: String) -> Article? { byTopic[topic] }
+
+    private static let byTopic = Dictionary(all.map { ($0.topic, $0) }) { first, _ in first }
+
+    /// The topic of the article at a path that an article names.
+    ///
+    /// - Parameters:
+    ///   - path: such as `Flags.md` or `../../HoldfastClient/HoldfastClient.docc/Flags.md`.
+    ///   - topic: of the article with the link.
+    static func topic(of path: Substring, in topic: String) -> String {
+        let name = path.split(separator: "/").last.map { $0.hasSuffix(".md") ? $0.dropLast(3) : $0 } ?? ""
+        let folder = path.dropLast(name.count + 3)
+        let isOfClient = folder.isEmpty ? topic.hasPrefix("Client/") : folder.contains("HoldfastClient")
+        return (isOfClient ? "Client/" : "") + name
+    }
+}
+
+extension Manual {
+    /// What is below one heading, as far as the next one.
+    struct Section: Sendable {
+        let heading: String
+        let lines: [Substring]
+        /// In lower case, for searches.
+        private let letters: [UInt8]
+
+        private init(_ lines: [Substring]) {
+            heading = lines.first.map { String($0.drop { $0 == "#" || $0 == " " }.filter { $0 != "`" }) } ?? ""
+            self.lines = lines
+            letters = Array(lines.joined(separator: "\n").lowercased().utf8)
+        }
+
+        static func all(of markdown: String) -> [Section] {
+            var sections: [Section] = []
+            var lines: [Substring] = []
+            var isCode = false
+            for line in markdown.split(separator: "\n", omittingEmptySubsequences: false) {
+                if line.drop(while: { $0 == " " }).hasPrefix("```") { isCode.toggle() }
+                if !isCode, line.hasPrefix("#"), !lines.isEmpty {
+                    sections.append(Section(lines))
+                    lines = []
+                }
+                lines.append(line)
+            }
+            sections.append(Section(lines))
+            return sections
+        }
+
+        /// How often the words occur; `nil` if one does not. A word in the heading counts more.
+        ///
+        /// - Parameter words: in lower case.
+        func score(of words: [[UInt8]]) -> Int? {
+            var score = 0
+            let heading = Array(heading.lowercased().utf8)
+            for word in words {
+                let count = letters.count(of: word)
+                guard count > 0 else { return nil }
+                score += min(count, 10) + 20 * min(1, heading.count(of: word))
+            }
+            return score
+        }
+    }
+
+    /// A section that contains all words of a search.
+    public struct Hit: Sendable {
+        public let article: Article
+        /// The title of the article, if the words are in its first paragraphs.
+        public let heading: String
+        /// The first line with one of the words.
+        public let line: String
+    }
+
+    /// Returns the sections that contain all words of a query, upper or lower case, the best first.
+    public static func search(_ query: String, limit: Int = 20) -> [Hit] {
+        let words = query.lowercased().split(whereSeparator: \.isWhitespace).prefix(8).map { Array($0.utf8) }
+        guard !words.isEmpty else { return [] }
+        var found: [(score: Int, article: Article, section: Section)] = []
+        for article in articles {
+            for section in article.sections {
+                if let score = section.score(of: words) { found.append((score, article, section)) }
+            }
+        }
+        // Of equal scores the order of the manual counts; Swift's sort is stable.
+        found.sort { $0.score > $1.score }
+        return found.prefix(limit).map { _, article, section in
+            let line = section.lines.dropFirst().first { line in
+                let letters = Array(line.lowercased().utf8)
+                return words.contains { letters.count(of: $0) > 0 }
+            }
+            return Hit(article: article, heading: section.heading, line: String(line ?? section.lines.first ?? ""))
+        }
+    }
+}
+
+extension [UInt8] {
+    /// How often a word occurs.
+    fileprivate func count(of word: [UInt8]) -> Int {
+        guard let first = word.first, count >= word.count else { return 0 }
+        return (0...(count - word.count)).count { start in
+            self[start] == first && self[start..<(start + word.count)].elementsEqual(word)
+        }
+    }
+}
