@@ -221,7 +221,7 @@ let package = Package(
                 "HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
-            exclude: ["plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
+            exclude: ["Golden/definitions.txt", "plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
             swiftSettings: strict),
         .testTarget(
             name: "HoldfastAPITests",

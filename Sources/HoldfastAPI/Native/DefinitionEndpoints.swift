@@ -141,7 +141,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return { definitions, project throws(CoreError) in
             let body =
                 try input.source.map { source throws(CoreError) in
-                    try copy(of: source, as: input.key, given, project)
+                    try Element.copy(of: source, as: input.key, given, in: project)
                 } ?? given
             let change = try Element.change(body, key: input.key, in: project, schema)
             try input.preconditions.check(entityTag(of: input.key, project))
@@ -149,30 +149,6 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             let isNew = try change.apply(to: &definitions)
             return PutOutcome(status: isNew ? .created : .ok, change: change)
         }
-    }
-
-    /// Returns the body of a `PUT` that makes a copy.
-    ///
-    /// - Throws: 404 if there is nothing to copy, 409 if the copy's key is not free.
-    private static func copy(
-        of source: String, as key: String, _ body: JSONValue, _ project: Project?
-    ) throws(CoreError) -> JSONValue {
-        guard let project, let element = Element.find(Identifier(source), in: project.datafile) else {
-            throw Element.unknown(source, in: project?.datafile)
-        }
-        guard Element.find(Identifier(key), in: project.datafile) == nil else {
-            throw CoreError(.conflict, "a copy must have a new key; '\(key)' exists")
-        }
-        guard let given = body.object else { return body }
-        let shown = describe(element, project).object ?? JSONObject()
-        var copy = JSONObject()
-        copy["status"] = ExperimentStatus.draft.json
-        for member in Element.copiedMembers { copy[member] = shown[member] }
-        let variations = (shown["variations"]?.array ?? []).compactMap(\.object)
-        copy["variations"] = .array(
-            variations.map { ["key": $0["key"] ?? .null, "weight": $0["weight"] ?? .null] })
-        for member in given { copy[member.key] = member.value }
-        return .object(copy)
     }
 
     /// The tag of an element is that of its datafile; `nil` if there is no such element.

@@ -82,6 +82,31 @@ extension DefinedElement {
         return changes.object?.isEmpty == true && body.object?.isEmpty == false ? nil : change
     }
 
+    /// Returns the body of a `PUT` that makes a copy.
+    ///
+    /// - Parameter body: the members that the copy has otherwise.
+    /// - Throws: 404 if there is nothing to copy, 409 if the copy's key is not free.
+    public static func copy(
+        of source: String, as key: String, _ body: JSONValue, in project: Project?
+    ) throws(CoreError) -> JSONValue {
+        guard let project, let element = find(Identifier(source), in: project.datafile) else {
+            throw unknown(source, in: project?.datafile)
+        }
+        guard find(Identifier(key), in: project.datafile) == nil else {
+            throw CoreError(.conflict, "a copy must have a new key; '\(key)' exists")
+        }
+        guard let given = body.object else { return body }
+        let shown = element.description(in: project).object ?? JSONObject()
+        var copy = JSONObject()
+        copy["status"] = ExperimentStatus.draft.json
+        for member in copiedMembers { copy[member] = shown[member] }
+        let variations = (shown["variations"]?.array ?? []).compactMap(\.object)
+        copy["variations"] = .array(
+            variations.map { ["key": $0["key"] ?? .null, "weight": $0["weight"] ?? .null] })
+        for member in given { copy[member.key] = member.value }
+        return .object(copy)
+    }
+
     /// Describes a key that no element has.
     public static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
         let known = datafile.map { all(in: $0).lazy.map(\.key) }

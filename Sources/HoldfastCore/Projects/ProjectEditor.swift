@@ -176,7 +176,8 @@ public struct ProjectEditor: Sendable {
             of: draft.datafile, replacing: draft.project?.datafile, in: sdkKey, sharing)
     }
 
-    private static func draft<Outcome>(
+    /// Returns a project as a change would leave it.
+    static func draft<Outcome>(
         _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
     ) throws(CoreError) -> Draft<Outcome> {
         var former = project?.definitions
