@@ -1,16 +1,17 @@
 """Drives all routes of a running server with valid, boundary and broken input, as its /openapi.json describes them.
 
-    python3 openapi_fuzz.py PORT [--seed N] [--requests N] [--minutes N] [--pid SERVER]
+    python3 openapi_fuzz.py PORT [--seed N] [--requests N] [--minutes N] [--pipeline N] [--reuse SHARE] [--pid SERVER]
 
 A response with a status of 500 or more is a fault, unless the description of the route or HTTP means it (501: a condition on a
 route without conditions), and so is a server that is not ready. With --pid the memory of the server is printed each minute.
-Requests follow from the seed, apart from what the server makes of the order.
+With --pipeline so many requests are sent before their responses are read. With --reuse this share of requests is one of the last
+20,000 again, half of them with a byte changed: ten times as many requests a second. Requests follow from the seed.
 """
 
 import argparse
-import http.client
 import json
 import random
+import socket
 import sys
 import time
 from urllib.parse import quote
@@ -24,12 +25,55 @@ NUMBERS = [0, 1, -1, 2, 100, 101, 10_000, 2**31, 2**53, 2**63, -(2**63) - 1, 1.5
 MEANT = {501}
 
 
+class Connection:
+    """A connection with requests that are on their way."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.reader = self.socket.makefile("rb")
+
+    def send(self, method, target, body, fields):
+        lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {text}" for name, text in fields.items())]
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        self.socket.sendall("\r\n".join(lines + ["", ""]).encode("latin-1") + (body or b""))
+
+    def response(self):
+        """The next response's status and body, or nothing once the server has closed the connection."""
+        line, length, chunked = self.reader.readline(), 0, False
+        if not line:
+            return None
+        while (field := self.reader.readline()) not in (b"\r\n", b""):
+            name, _, text = field.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(text)
+            chunked |= name.lower() == b"transfer-encoding"
+        status = int(line.split()[1])
+        if status in (204, 304):
+            return status, b""
+        body = b"".join(self.chunks()) if chunked else self.reader.read(length)
+        return status, body
+
+    def chunks(self):
+        while size := int(self.reader.readline(), 16):
+            yield self.reader.read(size)
+            self.reader.readline()
+        self.reader.readline()
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+
 class Fuzzer:
-    def __init__(self, port, seed):
+    def __init__(self, port, seed, reuse=0):
         self.random = random.Random(seed)
+        self.reuse = reuse
+        self.made = []
         self.port = port
         self.connection = None
-        self.document = json.loads(self.send("GET", "/openapi.json")[1])
+        self.unanswered = None
+        self.document = json.loads(self.send([("GET", "/openapi.json", None, {})])[0][1])
         self.routes = []
         for path, item in sorted(self.document["paths"].items()):
             for method, operation in sorted(item.items()):
@@ -43,23 +87,31 @@ class Fuzzer:
                 # A stream of events has no end.
                 if "text/event-stream" not in kinds:
                     self.routes.append((method.upper(), path, item, operation))
+        self.count = 0
         self.statuses = {}
         self.faults = []
 
-    def send(self, method, target, body=None, fields={}):
-        for attempt in range(2):
+    def send(self, requests):
+        """The responses to requests, which are all on their way before the first is read."""
+        responses = []
+        while len(responses) < len(requests):
+            self.connection = self.connection or Connection(self.port)
+            before = len(responses)
             try:
-                if self.connection is None:
-                    self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-                self.connection.request(method, target, body, fields)
-                response = self.connection.getresponse()
-                return response.status, response.read()
-            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                # The server closes a connection after some errors.
+                for request in requests[before:]:
+                    self.connection.send(*request)
+                while len(responses) < len(requests) and (response := self.connection.response()):
+                    responses.append(response)
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+            if len(responses) < len(requests):
+                # The server closes a connection after some errors; what came after is sent again.
                 self.connection.close()
                 self.connection = None
-                if attempt == 1:
-                    raise
+                if len(responses) == before and requests[before] == self.unanswered:
+                    raise ConnectionError(f"no response to {requests[before]}")
+                self.unanswered = requests[before] if len(responses) == before else None
+        return responses
 
     def resolved(self, value):
         while isinstance(value, dict) and "$ref" in value:
@@ -129,7 +181,8 @@ class Fuzzer:
             bytes_ = bytes_[:at] + broken + bytes_[at + self.random.randint(0, 2):]
         return kind, bytes_
 
-    def step(self):
+    def request(self):
+        """A path of the description with a request of it."""
         method, path, item, operation = self.random.choice(self.routes)
         target, query, fields = path, [], {}
         for parameter in map(self.resolved, item.get("parameters", []) + operation.get("parameters", [])):
@@ -140,8 +193,9 @@ class Fuzzer:
             if parameter["in"] == "path":
                 target = target.replace("{%s}" % parameter["name"], quote(text, safe="", errors="replace"))
             elif parameter["in"] == "query" and self.random.random() < (0.95 if parameter.get("required") else 0.4):
-                # Nobody waits for long.
-                query.append((parameter["name"], "1" if parameter["name"] in ("wait", "timeout") else text))
+                # Few wait, and not for long.
+                seconds = "1" if self.random.random() < 0.02 else "0"
+                query.append((parameter["name"], seconds if parameter["name"] in ("wait", "timeout") else text))
             elif parameter["in"] == "header" and self.random.random() < 0.5 and text.isascii() and text.isprintable():
                 fields[parameter["name"]] = text
         if query:
@@ -150,10 +204,34 @@ class Fuzzer:
         content = self.resolved(operation.get("requestBody", {})).get("content")
         if content:
             fields["Content-Type"], body = self.body(content)
-        status, answer = self.send(method, target, body, fields)
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        if status >= 500 and status not in MEANT and path not in ("/readyz", "/health"):
-            self.fault(f"{status} {method} {target[:300]} {body[:400] if body else ''} -> {answer[:300]}")
+        return path, (method, target, body, fields)
+
+    def changed(self, method, target, body, fields):
+        """The request with another byte in its body, or in its target."""
+        if body:
+            at = self.random.randrange(len(body))
+            return method, target, body[:at] + self.random.randbytes(1) + body[at + 1:], fields
+        at = self.random.randrange(1, len(target) + 1)
+        return method, target[:at] + self.random.choice("az09/%?&=-_.,") + target[at + 1:], body, fields
+
+    def next(self):
+        if self.made and self.random.random() < self.reuse:
+            path, request = self.random.choice(self.made)
+            return path, self.changed(*request) if self.random.random() < 0.5 else request
+        made = self.request()
+        if len(self.made) < 20_000:
+            self.made.append(made)
+        else:
+            self.made[self.count % 20_000] = made
+        return made
+
+    def step(self, size):
+        made = [self.next() for _ in range(size)]
+        for (path, request), (status, answer) in zip(made, self.send([request for _, request in made])):
+            self.count += 1
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            if status >= 500 and status not in MEANT and path not in ("/readyz", "/health"):
+                self.fault(f"{status} {request[0]} {request[1][:300]} {(request[2] or b'')[:400]} -> {answer[:300]}")
 
     def fault(self, text):
         self.faults.append(text)
@@ -171,20 +249,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=10**9)
     parser.add_argument("--minutes", type=float, default=10**9)
+    parser.add_argument("--pipeline", type=int, default=1)
+    parser.add_argument("--reuse", type=float, default=0)
     parser.add_argument("--pid", type=int)
     options = parser.parse_args()
-    fuzzer = Fuzzer(options.port, options.seed)
+    fuzzer = Fuzzer(options.port, options.seed, options.reuse)
     start = sampled = time.monotonic()
-    count = 0
-    while count < options.requests and time.monotonic() - start < options.minutes * 60:
-        fuzzer.step()
-        count += 1
-        if count % 500 == 0 and (ready := fuzzer.send("GET", "/readyz"))[0] != 200:
-            fuzzer.fault(f"not ready after {count} requests: {ready}")
+    asked = 0
+    while fuzzer.count < options.requests and time.monotonic() - start < options.minutes * 60:
+        fuzzer.step(options.pipeline)
+        if fuzzer.count >= asked + 500:
+            asked = fuzzer.count
+            if (ready := fuzzer.send([("GET", "/readyz", None, {})])[0])[0] != 200:
+                fuzzer.fault(f"not ready after {asked} requests: {ready}")
         if options.pid and time.monotonic() - sampled >= 60:
             sampled = time.monotonic()
-            print(f"{(sampled - start) / 60:.0f} min: {count} requests, {memory(options.pid)} kB", flush=True)
-    print(f"{count} requests to {len(fuzzer.routes)} routes: {dict(sorted(fuzzer.statuses.items()))}")
+            print(f"{(sampled - start) / 60:.0f} min: {fuzzer.count} requests, {memory(options.pid)} kB", flush=True)
+    print(f"{fuzzer.count} requests to {len(fuzzer.routes)} routes: {dict(sorted(fuzzer.statuses.items()))}")
     sys.exit(1 if fuzzer.faults else 0)
 
 
