@@ -106,6 +106,34 @@ extension StoreContract {
                 scan.withAttributes = false
                 #expect(try store.read(.participants(scan)).participants.allSatisfy { $0.attributes == nil })
             },
+            StoreContract("A shortened series counts the events of the first time after each user's exposure") {
+                context async throws in
+                let store = context.store
+                _ = try await store.record([
+                    exposure("u"), goal("u", 2), goal("u", 9, at: 9), goal("u", 4, at: 10), goal("u", 8, at: -1),
+                    exposure("v", "b", at: 100), goal("v", 3, at: 50), goal("v", 6, at: 105), goal("v", 1, at: 110),
+                    exposure("w"), goal("w", 5, at: 10), exposure("x"), goal("x", 7), goal("y", 7),
+                ])
+                var scan = ParticipantScan("e", names: ["g"])
+                scan.limit = 2
+                func sums(_ content: SeriesDefinition.Content) throws -> [String: [[Double]?]] {
+                    let series = try #require(ShortenedSeries(SeriesDefinition(content), first: 10))
+                    let page = try store.read(.participants(scan))
+                    let last = try #require(page.participants.last?.userID)
+                    let events = try store.read(.events(series, of: scan, through: last))
+                    return Dictionary(
+                        uniqueKeysWithValues: page.participants.map { participant in
+                            let tallies = series.tallies(of: participant, events, totals: participant.totals)
+                            return (participant.userID.string, tallies.map { $0.map { [$0.y.value, $0.x.value] } })
+                        })
+                }
+                // What was before the exposure comes from the totals that are stored, with the same cap.
+                #expect(try sums(.sum(.init("g", .value), cap: nil)) == ["u": [[11, 8]], "v": [[6, 3]]])
+                #expect(try sums(.sum(.init("g", .value), cap: 7)) == ["u": [[7, 7]], "v": [[6, 3]]])
+                #expect(try sums(.ratio(.init("g", .value), .init("g", .count))) == ["u": [[11, 2]], "v": [[6, 1]]])
+                scan.after = "v"
+                #expect(try sums(.sum(.init("g", .value), cap: nil)) == ["w": [[0, 0]], "x": [[7, 0]]])
+            },
             StoreContract("The users of all experiments are counted at once, without those whom results leave out") {
                 context async throws in
                 let store = context.store

@@ -46,6 +46,60 @@ extension StoreContract {
     private static let day: Timestamp = 86_400_000
 
     static let periods = [
+        StoreContract("An import comes before all other users, in parts with one start and the same shares") {
+            context async throws in
+            let store = context.store
+            let author = Author(name: "ann")
+            let half = period(AllocationPeriod.imported, at: -9 * day, a: 5_000)
+            func begin(_ period: AllocationPeriod, into experiment: Identifier = "e") async throws -> ImportStart {
+                try await store.write(
+                    .beginImport(
+                        into: experiment, period, AuditNote(.experimentImport, of: experiment.string), by: author))
+            }
+            #expect(try await begin(half) == .begun)
+            #expect(try await begin(half) == .continued)
+            let others = [
+                period(AllocationPeriod.imported, at: -9 * day, a: 4_000),
+                period(AllocationPeriod.imported, at: -8 * day, a: 5_000),
+            ]
+            for other in others { #expect(try await begin(other) == .differs(half)) }
+            #expect(
+                try await store.audit { $0.target = "e" }.map(\.action) == ["experiment.import", "experiment.import"])
+            // It counts although the experiment has never run here; a user has one first exposure.
+            _ = try await store.record([exposure("u", half, at: -8 * day), exposure("v", half, "b", at: -7 * day)])
+            let here = try await activate(a: 9_000, store)
+            _ = try await store.record([
+                exposure("u", here, at: here.since - noon), exposure("w", here, at: here.since - noon),
+            ])
+            let tally = try store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods == [half, here])
+            #expect(tally.countedByPeriod == [half.number: ["a": 1, "b": 1], here.number: ["a": 1]])
+            #expect(try await begin(half) == .continued)
+            // Without an import, what is known here or has users takes none that would come later, or in between.
+            let shares = half.allocation
+            _ = try await store.record([
+                .exposure(
+                    Exposure(
+                        userID: "u", experimentID: "f", experimentKey: "f", variationID: "a", happenedAt: noon,
+                        isChosen: false, sdkKey: "sdk", active: here))
+            ])
+            #expect(try await begin(half, into: "f") == .hasUsers)
+            #expect(try store.tally(experimentID: "f", goal: "g").periods.contains { $0.allocation == shares } == false)
+        },
+        StoreContract("An import begins before the experiment was known") { context async throws in
+            let here = try await activate(a: 9_000, context.store)
+            for (offset, start) in [(0, ImportStart.isKnown(since: here.since)), (-1, .begun)]
+                as [(Timestamp, ImportStart)]
+            {
+                let part = AllocationPeriod(
+                    number: AllocationPeriod.imported, sdkKey: "sdk", since: here.since + offset,
+                    allocation: here.allocation)
+                let note = AuditNote(.experimentImport, of: "e")
+                #expect(
+                    try await context.store.write(.beginImport(into: "e", part, note, by: Author(name: "ann"))) == start
+                )
+            }
+        },
         StoreContract("What users do counts for the period in which they were assigned, if it is tracked") {
             context async throws in
             let store = context.store
