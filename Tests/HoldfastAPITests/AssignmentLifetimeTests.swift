@@ -83,6 +83,37 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/menu")["assignment_ttl"].isNull)
     }
 
+    @Test func `A file says it of the project, and a file that says nothing of the project leaves it`() throws {
+        let body = #"{"project":{"assignment_ttl":"90d"}}"#
+        let planned = try server.request("POST", "/v1/definitions/preview", body)
+        let change = planned["changes"].array?.first ?? .null
+        #expect(change["kind"] == "project" && change["key"] == "default" && change["action"] == "change")
+        #expect(
+            change["members"].array == [["member": "assignment_ttl", "before": .null, "after": "90d"]],
+            "\(planned.text)")
+        #expect(try put("definitions", body).status == 200)
+        #expect(try server.request("GET", "/v1/projects/default")["assignment_ttl"] == "90d")
+        // What GET shows, PUT takes, and nothing changes.
+        let shown = try server.request("GET", "/v1/definitions")
+        #expect(shown["project"] == ["assignment_ttl": "90d"])
+        #expect(try put("definitions", shown.text)["changes"] == [])
+        #expect(try put("definitions", #"{"metrics":[]}"#)["changes"] == [])
+        #expect(try put("definitions", #"{"project":null}"#)["changes"] == [])
+        let entry = try server.request("GET", "/v1/audit?action=project.put")["entries"].array?.first ?? .null
+        #expect(entry["target"] == "default" && entry["after"]["assignment_ttl"] == "90d", "\(entry)")
+        for (wrong, pointer) in [
+            (#"{"project":{"assignment_ttl":"5"}}"#, "/project/assignment_ttl"),
+            (#"{"project":{"asignment_ttl":"5d"}}"#, "/project/asignment_ttl"), (#"{"project":7}"#, "/project"),
+        ] {
+            let refused = try put("definitions", wrong)
+            #expect([400, 422].contains(refused.status) && refused["pointer"].string == pointer, "\(refused.text)")
+        }
+        // Without the member the server's option counts again.
+        #expect(try put("definitions", #"{"project":{}}"#)["changes"].array?.count == 1)
+        #expect(try server.request("GET", "/v1/projects/default")["assignment_ttl"].isNull)
+        #expect(try server.request("GET", "/v1/definitions").json.object?["project"] == nil)
+    }
+
     @Test func `Where two people decide, one of them may not shorten how long users keep their variations`() throws {
         let (ann, bob) = ("ann-secret-0123456789", "bob-secret-0123456789")
         let server = try startTestServer(tokens: "admin ann \(ann)\nadmin bob \(bob)\n", approvals: 2)

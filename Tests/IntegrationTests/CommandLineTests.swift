@@ -360,19 +360,33 @@ import Testing
             let response = try server.request("GET", "/v1/experiments/checkout")
             return [response["status"].string, response["revision"].string]
         }
+        // How long assignments last belongs to the project: the file does not say it, and a new one does not undo it.
+        func lifetime(_ server: ServerProcess, becomes next: String) throws -> String? {
+            let former = try server.request("GET", "/v1/projects/shop")["assignment_ttl"].string
+            #expect(try server.request("PUT", "/v1/projects/shop", #"{"assignment_ttl":"\#(next)"}"#).status == 200)
+            return former
+        }
         let first = try ServerProcess(database: database, datafile(revision: "7"))
         #expect(try experiment(first) == ["running", "7"])
         #expect(try first.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         first.stop()
         let second = try ServerProcess(database: database, datafile(revision: "7"))
         #expect(try experiment(second) == ["paused", "8"])
+        #expect(try lifetime(second, becomes: "90d") == nil)
         second.stop()
         let third = try ServerProcess(database: database, datafile(revision: "9"))
         #expect(try experiment(third) == ["running", "9"])
+        #expect(try lifetime(third, becomes: "30d") == "90d")
+        #expect(try third.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         third.stop()
+        let again = try ServerProcess(database: database, datafile(revision: "9"))
+        #expect(try experiment(again) == ["paused", "11"])
+        #expect(try lifetime(again, becomes: "7d") == "30d")
+        again.stop()
         // One that is taken back is another one than the one that was activated last.
         let fourth = try ServerProcess(database: database, datafile(revision: "7"))
         #expect(try experiment(fourth) == ["running", "7"])
+        #expect(try lifetime(fourth, becomes: "forever") == "7d")
         fourth.stop()
     }
 

@@ -64,6 +64,38 @@ import Testing
         #expect(segment["conditions"]["value"] == ["no", "se"])
     }
 
+    @Test func `What files say of the project is planned, applied, pulled and checked`() throws {
+        let server = try start("a.db")
+        let file = try directory.write("project:\n  assignment_ttl: 90d\n", to: "project.yaml")
+        let lint = try run(nil, "lint", "-f", file)
+        #expect(lint.end == .exit(0) && lint.output == "usable: project", "\(lint)")
+        let plan = try run(server, "plan", "-f", file)
+        #expect(plan.end == .exit(2), "\(plan)")
+        #expect(plan.output.contains("~ project default\n    assignment_ttl: none -> \"90d\"\n"), "\(plan.output)")
+        #expect(try run(server, "apply", "-f", file).end == .exit(0))
+        #expect(try run(server, "plan", "-f", file).output == "nothing to change")
+        let printed = try run(server, "pull").output
+        #expect(printed.hasPrefix("project:\n  assignment_ttl: \"90d\""), "\(printed)")
+        let folder = directory.file("pulled")
+        #expect(try run(server, "pull", "-o", folder).end == .exit(0))
+        #expect(try run(server, "plan", "-f", folder).output == "nothing to change")
+        // A project that says nothing any more must not be defined by the file of a former pull.
+        #expect(
+            try server.client().request("PUT", "/v1/projects/default", #"{"assignment_ttl":null}"#).status == 200)
+        #expect(try run(server, "pull", "-o", folder).end == .exit(0))
+        #expect(try run(server, "plan", "-f", folder).output == "nothing to change")
+        let wrong = try directory.write("project: {assignment_ttl: 90}\n---\nproject: {}\n", to: "wrong.yaml")
+        let refused = try run(nil, "lint", "-f", wrong)
+        #expect(refused.end == .exit(1), "\(refused)")
+        #expect(
+            refused.errors.contains("wrong.yaml:3: the project is described already, at ")
+                && refused.errors.contains("wrong.yaml:1"), "\(refused.errors)")
+        let text = try directory.write("project:\n  assignment_ttl: soon\n", to: "soon.yaml")
+        let soon = try run(nil, "lint", "-f", text)
+        #expect(
+            soon.errors.contains("soon.yaml:2: /project/assignment_ttl: `assignment_ttl` must be a time"), "\(soon)")
+    }
+
     @Test func `Applying a change of a running experiment that needs a second person exits with 3`() throws {
         let tokens = try directory.write(
             "admin ann ann-secret-0123456789\nadmin bob bob-secret-0123456789\n", to: "people.tokens")

@@ -13,6 +13,9 @@ extension DefinitionSet {
             Element(key: $0.name, object: $0.json)
         }
         guard let definitions else { return }
+        project = definitions.assignmentLifetime.map {
+            JSONObject(.init(key: AssignmentLifetime.apiMember, value: .string($0.text)))
+        }
         func sorted(_ elements: [Element]) -> [Element] { elements.sorted { $0.key < $1.key } }
         self[.metrics] = sorted(definitions.metrics.map { Element(key: $0.key, object: $0.definition) })
         self[.groups] = sorted(definitions.groups.compactMap { definitions.element(of: $0) })

@@ -31,17 +31,27 @@ public struct DefinitionSet: Sendable, Equatable {
     }
 
     private var lists: [Kind: [Element]] = [:]
+    /// What is said of the project itself; `nil` if nothing is, and then it stays as it is.
+    public var project: JSONObject?
+    /// The member that has it.
+    public static let projectMember = "project"
+    /// The members of a document.
+    public static let members = [projectMember] + Kind.allCases.map(\.rawValue)
     private static let longestList = 100_000
 
     public init() {}
 
-    /// Reads lists of elements by the names of their kinds.
+    /// Reads lists of elements by the names of their kinds, and what is said of the project.
     ///
     /// - Throws: 400 if the value is not an object; 422 with every list that is none, and every element without a key of its
     ///   own. What else the elements have is checked when they are applied.
     public init(_ value: JSONValue) throws(CoreError) {
-        let object = try value.object("definitions", knowing: Kind.allCases.map(\.rawValue))
+        let object = try value.object("definitions", knowing: Self.members)
         var faults = FaultCollector()
+        if let given = object[Self.projectMember], !given.isNull {
+            project = faults.collect(
+                try given.object("a project", knowing: [AssignmentLifetime.apiMember], at: [Self.projectMember]))
+        }
         for kind in Kind.allCases {
             var known: Set<Identifier> = []
             var elements: [Element] = []
@@ -76,19 +86,23 @@ public struct DefinitionSet: Sendable, Equatable {
 
     public var json: JSONValue {
         var object = JSONObject()
+        object[Self.projectMember] = project.map { .object($0) }
         for kind in Kind.allCases { object[kind.rawValue] = .array(self[kind].map { .object($0.object) }) }
         return .object(object)
     }
 }
 
-/// What differs between two states of an element.
+/// What differs between two states of an element, or of what is said of the project.
 public struct DefinitionDifference: Sendable {
-    public let kind: DefinitionSet.Kind
+    /// `nil` for the project.
+    public let kind: DefinitionSet.Kind?
     public let key: Identifier
     /// `nil` if it is new.
     public let before: JSONObject?
     /// `nil` if it is removed.
     public let after: JSONObject?
+
+    var noun: String { kind?.noun ?? DefinitionSet.projectMember }
 
     /// The members that differ; `nil` stands for absent.
     private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
@@ -101,7 +115,7 @@ public struct DefinitionDifference: Sendable {
 
     public var json: JSONValue {
         [
-            "kind": .string(kind.noun), "key": JSONValue(key),
+            "kind": .string(noun), "key": JSONValue(key),
             "action": before == nil ? "create" : after == nil ? "remove" : "change",
             "members": .array(
                 before == nil || after == nil

@@ -53,8 +53,15 @@ public struct DefinitionSetEdit: Sendable {
         run.definitions.serveExperiments()
         definitions = run.definitions
         let after = DefinitionSet(definitions, run.schema)
+        var differences = after.differences(from: run.former)
+        if after.project != run.former.project {
+            differences.insert(
+                DefinitionDifference(
+                    kind: nil, key: Identifier(definitions.sdkKey), before: run.former.project ?? JSONObject(),
+                    after: after.project ?? JSONObject()), at: 0)
+        }
         return Outcome(
-            definitions: after, differences: after.differences(from: run.former), schema: run.schemaChange,
+            definitions: after, differences: differences, schema: run.schemaChange,
             warnings: run.warnings, notRunning: run.notRunning)
     }
 
@@ -76,11 +83,15 @@ extension DefinitionDifference {
     public var note: AuditNote? {
         func note(_ put: AuditAction, _ delete: AuditAction) -> AuditNote {
             let detail = { (object: JSONObject?) -> JSONValue in
-                object.map { JSONValue.object(JSONObject(.init(key: kind.noun, value: .object($0)))) } ?? .null
+                object.map { JSONValue.object(JSONObject(.init(key: noun, value: .object($0)))) } ?? .null
             }
             return AuditNote(after == nil ? delete : put, of: key.string, before: detail(before), after: detail(after))
         }
         switch kind {
+        case nil:
+            return AuditNote(
+                .projectPut, of: key.string, before: .object(before ?? JSONObject()),
+                after: .object(after ?? JSONObject()))
         case .attributes, .segments, .groups: return nil
         case .metrics: return note(.metricPut, .metricDelete)
         case .holdouts: return note(.holdoutPut, .holdoutDelete)

@@ -57,6 +57,11 @@ struct DefinitionSetRun {
     // MARK: Elements
 
     mutating func apply(_ set: DefinitionSet) {
+        if let project = set.project {
+            attempt(at: [DefinitionSet.projectMember]) { run throws(CoreError) in
+                run.definitions.assignmentLifetime = try AssignmentLifetime.change(in: project) ?? nil
+            }
+        }
         for element in set[.attributes] {
             attempt(at: element.place) { run throws(CoreError) in try run.define(attribute: element) }
         }

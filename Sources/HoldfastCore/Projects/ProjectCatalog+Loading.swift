@@ -50,16 +50,21 @@ extension ProjectCatalog {
     /// - Returns: the SDK key.
     /// - Throws: ``DatafileLoadError``
     public func load(_ content: [UInt8], named name: String, sharing: SharePolicy) throws(DatafileLoadError) -> String {
-        let summary = try DatafileSummary(checking: content)
+        let (given, file) = (try DatafileSummary(checking: content), content)
         let sdkKey: String
         do throws(CoreError) {
-            sdkKey = try SDKKey.check(summary.sdkKey ?? name)
+            sdkKey = try SDKKey.check(given.sdkKey ?? name)
         } catch {
             throw DatafileLoadError(error.detail)
         }
-        if let known = snapshot().projects[sdkKey] {
+        let former = snapshot().projects[sdkKey]
+        let (content, datafile) = try Self.completed(content, given.datafile, former?.datafile.assignmentLifetime)
+        if let known = former {
             if known.content == content { return sdkKey }
-            if try lastLoaded(sdkKey)?.content == content {
+            // How long assignments last was completed by what the project said then.
+            if let last = try lastLoaded(sdkKey)?.content,
+                try last == Self.completed(file, given.datafile, Self.lifetime(in: last)).content
+            {
                 logger.warning(
                     "the datafile is the one activated last time, and another was activated since; the other stays active",
                     metadata: ["sdk_key": "\(sdkKey)", "revision": "\(known.datafile.revision)"])
@@ -68,17 +73,17 @@ extension ProjectCatalog {
         }
         var isStored = false
         while !isStored {
-            let newest = try newest(for: summary.datafile, sdkKey, sharing)
+            let newest = try newest(for: datafile, sdkKey, sharing)
             do throws(StorageError) {
                 // Another server may store a datafile meanwhile, with the same ids.
                 isStored =
                     try definitions.wait { session, done in
                         session.write(
                             .putDatafile(
-                                content, sdkKey: sdkKey, revision: summary.revision,
-                                allocations: AllocationRules.allocations(in: summary.datafile),
-                                statuses: StatusRules.statuses(in: summary.datafile),
-                                series: summary.datafile.series, replacing: nil, among: newest, makesProject: true,
+                                content, sdkKey: sdkKey, revision: datafile.revision,
+                                allocations: AllocationRules.allocations(in: datafile),
+                                statuses: StatusRules.statuses(in: datafile),
+                                series: datafile.series, replacing: nil, among: newest, makesProject: true,
                                 notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
                     } != nil
                 try updateAndWait()
@@ -87,6 +92,22 @@ extension ProjectCatalog {
             }
         }
         return sdkKey
+    }
+
+    /// Adds how long the project's assignments last to a datafile that does not say it.
+    private static func completed(
+        _ content: [UInt8], _ datafile: Datafile, _ lifetime: AssignmentLifetime?
+    ) throws(DatafileLoadError) -> (content: [UInt8], datafile: Datafile) {
+        do throws(CoreError) {
+            let completed = try UploadedDatafile.completed(datafile, with: lifetime)
+            return completed.map { ($0.source.encoded(), $0) } ?? (content, datafile)
+        } catch {
+            throw DatafileLoadError(error.detail)
+        }
+    }
+
+    private static func lifetime(in content: [UInt8]) -> AssignmentLifetime? {
+        AssignmentLifetime((try? JSONParser().parse(content))?.object?[Annotations.member]?.object)
     }
 
     /// See ``Snapshot/checkIDs(of:replacing:in:_:)``.

@@ -48,9 +48,13 @@ public struct UploadedDatafile: Sendable {
     ///
     /// - Returns: `nil` if the datafile says it, or the project has nothing to say.
     public static func completed(_ datafile: Datafile, like project: Project?) throws(CoreError) -> Datafile? {
-        guard let lifetime = project?.datafile.assignmentLifetime, datafile.assignmentLifetime == nil,
-            var root = datafile.source.object
-        else { return nil }
+        try completed(datafile, with: project?.datafile.assignmentLifetime)
+    }
+
+    static func completed(
+        _ datafile: Datafile, with lifetime: AssignmentLifetime?
+    ) throws(CoreError) -> Datafile? {
+        guard let lifetime, datafile.assignmentLifetime == nil, var root = datafile.source.object else { return nil }
         var members = root[Annotations.member]?.object ?? JSONObject()
         members[AssignmentLifetime.member] = .string(lifetime.text)
         root[Annotations.member] = .object(members)

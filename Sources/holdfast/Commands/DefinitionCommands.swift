@@ -79,14 +79,14 @@ struct PullCommand: ParsableCommand {
         } catch {
             throw Failure("the directory \(output) cannot be made: \(error)")
         }
-        let path = { (kind: DefinitionSet.Kind) in "\(output)/\(kind.rawValue).yaml" }
-        try checkComments(DefinitionSet.Kind.allCases.map(path))
-        for kind in DefinitionSet.Kind.allCases {
+        let path = { (member: String) in "\(output)/\(member).yaml" }
+        try checkComments(DefinitionSet.members.map(path))
+        for member in DefinitionSet.members {
             var single = JSONObject()
-            single[kind.rawValue] = definitions[kind.rawValue] ?? []
-            let path = path(kind)
+            single[member] = definitions[member] ?? []
+            let path = path(member)
             // A file of a former pull must not define what is gone.
-            if single[kind.rawValue] != [] || FileManager.default.fileExists(atPath: path) {
+            if single[member] != [] || FileManager.default.fileExists(atPath: path) {
                 try OpenFile.write(text(single), to: path)
             }
         }
@@ -136,10 +136,13 @@ struct LintCommand: ParsableCommand {
         let files = try files.read()
         let set = try files.set()
         files.print(try files.checked().warnings.map { ($0.pointer, $0.reason) })
-        let counts = DefinitionSet.Kind.allCases.compactMap { kind -> String? in
-            let count = set[kind].count
-            return count == 0 ? nil : "\(count) \(count == 1 ? kind.noun : kind.rawValue)"
-        }
+        let project = set.project == nil ? [] : [DefinitionSet.projectMember]
+        let counts =
+            project
+            + DefinitionSet.Kind.allCases.compactMap { kind -> String? in
+                let count = set[kind].count
+                return count == 0 ? nil : "\(count) \(count == 1 ? kind.noun : kind.rawValue)"
+            }
         print(counts.isEmpty ? "no definitions" : "usable: " + counts.joined(separator: ", "))
     }
 }

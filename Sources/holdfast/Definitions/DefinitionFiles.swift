@@ -10,6 +10,8 @@ struct DefinitionFiles {
     private(set) var problems: [String] = []
     private var origins: [DefinitionSet.Kind: [Origin]] = [:]
     private var known: [DefinitionSet.Kind: [String: Origin]] = [:]
+    /// Where the project is described.
+    private var project: Origin?
 
     /// Where an element comes from.
     private struct Origin {
@@ -56,6 +58,10 @@ struct DefinitionFiles {
     func describe(_ faults: [JSONFault]) -> [String] {
         faults.map { fault in
             let parts = fault.pointer.string.split(separator: "/", maxSplits: 2).map(String.init)
+            if parts.first == DefinitionSet.projectMember, let project {
+                let rest = JSONPointer(string: String(fault.pointer.string.dropFirst(1 + parts[0].count)))
+                return "\(project.description(rest)): \(fault.pointer): \(fault.reason)"
+            }
             guard parts.count >= 2, let kind = DefinitionSet.Kind(rawValue: parts[0]), let index = Int(parts[1]),
                 let origin = origins[kind].flatMap({ $0.indices.contains(index) ? $0[index] : nil })
             else { return fault.description }
@@ -108,13 +114,20 @@ struct DefinitionFiles {
     private mutating func add(_ document: YAMLDocument, of file: String) {
         // An empty document, such as between two lines ---.
         if document.value.isNull { return }
-        let names = DefinitionSet.Kind.allCases.map(\.rawValue)
         let lists: JSONObject
         do throws(CoreError) {
-            lists = try document.value.object("definitions", knowing: names)
+            lists = try document.value.object("definitions", knowing: DefinitionSet.members)
         } catch {
             let origin = Origin(file: file, document: document, place: [])
             return problems.append("\(origin.description(error.pointer ?? [])): \(error)")
+        }
+        if let value = lists[DefinitionSet.projectMember], !value.isNull {
+            let origin = Origin(file: file, document: document, place: [DefinitionSet.projectMember])
+            if let project {
+                problems.append(
+                    "\(origin.description()): the project is described already, at \(project.description())")
+            }
+            (project, object[DefinitionSet.projectMember]) = (project ?? origin, value)
         }
         for kind in DefinitionSet.Kind.allCases {
             let place = JSONPointer().appending(kind.rawValue)

@@ -4,6 +4,7 @@ import { h, icon } from "./dom.js";
 import * as api from "./api.js";
 import { badge, change, code, confirm, confirmDelete, create, dash, doing, empty, field, invitation, link, moment, page, pending, select, status, table, to } from "./parts.js";
 import { decimal, integer, plural } from "./format.js";
+import { lifetimeField } from "./plan-form.js";
 
 const screens = { metrics, holdouts, projects, tokens };
 export const show = context => screens[context.screen](context);
@@ -125,17 +126,19 @@ async function projects(context) {
 	return page("Projects", { actions, below: "Each has its own experiments, flags and datafile. Users are shared." },
 		all.length === 0 ? empty("No project yet", "The first experiment makes one.") : table("Projects", [
 			["Project", p => [h("span.name", p.name || p.sdk_key), p.default && badge("default", "good")], "wide"], ["SDK key", p => code(p.sdk_key)],
-			["Experiments", p => integer(p.experiments), "number"], ["Flags", p => integer(p.flags), "number"], ["Revision", p => p.revision, "number"], ["Made", p => moment(p.created_at)]], all));
+			["Experiments", p => integer(p.experiments), "number"], ["Flags", p => integer(p.flags), "number"], ["Revision", p => p.revision, "number"], ["Users keep their variation", p => p.assignment_ttl ?? h("span.faint", "as the server says")], ["Made", p => moment(p.created_at)],
+			["Actions", p => h("div", doing("Edit…", () => defineProject([], p), context.reload, "quiet")), "row-actions"]], all));
 }
 
-async function defineProject(taken) {
-	const key = field("SDK key", h("input", { required: true, maxlength: 255 }), { pointer: "/sdk_key", hint: "Apps name the project by it." });
-	const name = field("Name", h("input", { maxlength: 255 }), { pointer: "/name" });
-	return confirm("New project", null, { label: "Create", fields: [key, name], done: ({ data }) => `Created the project ${data.name || data.sdk_key}.`,
+async function defineProject(taken, former) {
+	const key = field("SDK key", h("input", { required: true, maxlength: 255, readonly: Boolean(former), value: former?.sdk_key ?? "" }), { pointer: "/sdk_key", hint: "Apps name the project by it." });
+	const name = field("Name", h("input", { maxlength: 255, value: former?.name ?? "" }), { pointer: "/name" });
+	const lifetime = lifetimeField(former?.assignment_ttl ?? null, "as long as the server says (--assignment-ttl)", "In experiments that do not say it, counted from when it was last saved. It holds for what is saved from now on.");
+	return confirm(former ? `Edit ${former.sdk_key}` : "New project", null, { label: former ? "Save" : "Create", fields: [key, name, lifetime], done: ({ data }) => `${former ? "Saved" : "Created"} the project ${data.name || data.sdk_key}.`,
 		action: () => {
 			const sdkKey = key.input.value.trim();
 			if (taken.includes(sdkKey)) throw new api.Problem(412, { detail: "There is another project with this key.", pointer: "/sdk_key" });
-			return api.call("PUT", api.path("projects", sdkKey), { body: name.input.value.trim() ? { name: name.input.value.trim() } : {} });
+			return api.call("PUT", api.path("projects", sdkKey), { body: { ...(former || name.input.value.trim() ? { name: name.input.value.trim() } : {}), assignment_ttl: lifetime.read() } });
 		} });
 }
 

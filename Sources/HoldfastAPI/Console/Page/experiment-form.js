@@ -8,9 +8,9 @@ import { marginOf } from "./plan.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 import { load } from "./experiments.js";
-import { metricsForm, rampForm, ruleForm } from "./plan-form.js";
+import { lifetimeField, metricsForm, rampForm, ruleForm } from "./plan-form.js";
 
-const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null };
+const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null, assignment_ttl: null };
 const wide = matchMedia("(min-width: 1250px)");
 
 /// `key` is `null` for a new experiment.
@@ -39,7 +39,8 @@ export async function show(context, key) {
 	const begin = moment("Starts", "start_at", "A draft runs from then on."), end = moment("Enrollment closes", "end_at", "Who takes part stays.");
 	const measured = metricsForm(start.metrics, metrics, words.attributes), rule = ruleForm(start.plan);
 	const ramp = rampForm(start.ramp, isOn => { for (const input of traffic.querySelectorAll("input")) input.disabled = isOn; });
-	const fields = [name, hypothesis, description, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group, begin, end, measured, rule, ramp];
+	const lifetime = lifetimeField(start.assignment_ttl, "as long as the project says", "Counted from when it was last saved; it holds for what is saved from now on. Whoever comes back later is decided anew, so let it outlive the experiment.");
+	const fields = [name, hypothesis, description, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group, begin, end, lifetime, measured, rule, ramp];
 
 	const review = h("div.review.form");
 	const problems = h("div");
@@ -51,7 +52,7 @@ export async function show(context, key) {
 			variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.input.value, status: status.input.value,
 			group: group.input.value.trim() || null, name: name.input.value.trim(), hypothesis: hypothesis.input.value.trim(), description: description.input.value.trim(), owner: owner.input.value.trim(),
 			tags: tags.input.value.split(",").map(tag => tag.trim()).filter(Boolean),
-			metrics: measured.read(), plan: rule.read(), schedule: startAt || endAt ? { start_at: startAt, end_at: endAt } : null, ramp: ramp.read(),
+			metrics: measured.read(), plan: rule.read(), schedule: startAt || endAt ? { start_at: startAt, end_at: endAt } : null, ramp: ramp.read(), assignment_ttl: lifetime.read(),
 		};
 	}
 
@@ -149,7 +150,7 @@ export async function show(context, key) {
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
 			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
 			section("Plan", { note: "What decides, written down before it starts." }, h("div.card", hypothesis, description, h("div.fields", owner, tags), h("h3", "Metrics"), measured, h("h3", "Decision rule"), rule)),
-			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp)),
+			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp, lifetime)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
 		review));
 }
@@ -173,6 +174,7 @@ function definition(experiment) {
 		plan: plan ? { alpha: plan.alpha, power: plan.power, minimum_effect: plan.minimum_effect } : null,
 		schedule: schedule ? { start_at: schedule.start_at, end_at: schedule.end_at } : null,
 		ramp: ramp ? { steps: ramp.steps, on_alarm: ramp.on_alarm, keep: ramp.keep } : null,
+		assignment_ttl: experiment.assignment_ttl ?? null,
 	};
 }
 
@@ -188,8 +190,9 @@ function describe(body, original) {
 		schedule: s => [s.start_at && `from ${time(s.start_at)}`, s.end_at && `until ${time(s.end_at)}`].filter(Boolean).join(" "),
 		ramp: r => r.steps.map(s => `${decimal(s.traffic)}%${s.for ? ` for ${s.for}` : s.users ? ` until ${integer(s.users)} users` : ""}`).join(", then "),
 	};
-	const text = (name, value) => name === "audience" ? inWords(value) : value == null || value === "" ? "none" : (write[name] ?? String)(value);
-	return Object.keys(body).map(name => h("li", h("strong", name.charAt(0).toUpperCase() + name.slice(1)), " ",
+	const text = (name, value) => name === "audience" ? inWords(value) : name === "assignment_ttl" ? value ?? "as long as the project says" : value == null || value === "" ? "none" : (write[name] ?? String)(value);
+	const titles = { assignment_ttl: "Users keep their variation" };
+	return Object.keys(body).map(name => h("li", h("strong", titles[name] ?? name.charAt(0).toUpperCase() + name.slice(1)), " ",
 		original && [h("del", text(name, original[name])), " → "], h("ins", text(name, body[name]))));
 }
 

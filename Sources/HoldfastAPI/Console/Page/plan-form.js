@@ -54,6 +54,17 @@ export function ruleForm(initial) {
 
 const unit = { d: "days", h: "hours", m: "minutes", s: "seconds" };
 
+/// How long users keep a variation: `read()` returns `null` for what `otherwise` says, "forever", or a time such as "30d".
+export function lifetimeField(value, otherwise, hint) {
+	const isTime = value !== null && value !== "forever";
+	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: isTime ? Number(value.slice(0, -1)) : 30, label: "Length of the time" });
+	const units = select(Object.entries(unit), isTime ? value.at(-1) : "d", { label: "Unit of the time" });
+	const time = h("span.number-unit", { hidden: !isTime }, count, units);
+	const kind = select([["", otherwise], ["forever", "for ever"], ["time", "for a time"]], value === null ? "" : isTime ? "time" : value, { onchange: () => { time.hidden = count.disabled = kind.value !== "time"; } });
+	count.disabled = !isTime;
+	return Object.assign(field("Users keep their variation", kind, { hint, pointer: "/assignment_ttl", after: time }), { read: () => kind.value === "time" ? `${count.value}${units.value}` : kind.value || null });
+}
+
 /// The steps of a ramp; `null` without any. `changed` is told whether there is one.
 export function rampForm(initial, changed) {
 	const rows = (initial?.steps ?? []).map(s => ({ traffic: s.traffic, until: s.users ? "users" : s.for?.at(-1) ?? "d", count: s.users ?? (s.for ? Number(s.for.slice(0, -1)) : 1) }));
