@@ -224,7 +224,9 @@ private struct GoldenRun {
         do throws(CoreError) {
             let draft = try GoldenProject.apply(try DefinitionSet(.object(file)), prunes: prunes, to: project)
             for difference in draft.outcome.differences {
-                line("\(difference.kind.rawValue) \(difference.key)", difference.before.map { .object($0) } ?? .null)
+                line(
+                    "\(difference.kind?.rawValue ?? "project") \(difference.key)",
+                    difference.before.map { .object($0) } ?? .null)
                 line("  becomes", difference.after.map { .object($0) } ?? .null)
             }
             for fault in draft.outcome.warnings + draft.outcome.notRunning { output += "  \(fault)\n" }

@@ -75,6 +75,10 @@ export const signOutEverywhere = () => session.postMessage("out");
 /// The projects that the stream of changes named, with their revisions.
 export const projects = new Map();
 export const project = {
+	/// The default project's key; null while it is not known, or the only one.
+	default: null,
+	/// The project that addresses name; null if there is only one.
+	named: () => project.get() ?? (projects.size > 1 ? project.default : null),
 	/// The chosen project; null for the default one.
 	get() {
 		const chosen = sessionStorage.getItem(projectKey);
@@ -162,7 +166,7 @@ export async function call(method, path, options = {}) {
 	let response, text;
 	const received = wait();
 	try {
-		response = await takeEarly(method, url) ?? await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? options.signal ?? screen : undefined, cache: "no-store", credentials: "omit" });
+		response = await takeEarly(method, url) ?? await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? "signal" in options ? options.signal : screen : undefined, cache: "no-store", credentials: "omit" });
 		text = await response.text();
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
@@ -175,12 +179,31 @@ export async function call(method, path, options = {}) {
 		if (response.status === 401) tell("refused", problem);
 		throw problem;
 	}
-	if (response.status === 202 && parse(text)?.proposal) throw new Problem(202, { detail: "It changes a running experiment, so a second person must approve it." }, request);
+	if (response.status === 202 && parse(text)?.proposal) {
+		readProposals();
+		throw new Problem(202, { detail: "It changes a running experiment, so a second person must approve it." }, request);
+	}
 	const data = options.text ? text : options.lines ? text.split("\n").filter(Boolean).map(parse) : parse(text);
 	return { status: response.status, data, etag: response.headers.get("ETag"), request };
 }
 
 export const get = async (path, query, options) => (await call("GET", path, { query, ...options })).data;
+
+/// The changes that wait for a second person, for who may approve them; `proposals` of `server` tells of others.
+export let proposals = [];
+
+export async function readProposals() {
+	if (!may("admin")) return;
+	// A server without any approvals has none, and a new one has no project.
+	const found = (await get("/v1/proposals", { status: "pending", limit: 100 }, { silent: true, signal: null }).catch(() => null))?.proposals ?? [];
+	if (found.length > 0) {
+		const { inLine, differences } = await import("./sentences.js");
+		for (const p of found) p.said = p.changes.map(c => c.before && c.after ? inLine(differences(c.before, c.after)) : "").filter(Boolean).join("; ") || p.changes.map(c => `${c.action.split(".")[1].replace("put", "save")} ${c.target}`).join(", ");
+	}
+	const isSame = JSON.stringify(found) === JSON.stringify(proposals);
+	proposals = found;
+	if (!isSame) tell("proposals");
+}
 
 /// All elements of a list, page by page.
 export async function list(path, name, options) {

@@ -21,6 +21,8 @@ let current = null, shown = null;
 /// A screen with unsaved changes, kept while its user signs in again: its context, elements and address.
 let kept = null;
 let isFirst = true;
+/// Whether a screen is being loaded; the one before is still scrolled.
+let isArriving = false;
 
 /// `#/experiments/checkout?goal=purchase` is `["experiments", "checkout"]` and its query.
 function parse(hash) {
@@ -32,13 +34,52 @@ function parse(hash) {
 /// Runs an automatic update; a failure is not shown.
 const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
+/// Failed loads of modules: a browser remembers that an address could not be loaded, so the next try has another one.
+let failures = 0;
+
+/// Loads a module of the page. While the server is away that fails like any request.
+async function load(name) {
+	try { return await import(failures ? `${name}?again=${failures}` : name); } catch (error) {
+		if (!(error instanceof TypeError)) throw error;
+		failures += 1;
+		throw new api.Unreachable();
+	}
+}
+
+/// The address names the project, so that a link shows everybody the same.
+function nameProject(query) {
+	const given = query.get("project");
+	if (given !== null && given !== api.project.named()) {
+		api.project.set(given);
+		showAccount();
+	}
+	const named = api.project.named();
+	if (named === null || given === named) return;
+	query.set("project", named);
+	history.replaceState(history.state, "", `${location.hash.split("?")[0]}?${query}`);
+}
+
+/// Scrolls to where the page was when its entry of the history was left, while it grows.
+function restoreScroll(top) {
+	scrollTo(0, top);
+	if (top === 0) return;
+	const observer = new ResizeObserver(() => { if (scrollY < top) scrollTo(0, top); });
+	const stop = () => observer.disconnect();
+	observer.observe(main);
+	for (const event of ["wheel", "pointerdown", "keydown", "hashchange"]) addEventListener(event, stop, { once: true });
+	setTimeout(stop, 3_000);
+}
+
 /// What is typed in the form of an address, kept by the tab until it is saved or given up: a reload or a crash loses nothing.
-const draftOf = address => typedIn(address.split("&")[0]);
+const draftOf = address => typedIn(address.replace(/[?&]project=[^&]*/, "").split("&")[0] + (api.project.get() ?? ""));
 
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
 	const screen = screens.find(s => s.path === parts[0]);
 	if (!screen) return location.replace(to("experiments"));
+	const top = history.state?.scroll ?? 0;
+	isArriving = true;
+	nameProject(query);
 	current?.controller.abort();
 	document.querySelectorAll("dialog[open]").forEach(d => d.close());
 	shown = location.hash;
@@ -54,7 +95,7 @@ async function navigate(isReload) {
 			}
 			const text = query.toString();
 			shown = location.hash.split("?")[0] + (text ? `?${text}` : "");
-			history.replaceState(null, "", shown);
+			history.replaceState(history.state, "", shown);
 		},
 		/// Calls `action` when a datafile changes, for as long as the screen is shown.
 		onChange(action) { api.server.addEventListener("changed", e => { if (!e.detail.isFirst) quietly(action); }, { signal: controller.signal }); },
@@ -70,9 +111,14 @@ async function navigate(isReload) {
 	let content;
 	const received = api.wait();
 	try {
-		const module = await import(screen.module);
-		if (controller.signal.aborted) return;
-		content = await module.show(context);
+		if ((query.has("new") || parts[2] === "edit") && !api.may("admin")) {
+			content = page(parts[1] ?? screen.name, { above: link(to(screen.path), screen.name) },
+				banner("warn", "Only admins may change this", h("p", `${api.me.name} may read. What is there now: `, link(to(screen.path, ...parts[1] ? [parts[1]] : []), parts[1] ?? screen.name), ".")));
+		} else {
+			const module = await load(screen.module);
+			if (controller.signal.aborted) return;
+			content = await module.show(context);
+		}
 	} catch (error) {
 		if (controller.signal.aborted) return;
 		content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
@@ -87,13 +133,14 @@ async function navigate(isReload) {
 	document.title = `${heading?.textContent ?? screen.name} · Holdfast`;
 	// The first screen leaves the focus at the beginning of the page, and a redrawn one where it was.
 	if (!(isReload && document.activeElement !== document.body)) (main.querySelector("[data-focus]") ?? (isFirst ? null : heading))?.focus({ preventScroll: true });
-	if (!isFirst && !isReload) scrollTo(0, 0);
+	isArriving = false;
+	if (!isReload) restoreScroll(top);
 	isFirst = false;
 }
 
 function markScreen(screen) {
 	replace(document.getElementById("screens"), offered().map(s => h("li",
-		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name))));
+		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name, s.path === "proposals" && api.proposals.length > 0 && h("span.badge.warn.count", { title: "that wait" }, api.proposals.length)))));
 	const items = document.getElementById("screens");
 	const active = items.querySelector("[aria-current]");
 	if (items.scrollWidth > items.clientWidth && active) items.scrollLeft = active.offsetLeft - 40;
@@ -103,13 +150,21 @@ async function showAccount() {
 	const keys = [...api.projects.keys()];
 	// Without the permission to list projects, the first of them is shown as the choice.
 	const known = keys.length > 1 ? await api.list("/v1/projects", "projects", { silent: true }).catch(() => []) : [];
-	const chosen = api.project.get() ?? known.find(project => project.default)?.sdk_key;
+	api.project.default = known.find(project => project.default)?.sdk_key ?? null;
+	const chosen = api.project.get() ?? api.project.default;
+	const { query } = parse(location.hash);
+	if (shown !== null && shown === location.hash && current && !query.has("project")) {
+		nameProject(query);
+		shown = location.hash;
+	}
 	replace(document.getElementById("account"),
 		keys.length > 1 && h("label.project", h("span", "Project"),
 			h("select", { onchange: async e => {
 				if (!await mayLeave()) return showAccount();
+				const { parts } = parse(location.hash);
 				api.project.set(e.target.value);
-				navigate();
+				// An element of one project means nothing in another one.
+				location.hash = `#/${parts[0]}?project=${encodeURIComponent(e.target.value)}`;
 			} },
 				keys.map(key => h("option", { value: key, selected: key === chosen }, key)))),
 		api.token.get() && [h("p.signed-in", icon("user"), h("span", h("strong", api.me.name), " ", h("span.badge", api.me.scope), api.me.projects && h("span.small.faint", ` only ${api.me.projects.join(", ")}`))),
@@ -144,6 +199,7 @@ async function enter() {
 	bar.hidden = false;
 	showAccount();
 	api.follow();
+	setTimeout(api.readProposals, 300);
 	const former = kept;
 	kept = null;
 	if (former?.address !== location.hash) {
@@ -205,6 +261,20 @@ function showSignIn(problem) {
 	input.focus();
 }
 
+api.server.addEventListener("proposals", () => {
+	const { parts } = parse(location.hash);
+	if (!bar.hidden) markScreen(screens.find(s => s.path === parts[0]));
+});
+setInterval(() => { if (!bar.hidden && !document.hidden) api.readProposals(); }, 20_000);
+
+history.scrollRestoration = "manual";
+let scrolling;
+addEventListener("scroll", () => {
+	clearTimeout(scrolling);
+	// Before the address changes, so that the entry that is left has it.
+	scrolling = setTimeout(() => { if (shown === location.hash && !isArriving) history.replaceState({ scroll: Math.round(scrollY) }, ""); }, 60);
+}, { passive: true });
+
 let isLost = false;
 
 function showConnection() {
@@ -252,7 +322,9 @@ addEventListener("keydown", event => {
 		openPalette();
 	}
 });
-const openPalette = async () => (await import("./palette.js")).openPalette(offered());
+const openPalette = async () => {
+	try { (await load("./palette.js")).openPalette(offered()); } catch (error) { message("bad", error.message); }
+};
 document.getElementById("open-palette").addEventListener("click", openPalette);
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 

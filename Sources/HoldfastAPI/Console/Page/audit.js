@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 import * as api from "./api.js";
 import { code, empty, field, lazily, link, moment, older, page, select, sideBySide, submitButton, to } from "./parts.js";
-import { decimal, exactTime, plural } from "./format.js";
+import { exactTime } from "./format.js";
+import { differences, elementOf, inLine } from "./sentences.js";
 import { named } from "./experiments.js";
 
 const actions = `override.set assignment.remove profile.erase profile.merge forced_variation.set forced_variation.remove datafile.put experiment.put experiment.archive experiment.conclude experiment.reopen experiment.import experiment.ramp experiment.bandit experiment.schedule experiment.delete
@@ -52,27 +53,15 @@ export const namedIn = entries => named([...new Set(entries.filter(e => isOfUser
 
 /// `experiments` are the ones whose keys are shown instead of their ids.
 export const entryList = (entries, experiments = new Map()) => h("ul.entries", entries.map(entry => h("li",
-	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`, moved(entry).length > 0 && h("div.small.faint", moved(entry).join(", "))),
+	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`, moved(entry) && h("div.small.faint", moved(entry))),
 		h("span.faint", moment(entry.recorded_at))),
 	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
 
-/// What an entry moved, member by member: "traffic 5 → 20".
+/// What an entry moved, member by member: "Traffic 5% → 20%"; of what is new, what it is.
 export function moved({ before, after }) {
-	const [former, latter] = [before?.experiment, after?.experiment];
-	if (!former || !latter) return [];
-	const parts = {
-		ramp: ({ state }) => state ? `step ${state.step}, ${state.status}` : null, bandit: ({ state }) => state?.looked_at ? `${plural(state.users, "user")}${state.reason ? ` (${state.reason})` : ""}` : null,
-		// Without weights all have the same.
-		variations: list => list.map(v => `${v.key} ${decimal((v.weight ?? 1) / list.reduce((sum, w) => sum + (w.weight ?? 1), 0) * 100, 1)}%`).join(", "),
-	};
-	const text = (name, value) => typeof value === "object" && value !== null ? parts[name]?.(value) ?? null : String(value ?? "none");
-	return [...new Set([...Object.keys(former), ...Object.keys(latter)])]
-		.filter(name => !["revision", "traffic_allocation", "audience_conditions"].includes(name) && JSON.stringify(former[name]) !== JSON.stringify(latter[name]))
-		.map(name => {
-			const [one, other] = [former[name], latter[name]].map(value => text(name, value));
-			if (name === "bandit" && other !== null) return `looked at ${other}`;
-			return one === null || other === null ? name : `${name} ${one} → ${other}`;
-		});
+	if (!after) return "";
+	const isNew = !before || elementOf(before) === before && elementOf(after) !== after;
+	return inLine(differences(before, after).filter(d => !isNew || ["variations", "traffic", "type", "kind", "goal", "share", "rules"].includes(d.name)));
 }
 
 function targetOf(entry, experiments) {

@@ -2,11 +2,11 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, create, empty, field, iconButton, link, message, page, restored, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
-import { decimal, integer, percent, sentence, time } from "./format.js";
-import { marginOf } from "./plan.js";
+import { banner, button, create, empty, field, iconButton, link, message, page, proposed, restored, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
+import { decimal, integer, sentence } from "./format.js";
 import { swatch } from "./charts.js";
-import { conditionsForm, inWords, vocabulary } from "./conditions.js";
+import { conditionsForm, vocabulary } from "./conditions.js";
+import { differences, effectsInWords, listed } from "./sentences.js";
 import { load } from "./experiments.js";
 import { lifetimeField, metricsForm, rampForm, ruleForm } from "./plan-form.js";
 
@@ -85,7 +85,7 @@ export async function show(context, key) {
 		const foreseen = h("div", h("p.loading", "Working out who is affected…"));
 		const save = h("button", { class: "button primary", disabled: true, onclick: () => submit(name, body, save) }, original ? "Save the changes" : "Make the experiment");
 		const content = section(original ? "Review the changes" : "Review the experiment", {},
-			h("div.card", h("ul.changes", describe(body, original)), foreseen, h("div.buttons", save)));
+			h("div.card", described(body, original), foreseen, h("div.buttons", save)));
 		if (!isLive) {
 			replace(review, content);
 			const heading = review.querySelector("h2");
@@ -134,6 +134,13 @@ export async function show(context, key) {
 			message("good", original ? `Saved ${name}.` : `Made ${name}.`, done.request);
 			location.hash = to("experiments", name);
 		} catch (error) {
+			if (error.status === 202) {
+				context.isChanged = () => false;
+				context.draft.forget();
+				proposed(error.request);
+				location.hash = to("experiments", name);
+				return;
+			}
 			review.replaceChildren();
 			showProblem(error, fields, problems);
 			problems.scrollIntoView({ block: "center" });
@@ -180,30 +187,18 @@ function definition(experiment) {
 
 const hundredth = value => Math.round(value * 100) / 100;
 
-function describe(body, original) {
-	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
-	const named = list => list.length ? list.join(", ") : null;
-	const write = {
-		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), tags: list => list.join(", "),
-		metrics: m => [named(m.primary), named(m.guardrails.map(g => `${g.metric} within ${marginOf(g.margin)}`)), m.secondary.length && `also ${named(m.secondary)}`, m.breakdowns?.length && `by ${named(m.breakdowns)}`].filter(Boolean).join("; "),
-		plan: p => `${decimal(p.alpha * 100)}% error, ${decimal(p.power * 100)}% power${p.minimum_effect ? `, effects from ${percent(p.minimum_effect)}` : ""}`,
-		schedule: s => [s.start_at && `from ${time(s.start_at)}`, s.end_at && `until ${time(s.end_at)}`].filter(Boolean).join(" "),
-		ramp: r => r.steps.map(s => `${decimal(s.traffic)}%${s.for ? ` for ${s.for}` : s.users ? ` until ${integer(s.users)} users` : ""}`).join(", then "),
-	};
-	const text = (name, value) => name === "audience" ? inWords(value) : name === "assignment_ttl" ? value ?? "as long as the project says" : value == null || value === "" ? "none" : (write[name] ?? String)(value);
-	const titles = { assignment_ttl: "Users keep their variation" };
-	return Object.keys(body).map(name => h("li", h("strong", titles[name] ?? name.charAt(0).toUpperCase() + name.slice(1)), " ",
-		original && [h("del", text(name, original[name])), " → "], h("ins", text(name, body[name]))));
+/// What the form changes, as sentences; of a new experiment, what it says.
+function described(body, original) {
+	const former = original && Object.fromEntries(Object.keys(body).map(name => [name, original[name]]));
+	return listed(differences(former ?? {}, body), !original);
 }
 
 /// The server's preview of the changes.
-function effects({ creates, new_users: newUsers, enrolled, moves, warnings }) {
-	const share = value => `${decimal(value)}%`;
+function effects(preview) {
+	const { moves, warnings } = preview;
 	return [warnings.map(w => banner("warn", sentence(w.message))),
 		moves.users + moves.other_experiment > 0 && banner("warn", `${integer(moves.users)} users who take part would get another variation, and ${integer(moves.other_experiment)} the same one from another experiment.`),
-		creates ? h("p.note", "It is new, so nothing changes for any user.") : h("ul.changes",
-			h("li", h("strong", "New users "), newUsers.changed > 0 ? `${share(newUsers.changed)} would get something else than now: ${newUsers.moves.map(m => `${share(m.share)} ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "get the same as now."),
-			h("li", h("strong", "Enrolled users "), `${integer(enrolled.keep)} of ${integer(enrolled.users)} keep their variation, ${integer(enrolled.change)} get another, ${integer(enrolled.lose)} lose it${enrolled.gain ? `, ${integer(enrolled.gain)} get it back` : ""}.`))];
+		h("ul.changes", effectsInWords(preview).map(text => h("li", text)))];
 }
 
 function percentField(label, value, options) {
@@ -221,21 +216,25 @@ function variationsEditor(initial) {
 		h("div.adders", button("Add a variation", () => { rows.push({ key: "", weight: 0 }); even(); draw(); list.lastChild.querySelector("input").focus(); }, "quiet"),
 			button("Split evenly", () => { even(); draw(); }, "quiet"), total), h("p.error", { hidden: true })), { pointer: "/variations", isField: true });
 
-	const even = () => {
-		const share = Math.floor(10_000 / rows.length) / 100;
-		rows.forEach((row, index) => { row.weight = index === 0 ? hundredth(100 - share * (rows.length - 1)) : share; });
-	};
+	/// Gives some rows shares in a proportion that add up to `total` hundredths of a percent, without a rest for any one of them.
+	function divide(some, weights, total) {
+		const sum = weights.reduce((a, b) => a + b, 0);
+		let due = 0, given = 0;
+		some.forEach((row, index) => {
+			due += sum > 0 ? total * weights[index] / sum : total / some.length;
+			row.weight = (Math.round(due) - given) / 100;
+			given = Math.round(due);
+		});
+	}
+
+	const even = () => divide(rows, rows.map(() => 1), 10_000);
 
 	/// Sets the share of one variation; the others split the rest in their present proportion.
 	function give(row, share) {
 		share = hundredth(Math.min(100, Math.max(0, share || 0)));
-		const others = rows.filter(r => r !== row), sum = others.reduce((total, r) => total + r.weight, 0);
+		const others = rows.filter(r => r !== row);
 		row.weight = others.length ? share : 100;
-		let left = hundredth(100 - row.weight);
-		others.forEach((other, index) => {
-			other.weight = index === others.length - 1 ? hundredth(left) : hundredth(sum > 0 ? (100 - row.weight) * other.weight / sum : (100 - row.weight) / others.length);
-			left -= other.weight;
-		});
+		divide(others, others.map(r => r.weight), Math.round((100 - row.weight) * 100));
 		rows.forEach(r => r.update(r === row));
 	}
 
@@ -247,7 +246,7 @@ function variationsEditor(initial) {
 			const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value: row.weight, label: `Share of ${label()} in percent`, onchange: e => give(row, Number(e.target.value)) });
 			row.update = () => { range.value = row.weight; number.value = row.weight; sum(); };
 			return h("li", swatch(index), key, range, h("span.number-unit", number, h("span.unit", "%")),
-				Object.assign(iconButton("close", `Remove ${label()}`, () => { rows = rows.filter(r => r !== row); give(rows[0], hundredth(rows[0].weight + row.weight)); draw(); }), { disabled: rows.length === 1 }));
+				Object.assign(iconButton("close", `Remove ${label()}`, () => { rows = rows.filter(r => r !== row); divide(rows, rows.map(r => r.weight), 10_000); draw(); }), { disabled: rows.length === 1 }));
 		}));
 		element.input = list.querySelector("input");
 		sum();

@@ -2,8 +2,8 @@
 
 import { h, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, change, choose, confirm, dash, empty, failure, field, invitation, moment, newLink, page, pager, searchField, select, status, table, to, toggle } from "./parts.js";
-import { decimal, integer, plural, sentence, signed, utcDay } from "./format.js";
+import { badge, banner, change, choose, confirm, dash, empty, failure, field, invitation, link, moment, newLink, page, pager, searchField, select, status, table, to, toggle, waitingOf } from "./parts.js";
+import { decimal, integer, plural, rampStatus, sentence, signed, utcDay } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
 export async function show(context) {
@@ -54,13 +54,15 @@ export function shares(experiment) {
 const explanations = {
 	paused: "While it is paused, nobody gets a variation. Assignments stay stored, and apply again when it runs.",
 	running: "Users get variations again. Those who had one keep it.",
+	started: "Users get variations from now on. Its plan is fixed: a later change of it is shown with the results.",
 	archived: "Nobody gets a variation any more, and it leaves the list of active experiments. Assignments and results stay, and you can bring it back.",
 };
 
 /// Asks for confirmation, then changes the status. Resolves with whether it was changed.
 export async function setStatus(experiment, status) {
-	const verb = { paused: "Pause", running: experiment.status === "archived" ? "Bring back" : "Resume", archived: "Archive" }[status];
-	return confirm(`${verb} ${experiment.key}?`, h("p", explanations[status]), {
+	const isStart = status === "running" && ["draft", "not_started"].includes(experiment.status);
+	const verb = { paused: "Pause", running: isStart ? "Start" : experiment.status === "archived" ? "Bring back" : "Resume", archived: "Archive" }[status];
+	return confirm(`${verb} ${experiment.key}?`, h("p", explanations[isStart ? "started" : status]), {
 		label: verb, danger: status === "archived",
 		done: () => `${experiment.key} is ${status}.`,
 		action: () => status === "archived" ? api.call("DELETE", api.path("experiments", experiment.key)) : save(experiment.key, { status }),
@@ -106,6 +108,9 @@ export function controlRamp(experiment, action) {
 		action: () => change(api.path("experiments", experiment.key, "ramp"), { method: "POST", body: { action } }),
 	});
 }
+
+/// What waits for a second person, as sentences.
+export const waiting = key => waitingOf(key).map(p => banner("warn", "Waits for a second person", h("p", p.said, `, proposed by ${p.author} `, moment(p.created_at), ". ", link(to("proposals"), "Approvals"))));
 
 const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", false,
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
@@ -158,13 +163,14 @@ async function list(context) {
 
 	const columns = [
 		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key)], "wide", "name"],
-		["Status", e => [["running", "paused"].includes(e.status) && pauseSwitch(e, refresh), status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
+		["Status", e => [["running", "paused"].includes(e.status) && pauseSwitch(e, refresh), status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn"),
+			waitingOf(e.key).map(p => h("div.small.waits", `${p.said}, proposed by ${p.author}, waits`))], "", "status"],
 		["Verdict", e => outcome(e), "brief", "verdict"],
 		["Users", e => integer(e.users), "number", "users"],
 		["Each day", e => e.days.length > 1 ? sparkline(everyDay(e.days)) : dash(), "spark"],
 		["Age", e => age(e), "brief", "day"],
 		["Traffic", e => [`${decimal(e.traffic)}%`, shares(e)], "number", "traffic"],
-		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }) }, e.owner) : dash(), "", "owner"],
+		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }), title: e.owner }, e.owner) : dash(), "short", "owner"],
 		["Tags", e => e.tags?.length ? e.tags.map(tagLink) : dash(), "brief", "tags"],
 	];
 	const tagLink = name => h("button.badge", { onclick: () => set({ tag: name }), title: `Only experiments with the tag ${name}` }, name);
@@ -185,6 +191,7 @@ async function list(context) {
 	const actions = newLink("experiments", "experiment");
 	const found = await load() ?? { total: 0, experiments: [], statuses: {}, owners: [], tags: [] };
 	context.onChange(refresh);
+	api.server.addEventListener("proposals", () => refresh().catch(() => {}), { signal: context.signal });
 	const isFiltered = ["search", "status", "owner", "tag"].some(name => query.get(name));
 	if (found.total === 0 && !isFiltered && Object.keys(found.statuses).length === 0) {
 		return page("Experiments", { actions }, invitation("No experiment yet", "v1/experiments/checkout", '{"variations":["control","new"]}'));
@@ -220,5 +227,5 @@ function everyDay(days) {
 function age({ first_day: first, ramp, bandit, status, schedule }) {
 	const days = first && Math.floor((Date.now() - Date.parse(first)) / 86_400_000) + 1;
 	return [first ? h("span", { title: `First users on ${utcDay(first)}` }, `day ${integer(days)}`) : schedule?.start_at && status === "draft" ? ["starts ", moment(schedule.start_at)] : dash(),
-		ramp && h("div.small.faint", `ramp ${ramp.state.status}, step ${ramp.state.step} of ${ramp.steps.length}`), bandit && h("div.small.faint", "bandit")];
+		ramp && h("div.small.faint", `ramp ${rampStatus(ramp.state.status)}, step ${ramp.state.step} of ${ramp.steps.length}`), bandit && h("div.small.faint", "bandit")];
 }

@@ -2,9 +2,10 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, empty, field, invitation, iconButton, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, older, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
-import { decimal, integer, percent, plural, sentence } from "./format.js";
-import { conditionsForm, inWords, vocabulary } from "./conditions.js";
+import { badge, banner, button, card, change, confirm, confirmDelete, create, dash, doing, failure, empty, field, invitation, iconButton, lazily, link, newLink, page, pending, restored, saveUnlessChanged, searchField, section, select, older, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
+import { integer, percent, plural, sentence } from "./format.js";
+import { conditionsForm, vocabulary } from "./conditions.js";
+import { differences, listed, ruleInWords } from "./sentences.js";
 
 export async function show(context) {
 	if (context.query.has("new")) return edit(context, null);
@@ -80,15 +81,6 @@ const effectOf = preview => pending(async () => {
 	}
 }, "Counting the users who would get another value…");
 
-/// A rule as a sentence: "If country is "de", serve on to 20%".
-function ruleInWords({ audience, variation, traffic, experiment }) {
-	const who = audience == null || Array.isArray(audience) && audience.length === 0 ? "For everybody, " : `If ${inWords(audience)}, `;
-	if (!experiment) return `${who}serve ${variation}${(traffic ?? 100) < 100 ? ` to ${decimal(traffic)}%` : ""}.`;
-	const total = Object.values(experiment.weights ?? {}).reduce((sum, w) => sum + w, 0) || 1;
-	const split = Object.entries(experiment.weights ?? {}).filter(([, w]) => w > 0).map(([key, w]) => `${key} ${decimal(w / total * 100, 1)}%`).join(", ");
-	return `${who}test ${split || "nothing"}${(experiment.traffic ?? 100) < 100 ? ` on ${decimal(experiment.traffic)}% of them` : ""}${experiment.status && experiment.status !== "running" ? ` (${experiment.status.replaceAll("_", " ")})` : ""}.`;
-}
-
 /// A flag for those who may not edit it.
 function view(flag) {
 	const isExperiment = flag.defined_by === "experiment", isOwn = flag.defined_by === "flag";
@@ -102,6 +94,9 @@ const wide = matchMedia("(min-width: 1250px)");
 const blank = { key: "", type: "boolean", enabled: true, description: "", tags: [], variations: [{ key: "on", value: true }, { key: "off", value: false }], rules: [], otherwise: "off" };
 const members = ["type", "enabled", "description", "tags", "variations", "rules", "otherwise"];
 const definition = flag => Object.fromEntries(members.map(m => [m, flag[m]]));
+/// What people say of a flag: without what the server adds to its rules and variations.
+const plain = flag => ({ ...definition(flag), variations: flag.variations.map(({ key, value }) => ({ key, value })),
+	rules: flag.rules.map(({ key, audience, variation, traffic, experiment }) => ({ ...(audience ? { audience } : {}), ...(experiment ? { experiment: { weights: experiment.weights, traffic: experiment.traffic ?? 100, status: experiment.status } } : { variation, traffic: traffic ?? 100 }) })) });
 const initial = { boolean: false, string: "", integer: 0, double: 0, json: {} };
 
 async function edit(context, stored, etag) {
@@ -225,14 +220,14 @@ async function edit(context, stored, etag) {
 		const body = read(), name = stored?.key ?? key.input.value.trim(), path = api.path("flags", name);
 		const original = stored && definition(stored);
 		const effect = effectOf(() => stored ? api.call("POST", api.path("flags", name, "preview"), { body }) : create("POST", "flag", api.path("flags", name, "preview"), body));
-		const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, [effect, sideBySide(original, body, ["Now", "Then"])], {
+		const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, [listed(differences(original ? plain(original) : {}, original ? plain(body) : Object.fromEntries(Object.entries(body).filter(([, v]) => v !== "" && v?.length !== 0))), !original), effect, lazily("As JSON", () => sideBySide(original && plain(original), plain(body), ["Now", "Then"]))], {
 			label: "Save", kind: "wide", done: ({ request }) => request && `Saved ${name}.`,
 			action: async () => stored ? await saveUnlessChanged("flag", path, body, { etag, original, load: () => load(name), define: definition }) : create("PUT", "flag", path, body) });
 		if (!done) return;
 		context.isChanged = () => false;
 		context.draft.forget();
 		if (done === "theirs") return context.reload();
-		location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
+		if (stored) context.reload(); else location.hash = to("flags", name);
 	}
 
 	draw();

@@ -53,6 +53,9 @@ export function ago(text, now = Date.now()) {
 	return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
 }
 
+/// A ramp that a person has stopped is "ended" in the API.
+export const rampStatus = status => status === "ended" ? "stopped by hand" : status;
+
 /// The server's text with a capital letter and a full stop.
 export const sentence = text => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;

@@ -42,13 +42,14 @@ export function openPalette(screens) {
 	function show() {
 		const text = input.value.trim(), wanted = text.toLowerCase();
 		const rank = name => { const at = name.toLowerCase().indexOf(wanted); return at < 0 ? -1 : at === 0 ? 2 : 1; };
-		const found = named.map(e => ({ ...e, rank: rank(e.name) })).filter(e => e.rank > 0).sort((a, b) => b.rank - a.rank);
+		// The server also looks at tags, owners and texts; what is found by its name or key comes first.
+		const found = named.map(e => ({ ...e, rank: Math.max(rank(e.name), rank(e.key)) })).filter(e => e.rank > 0 || e.q === text).sort((a, b) => b.rank - a.rank);
 		entries = [...found.slice(0, 8),
 			...screens.map(s => ({ name: s.name, kind: "Screen", icon: s.icon, hash: to(s.path) })).filter(e => rank(e.name) > 0)];
 		if (text) entries.push({ name: text, kind: "Look up the user", icon: "user", hash: to("users", text) });
 		replace(list, entries.map((entry, index) => h("li", { id: `${id}-${index}`, role: "option", onclick: () => go(entry),
 			onmousemove: () => { if (chosen !== index) { chosen = index; mark(); } } },
-			icon(entry.icon), h("span.palette-name", entry.name), h("span.faint", entry.kind))));
+			icon(entry.icon), h("span.palette-name", entry.name, entry.more && h("span.faint.small", ` ${entry.more}`)), h("span.faint", entry.kind))));
 		mark();
 	}
 
@@ -68,7 +69,7 @@ export function openPalette(screens) {
 		const find = async (path, kind, symbol) => {
 			try {
 				const elements = (await api.get(`/v1/${path}`, { q, limit: 40 }, { silent: true }))[path];
-				return elements.map(e => ({ name: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, hash: to(path, e.key) }));
+				return elements.map(e => ({ name: e.name ?? e.key, more: [e.name && e.key, ...e.tags ?? []].filter(Boolean).join(", "), key: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, q, hash: to(path, e.key) }));
 			} catch { return []; /* Without experiments and flags there is nothing to find. */ }
 		};
 		const found = (await Promise.all([find("experiments", "Experiment", "experiment"), find("flags", "Flag", "flag")])).flat();

@@ -17,7 +17,7 @@ export function page(title, { above, below, actions = [] } = {}, ...content) {
 }
 
 export const link = (hash, ...content) => h("a", { href: hash }, content);
-export const to = (screen, ...parts) => `#/${[screen, ...parts.map(encodeURIComponent)].join("/")}`;
+export const to = (screen, ...parts) => `#/${[screen, ...parts.map(encodeURIComponent)].join("/")}${api.project.named() === null ? "" : `?project=${encodeURIComponent(api.project.named())}`}`;
 
 export function button(label, onclick, kind = "") {
 	return h("button", { class: `button ${kind}`, onclick }, label);
@@ -141,7 +141,7 @@ export function older(load, render, { label = "Older", first } = {}) {
 export function message(kind, text, request) {
 	const element = h("div", { class: `toast ${kind}` }, h("p", icon(kind === "bad" ? "warning" : "check"), text),
 		iconButton("close", "Close the message", () => remove()),
-		request && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet copy"));
+		request?.url && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet copy"));
 	const list = document.getElementById("toasts");
 	// On a phone the page makes room for them.
 	const measure = () => document.documentElement.style.setProperty("--toasts", `${list.offsetHeight}px`);
@@ -210,7 +210,7 @@ export async function confirm(title, text, { label, danger = false, action, done
 		if (JSON.stringify(values) === initial) typed.forget(); else typed.set({ initial, values });
 	};
 	if (kept?.initial === initial) inputs.forEach((f, index) => { f.input.value = kept.values[index]; });
-	const response = await dialog(title, close => {
+	let response = await dialog(title, close => {
 		const problems = h("div");
 		const check = word && field("Type " + word + " to confirm", h("input", { autocomplete: "off", oninput: () => update() }));
 		const submit = h("button", { type: "submit", class: `button ${danger ? "danger" : "primary"}` }, label);
@@ -220,6 +220,7 @@ export async function confirm(title, text, { label, danger = false, action, done
 			event.preventDefault();
 			submit.disabled = true;
 			try { close(await action()); } catch (error) {
+				if (error.status === 202) return close(error);
 				showProblem(error, fields, problems);
 			} finally { submit.disabled = false; }
 		} },
@@ -227,10 +228,20 @@ export async function confirm(title, text, { label, danger = false, action, done
 			h("div.buttons", button("Cancel", () => close()), submit));
 	}, kind);
 	if (response) typed.forget();
+	if (response?.status === 202 && response instanceof api.Problem) {
+		proposed(response.request);
+		return { data: {} };
+	}
 	const told = response && done?.(response);
 	if (told) message("good", told, response.request);
 	return response;
 }
+
+/// Says that a change waits for a second person.
+export const proposed = request => message("good", ["Proposed: it waits for a second person, who finds it at ", h("a", { href: to("proposals") }, "Approvals"), "."], request);
+
+/// What waits for a second person of an experiment or flag: "Traffic 60% → 20%, proposed by ann".
+export const waitingOf = key => api.proposals.filter(p => p.status === "pending" && (p.experiments.includes(key) || p.changes.some(c => c.target === key)));
 
 /// Changes a definition; asks before it moves users who take part. `method` is `PUT` by default.
 export async function change(path, { method = "PUT", ...options }) {
@@ -260,15 +271,18 @@ export async function saveUnlessChanged(noun, path, body, { etag, original, load
 	}
 }
 
-const askWhose = (noun, original, now) => dialog(`The ${noun} has changed meanwhile`, close => [
-	h("p", `While you were editing, somebody else saved the ${noun} with other values. Your changes are not saved yet.`),
-	sideBySide(original, now, ["When you began", "As it is now"]),
-	h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
+const askWhose = async (noun, original, now) => {
+	const { compared } = await import("./sentences.js");
+	return dialog(`The ${noun} has changed meanwhile`, close => [
+	h("p", `While you were editing, somebody else changed the ${noun}. Your changes are not saved yet.`),
+	compared(original, now, ["When you began", "As it is now"]),
+	h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button(noun === "experiment" ? "Save my changes, too" : "Save mine over it", () => close("mine"), "danger"))], "wide");
+};
 
 /// Sends a request that creates an element, or previews that, unless there is one with this key.
 export async function create(method, noun, path, body, options) {
 	try {
-		return await api.call(method, path, { body, ifNoneMatch: "*", ...options });
+		return await change(path, { method, body, ifNoneMatch: "*", ...options });
 	} catch (error) {
 		if (error.status !== 412) throw error;
 		const detail = `There is another ${noun} with this key. Choose another key, or edit that one.`;
@@ -307,11 +321,13 @@ export function select(options, value, properties = {}) {
 
 /// Shows each fault at the field that its pointer names, and the others above the fields.
 export function showProblem(error, fields, rest) {
-	for (const each of fields.flat(Infinity)) if (each?.isField) setError(each, null);
+	// Also those that stand inside of others.
+	const all = [...new Set(fields.flat(Infinity).filter(f => f instanceof Element).flatMap(f => [f, ...f.querySelectorAll(".field")]))].filter(f => f.isField);
+	for (const each of all) setError(each, null);
 	const left = [];
 	let first = null;
 	for (const { pointer, detail } of error.errors ?? []) {
-		const match = fields.flat(Infinity).filter(f => f?.isField && f.pointer && (pointer === f.pointer || pointer?.startsWith(f.pointer + "/")))
+		const match = all.filter(f => f.pointer && (pointer === f.pointer || pointer?.startsWith(f.pointer + "/")))
 			.sort((a, b) => b.pointer.length - a.pointer.length)[0];
 		if (!match) { left.push(detail); continue; }
 		match.input = match.pick?.(pointer) ?? match.input;
@@ -393,7 +409,7 @@ export const lines = value => value == null ? [] : JSON.stringify(value, null, 2
 export function sideBySide(before, after, names = ["Before", "After"]) {
 	const left = lines(before), right = lines(after);
 	const rows = nearby(compare(left, right));
-	const column = (name, side, index) => h("div.side", h("h3", name),
+	const column = (name, side, index) => h("div.side", h("p.side-name", name),
 		(index === 0 ? left : right).length === 0 ? h("p.faint", "nothing") :
 		h("pre", { tabindex: "0" }, rows.map(row => h("span", { class: `line ${row[side] === null ? "gap" : row.same ? "" : index === 0 ? "removed" : "added"}` },
 			row[side] ?? "", "\n"))));

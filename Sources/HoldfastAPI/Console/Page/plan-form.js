@@ -29,13 +29,19 @@ export function metricsForm(initial, known, attributes) {
 		list.lastChild.querySelector("select").focus();
 	};
 	draw();
-	return asField(h("div", { tabindex: "-1" }, list, names.length > 0 ? h("div.adders", button("Add a metric", add, "quiet"))
+	const element = asField(h("div", { tabindex: "-1" }, list, names.length > 0 ? h("div.adders", button("Add a metric", add, "quiet"))
 		: h("p.note", "No metric is defined yet. ", h("a", { href: "#/metrics" }, "Define one"), " to have a verdict over all of them."), groups), "/metrics", () => {
 		const split = breakdowns.value.split(",").map(name => name.trim()).filter(Boolean);
 		if (rows.length === 0 && split.length === 0) return null;
 		const of = role => rows.filter(r => r.role === role);
 		return { primary: of("primary").map(r => r.metric), secondary: of("secondary").map(r => r.metric), guardrails: of("guardrail").map(r => ({ metric: r.metric, margin: r.absolute ?? Math.round(r.margin * 1e4) / 1e6 })), breakdowns: split };
 	});
+	element.pick = pointer => {
+		const [, role, index] = /^\/metrics\/(primary|guardrails|secondary)\/(\d+)/.exec(pointer) ?? [];
+		const own = rows.filter(r => r.role === (role === "guardrails" ? "guardrail" : role)), row = list.children[rows.indexOf(own[index])];
+		return row?.querySelector(pointer.endsWith("margin") ? "input" : "select + select");
+	};
+	return element;
 }
 
 /// The decision rule: `null` if nothing differs from the default and nothing was given.
@@ -86,13 +92,20 @@ export function rampForm(initial, changed) {
 
 	const add = () => {
 		if (rows.length === 0) rows.push({ traffic: 5, until: "d", count: 1 }, { traffic: 50, until: "d", count: 2 }, { traffic: 100, until: "d", count: 1 });
-		else rows.push({ traffic: 100, until: "d", count: 1 });
+		else {
+			// Between the last two, so that the traffic grows.
+			const last = rows.at(-1), former = rows.at(-2)?.traffic ?? 0;
+			if (last.traffic < 100) rows.push({ traffic: Math.min(100, Math.max(last.traffic * 2, last.traffic + 1)), until: "d", count: 1 });
+			else rows.splice(-1, 0, { traffic: Math.round((former + last.traffic) / 2), until: "d", count: 1 });
+		}
 		draw();
-		list.lastChild.querySelector("input").focus();
+		list.children[Math.max(0, rows.length - 2)].querySelector("input").focus();
 	};
 	draw();
-	return asField(h("div", { tabindex: "-1" }, list, h("div.adders", button("Add a step", add, "quiet"), h("span.note", "The traffic grows by itself, unless an alarm stops it.")), options), "/ramp", () => rows.length === 0 ? null : {
+	const element = asField(h("div", { tabindex: "-1" }, list, h("div.adders", button("Add a step", add, "quiet"), h("span.note", "The traffic grows by itself, unless an alarm stops it.")), options), "/ramp", () => rows.length === 0 ? null : {
 		steps: rows.map((row, index) => index === rows.length - 1 ? { traffic: row.traffic } : { traffic: row.traffic, ...(row.until === "users" ? { users: row.count } : { for: `${row.count}${row.until}` }) }),
 		on_alarm: alarm.input.value, keep: initial?.keep ?? true,
 	});
+	element.pick = pointer => list.children[/^\/ramp\/steps\/(\d+)/.exec(pointer)?.[1]]?.querySelector(pointer.endsWith("/traffic") ? "input" : "input:not([step='0.01'])");
+	return element;
 }

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { badge, banner, choose, dash, empty, failure, pending, section, table } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed } from "./format.js";
 import { drawn, scale } from "./charts.js";
+import { marginOf } from "./sentences.js";
 
 const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metrics.secondary, metrics.guardrails].some(list => list.length > 0);
 
@@ -30,9 +31,6 @@ const columnsOf = (lifts, first) => [
 
 /// What stands in the place of a lift's interval that is not bounded.
 export const unbounded = ({ difference, difference_interval: interval }) => difference == null ? dash() : h("span.small", `lift not bounded; difference ${measure(difference)}`, interval && ` (${measure(interval[0])} – ${measure(interval[1])})`);
-
-/// The margin of a guardrail in words.
-export const marginOf = margin => typeof margin === "object" ? measure(margin.absolute) : percent(margin);
 
 const rowsOf = (variations, baseline, format, more) => {
 	const base = variations.find(v => v.variation_key === baseline) ?? variations[0];

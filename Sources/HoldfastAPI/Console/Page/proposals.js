@@ -2,8 +2,10 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, code, confirm, doing, empty, field, lazily, link, moment, page, sideBySide, to } from "./parts.js";
+import { badge, banner, code, confirm, doing, empty, field, lazily, link, moment, page, pending, sideBySide, to } from "./parts.js";
+import { sentence } from "./format.js";
 import { inWords } from "./audit.js";
+import { differences, effectsInWords, listed } from "./sentences.js";
 
 const kinds = { pending: "warn", approved: "good" };
 
@@ -15,7 +17,8 @@ export async function show(context) {
 			: h("ul.entries", proposals.map(proposal => entry(proposal, refresh))));
 	};
 	await refresh();
-	context.onChange(() => { if (!content.querySelector("details[open]")) refresh(); });
+	api.server.addEventListener("proposals", () => { if (!content.querySelector("details[open]")) refresh().catch(() => {}); }, { signal: context.signal });
+	context.onChange(() => { if (!content.querySelector("details[open]")) return refresh(); });
 	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the same meanwhile makes them outdated." }, content);
 }
 
@@ -23,16 +26,30 @@ function entry(proposal, refresh) {
 	const isOpen = proposal.status === "pending";
 	const decide = (label, action, text, options) => confirm(`${label} the change?`, text, {
 		label, action: () => api.call("POST", api.path("proposals", proposal.id, action), options?.call()), done: () => `The change of ${proposal.author} is ${action === "approve" ? "made" : "rejected"}.`, ...options });
+	const decided = () => { refresh().catch(() => {}); api.readProposals(); };
 	const reason = field("Reason", h("input", { autocomplete: "off" }), { pointer: "/reason" });
 	return h("li",
 		h("div.entry", h("span", h("strong", proposal.author), " proposes: ", proposal.changes.map(c => `${inWords(c.action, true)} ${c.target}`).join(", "), ", for ",
 			proposal.experiments.map((key, index) => [index > 0 && ", ", link(to("experiments", key), key)]), " ", badge(proposal.status, kinds[proposal.status]),
 			proposal.decided_by && h("div.small.faint", `${proposal.decided_by}, `, moment(proposal.decided_at), proposal.reason && `: “${proposal.reason}”`)),
 			h("span.faint", moment(proposal.created_at))),
+		proposal.changes.map(c => c.before && c.after && listed(differences(c.before, c.after))),
+		isOpen && foreseen(proposal),
 		isOpen && h("div.actions",
-			proposal.author !== api.me.name && doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), refresh, "primary"),
-			doing("Reject", () => decide("Reject", "reject", null, { danger: true, fields: [reason], call: () => ({ body: reason.input.value ? { reason: reason.input.value } : {} }) }), refresh)),
+			proposal.author !== api.me.name ? doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), decided, "primary") : h("p.note", "Another person must approve it."),
+			doing("Reject", () => decide("Reject", "reject", null, { danger: true, fields: [reason], call: () => ({ body: reason.input.value ? { reason: reason.input.value } : {} }) }), decided)),
 		lazily("Before and after", () => [proposal.changes.map(c => sideBySide(c.before, c.after)), request(proposal)]));
+}
+
+/// What the change would do to users, as the server foresees it now.
+function foreseen(proposal) {
+	const key = /^\/v1\/experiments\/([^/?]+)(\?.*)?$/.exec(proposal.request.target)?.[1];
+	if (!key || proposal.request.method !== "PUT") return null;
+	return pending(async () => {
+		const { request } = await api.get(api.path("proposals", proposal.id), null, { silent: true });
+		const { data } = await api.call("POST", `/v1/experiments/${key}/preview`, { body: request.body, silent: true });
+		return [h("p.note", effectsInWords(data).join(" ")), data.warnings.map(w => banner("warn", sentence(w.message)))];
+	}, "Working out who is affected…");
 }
 
 /// The request as it was sent, with the body that lists do not have.

@@ -3,11 +3,12 @@
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, older, page, section, status, submitButton, table, to } from "./parts.js";
-import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
+import { decimal, integer, measure, none, pValue, percent, plural, rampStatus, sentence, short, signed, time, utcDay } from "./format.js";
 import { drawn, lineChart, scale, swatch } from "./charts.js";
-import { breakdownSection, disagreements, formatOf, marginOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
+import { breakdownSection, disagreements, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
 import { entryList } from "./audit.js";
-import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares } from "./experiments.js";
+import { marginOf } from "./sentences.js";
+import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares, waiting } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -41,6 +42,7 @@ export async function show(context, key) {
 			}
 		})]);
 		view.isPlanned = plan !== null;
+		view.metrics = plan?.metrics ?? [];
 		draw();
 	}
 
@@ -50,7 +52,7 @@ export async function show(context, key) {
 		const decide = (decision, carrying) => verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
 		const decided = plan ? planSection(plan, decide)
 			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
-		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
+		update(overview, waiting(key), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
 		update(body, goals.length + measures.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
 			? section(l.goal, { actions: removeGoal(l) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l))),
 			first && health(first, view.isDaily));
@@ -96,6 +98,7 @@ export async function show(context, key) {
 			button("CSV", () => exportAs(key, loaded, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, loaded, options(), "svg"), "quiet"),
 			button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
 
+	api.server.addEventListener("proposals", () => { if (loaded.length) draw(); }, { signal: context.signal });
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
 	const reread = async () => { if (definition((await load(key)).data) !== definition(experiment)) context.reload(); };
 	context.onChange(reread);
@@ -112,11 +115,11 @@ export async function show(context, key) {
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, overview, controls, body, groups, intention(experiment), timeline(key));
+	}, overview, controls, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
-	: [...({ running: [["Pause", "paused"]], concluded: [] }[status] ?? [["Run", "running"]]), ["Archive", "archived"]];
+	: [...({ running: [["Pause", "paused"]], concluded: [], paused: [["Resume", "running"]] }[status] ?? [["Start", "running"]]), ["Archive", "archived"]];
 
 /// How a concluded experiment ended, and of when the results are. `show` asks for the present ones, or with `null` for those
 /// of the conclusion.
@@ -136,7 +139,7 @@ function ramping(experiment, changed) {
 	const { status, step, since, due_at: due, reason } = ramp.state, { traffic, users } = ramp.steps[step - 1], next = ramp.steps[step];
 	const coming = !next ? status === "completed" ? "This was the last step. " : "This is the last step. " : status === "active" ? due ? ["Next: ", h("strong", `${decimal(next.traffic)}%`), " ", moment(due), ". "] : ["Next: ", h("strong", `${decimal(next.traffic)}%`), ` with ${integer(users)} users. `]
 		: ["Next: ", h("strong", `${decimal(next.traffic)}%`), ", once it goes on. "];
-	return banner(["held", "stopped"].includes(status) ? "warn" : "", `Ramp ${status}: step ${step} of ${ramp.steps.length}, ${decimal(traffic)}% of the users`,
+	return banner(["held", "stopped"].includes(status) ? "warn" : "", `Ramp ${rampStatus(status)}: step ${step} of ${ramp.steps.length}, ${decimal(traffic)}% of the users`,
 		h("ol.steps", ramp.steps.map((s, index) => h("li", { class: index + 1 < step || status === "completed" ? "done" : index + 1 === step ? "now" : "", "aria-current": index + 1 === step && status !== "completed" ? "step" : null },
 			h("strong", `${decimal(s.traffic)}%`), h("span.faint.small", s.for ? `for ${s.for}` : s.users ? `until ${short(s.users)} users` : "to the end")))),
 		h("p", reason && `${sentence(reason)} `, since && ["Since ", moment(since), ". "], coming, { pause: "An alarm pauses the experiment. ", hold: "An alarm keeps the traffic as it is. ", back: "An alarm takes the traffic back. " }[ramp.on_alarm]),
@@ -215,7 +218,7 @@ function sampleRatio({ p_value: p, periods }) {
 	};
 	return banner("bad", "The users are not split as configured",
 		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation. Do not trust any number below until the cause is found.`),
-		periods.map(each => [periods.length > 1 && h("h3", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
+		periods.map(each => [periods.length > 1 && h("p.side-name", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
 }
 
 const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
@@ -223,7 +226,7 @@ const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
 export function goalSection(goal, results, view, actions) {
 	const hasValues = results.variations.some(v => v.value);
 	const metric = results.metric ? "estimate" : view.metric === "value" && hasValues ? "value" : "conversion";
-	const rows = results.variations.map((v, index) => rowOf(v, index, results, metric, view.cuped));
+	const rows = results.variations.map((v, index) => rowOf(v, index, results, metric, view));
 	const levels = scale(rows.flatMap(r => [r.low, r.high]), false);
 	const lifts = scale(rows.flatMap(r => r.lift ? [r.lift.low, r.lift.high] : []), true);
 	const number = results.metric ? formatOf(results.metric.kind) : metric === "conversion" ? percent : measure;
@@ -266,7 +269,7 @@ function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, m
 	return notes;
 }
 
-function rowOf(v, index, results, metric, cuped) {
+function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 	const data = v[metric] ?? { rate: 0, mean: 0, standard_deviation: 0 };
 	const estimate = data.rate ?? data.mean ?? data.ratio ?? 0;
 	const z = confidences[results.confidence] ?? 1.96;
@@ -276,7 +279,9 @@ function rowOf(v, index, results, metric, cuped) {
 	// The verdict's interval allows for the number of variations.
 	const isDecided = results.metric ? results.verdict.metric === results.metric.key : results.verdict.metric === metric;
 	const less = results.metric?.direction === "decrease";
-	const found = source === comparison && isDecided && results.verdict.variations.find(f => f.variation_id === v.variation_id);
+	// One lift has one interval: what is said of all metrics together is said here, too.
+	const planned = source === comparison && results.metric && metrics.find(m => m.key === results.metric.key)?.variations.find(f => f.variation_id === v.variation_id && f.lift_interval);
+	const found = planned || source === comparison && isDecided && results.verdict.variations.find(f => f.variation_id === v.variation_id);
 	const sequential = found ? found.lift_interval : source?.sequential_lift_interval;
 	const lift = source && source.lift !== null && sequential ? {
 		estimate: source.lift, low: sequential[0], high: sequential[1], fixed: source.lift_interval,
@@ -291,9 +296,9 @@ function rowOf(v, index, results, metric, cuped) {
 }
 
 /// What is expected of the experiment, by whom, and by which rule it is decided.
-function intention(experiment) {
+function intention(experiment, decision) {
 	const { name, hypothesis, description, owner, tags = [], schedule, metrics } = experiment;
-	const estimate = needs(experiment), rule = ruleOf(experiment);
+	const estimate = ["ship", "stop"].includes(decision) ? null : needs(experiment), rule = ruleOf(experiment);
 	if (![name, hypothesis, description, owner, schedule, estimate, rule].some(Boolean) && tags.length === 0) return null;
 	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${marginOf(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
 	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
@@ -315,7 +320,7 @@ function nextStep(experiment, { decision, winner }, results, changed) {
 		ship: [`Conclude with ${winner}…`, () => conclude(experiment, winner), "primary"],
 		stop: ["Conclude without a winner…", () => conclude(experiment), "primary"],
 		invalid: experiment.status === "running" && ["Pause…", () => setStatus(experiment, "paused"), "danger"],
-		continue: experiment.status === "paused" && ["Run…", () => setStatus(experiment, "running"), "primary"],
+		continue: experiment.status === "paused" && ["Resume…", () => setStatus(experiment, "running"), "primary"],
 	}[decision];
 	if (step) return doing(step[0], step[1], changed, step[2]);
 	const rate = results?.power?.users_per_day;

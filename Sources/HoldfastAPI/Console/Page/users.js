@@ -3,7 +3,7 @@
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { badge, banner, button, confirm, doing, download, empty, failure, field, here, lazily, link, moment, newLink, older, page, pager, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
-import { decimal, exactTime, integer, plural } from "./format.js";
+import { decimal, exactTime, integer, plural, time } from "./format.js";
 import { named } from "./experiments.js";
 import { entryList, namedIn } from "./audit.js";
 
@@ -141,7 +141,7 @@ function experimentsOf(context, id, state, refresh) {
 		answers.get(row.id).then(found => {
 			const differs = row.assignment && found.variation_id !== row.assignment.variation_id;
 			replace(place, h("details", h("summary", found.variation_id === null ? h("span.faint", "nothing") : h("strong", found.variation_key ?? found.variation_id),
-				differs && badge("differs", "warn"), h("span.why", "why")), reasonsOf(found)));
+				differs && badge("differs", "warn"), h("span.why", "why")), h("p.because", because(found, row.experiment)), reasonsOf(found)));
 		}, error => { if (error.name !== "AbortError") replace(place, h("span.faint", { title: error.message }, error.message)); });
 		return place;
 	}
@@ -196,6 +196,22 @@ const variationName = row => row.experiment?.variations.find(v => v.id === row.a
 const answer = (id, experiment) => api.get(`${experimentPath(id, experiment.key)}/explain`, null, { sdkKey: experiment.sdk_key });
 
 const readable = text => text.replaceAll("_", " ");
+
+/// The step that decided, as a sentence: "Not in: only 5% of users take part, and this one is outside."
+function because({ steps, variation_key: key, variation_id: id }, experiment) {
+	const last = steps.at(-1) ?? {}, name = key ?? id, part = `only ${decimal(experiment.traffic)}% of users take part`;
+	const sentences = {
+		"status not_running": () => `Not in: the experiment is ${readable(last.status ?? "not running")}.`,
+		"forced_variation applies": () => `Gets ${name}: it was forced for a test.`, "override applies": () => `Gets ${name}: an admin set it.`,
+		"whitelist applies": () => `Gets ${name}: the datafile lists this user.`, "stored_assignment applies": () => `Keeps ${name}, which is stored since ${time(last.assigned_at)}.`,
+		"audience excludes": () => "Not in: outside the audience.", "enrollment closed": () => "Not in: enrollment is closed, and the user did not take part before.",
+		"group other_experiment": () => "Not in: another experiment of the same group has this user.", "group no_experiment": () => "Not in: no experiment of the group has this user.",
+		"bucketing outside_traffic": () => `Not in: ${part}, and this one is outside.`, "bucketing in_variation": () => `Would get ${name}: by the hash of the id.`,
+		"prediction outside_traffic": () => `Not in: ${part}, and this one is outside.`, "prediction in_variation": () => `Would get ${name}: the bandit chose it.`,
+		"holdout held_out": () => `Not in: the holdout ${last.holdout_key} keeps the user out.`, "profile full": () => "Not in: the profile is full.",
+	};
+	return sentences[`${last.step} ${last.result}`]?.() ?? (name === null ? "Not in." : `Gets ${name}.`);
+}
 
 /// Describes the steps of an explanation.
 function reasonsOf({ steps }) {
@@ -280,10 +296,11 @@ async function override(id, row) {
 
 async function remove(id, row) {
 	const name = row.experiment?.key ?? row.id;
-	return confirm(`Remove ${variationName(row)} from ${id}?`,
-		h("p", row.assignment.beneath ? `The override in ${name} is removed, and the user has again what it covers.`
+	const isOverride = row.assignment.source === "override";
+	return confirm(isOverride ? `Remove the override of ${id}?` : `Remove ${variationName(row)} from ${id}?`,
+		h("p", isOverride ? `The override in ${name} is removed, and the user ${row.assignment.beneath ? "has again what it covers" : "is decided by the rules again"}.`
 			: `The assignment in ${name} is deleted. At the next decision the user gets a variation by their hash again, if the experiment runs and its audience includes them.`), {
-			label: "Remove", danger: true, done: () => `Removed the assignment of ${id} in ${name}.`, action: () => api.call("DELETE", experimentPath(id, name), { sdkKey: row.experiment?.sdk_key }),
+			label: "Remove", danger: true, done: () => isOverride ? `The override of ${id} in ${name} is removed.` : `Removed the assignment of ${id} in ${name}.`, action: () => api.call("DELETE", experimentPath(id, name), { sdkKey: row.experiment?.sdk_key }),
 		});
 }
 
