@@ -147,7 +147,7 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             // CEmbedded carries them, and the manual.
-            exclude: ["Console/Page", "openapi.json"],
+            exclude: ["Console/Page", "Manual/style.css", "openapi.json"],
             swiftSettings: server
         ),
         .executableTarget(

@@ -83,7 +83,7 @@ static const struct embedded_file files[] = {
     {"datafiles.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/datafiles.js" suffix(, 0)
     }},
-    {0, 0},
+    {0},
 };
 
 const struct embedded_file *embedded_console(void) {

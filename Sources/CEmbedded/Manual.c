@@ -8,26 +8,47 @@ static const struct embedded_file files[] = {
     {"Holdfast", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Holdfast.md" suffix(, 0)
     }},
+    {"Concepts", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Concepts.md" suffix(, 0)
+    }},
     {"FromPlanToWinner", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/FromPlanToWinner.md" suffix(, 0)
     }},
     {"Console", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
     }},
+    {"ChooseHowToConnect", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/ChooseHowToConnect.md" suffix(, 0)
+    }},
     {"API", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/API.md" suffix(, 0)
     }},
-    {"SDKs", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/SDKs.md" suffix(, 0)
-    }},
     {"OptimizelySDK", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/OptimizelySDK.md" suffix(, 0)
+    }},
+    {"OptimizelyAgent", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/OptimizelyAgent.md" suffix(, 0)
+    }},
+    {"UserProfileService", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/UserProfileService.md" suffix(, 0)
     }},
     {"OpenFeature", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/OpenFeature.md" suffix(, 0)
     }},
     {"ClientLibrary", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/ClientLibrary.md" suffix(, 0)
+    }},
+    {"Bucketeer", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Bucketeer.md" suffix(, 0)
+    }},
+    {"GrowthBook", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/GrowthBook.md" suffix(, 0)
+    }},
+    {"Statsig", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Statsig.md" suffix(, 0)
+    }},
+    {"Datafiles", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Datafiles.md" suffix(, 0)
     }},
     {"Assistants", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Assistants.md" suffix(, 0)
@@ -50,6 +71,9 @@ static const struct embedded_file files[] = {
     {"EventsAndResults", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/EventsAndResults.md" suffix(, 0)
     }},
+    {"ResultsLookWrong", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/ResultsLookWrong.md" suffix(, 0)
+    }},
     {"Metrics", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Metrics.md" suffix(, 0)
     }},
@@ -67,6 +91,9 @@ static const struct embedded_file files[] = {
     }},
     {"AttributesAndSegments", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/AttributesAndSegments.md" suffix(, 0)
+    }},
+    {"GoToProduction", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/GoToProduction.md" suffix(, 0)
     }},
     {"Configuration", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Configuration.md" suffix(, 0)
@@ -161,9 +188,34 @@ static const struct embedded_file files[] = {
     {"Client/Coverage", (const unsigned char[]){
 #embed "../HoldfastClient/HoldfastClient.docc/Coverage.md" suffix(, 0)
     }},
-    {0, 0},
+    {0},
 };
 
 const struct embedded_file *embedded_manual(void) {
     return files;
+}
+
+static const unsigned char style[] = {
+#embed "../HoldfastAPI/Manual/style.css"
+};
+static const unsigned char console_list[] = {
+#embed "../holdfast/holdfast.docc/console-list.png"
+};
+static const unsigned char console_results[] = {
+#embed "../holdfast/holdfast.docc/console-results.png"
+};
+static const unsigned char console_user[] = {
+#embed "../holdfast/holdfast.docc/console-user.png"
+};
+
+static const struct embedded_file page_files[] = {
+    {"style.css", style, sizeof style},
+    {"console-list.png", console_list, sizeof console_list},
+    {"console-results.png", console_results, sizeof console_results},
+    {"console-user.png", console_user, sizeof console_user},
+    {0},
+};
+
+const struct embedded_file *embedded_manual_files(void) {
+    return page_files;
 }

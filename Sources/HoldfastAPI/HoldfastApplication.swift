@@ -34,6 +34,7 @@ public final class HoldfastApplication: Application {
                 BucketeerProtocol(loopServices),
                 SegmentProtocol(loopServices),
                 GrowthBookProtocol(loopServices),
+                ManualProtocol(services),
             ] + (services.upstream == nil ? [EdgeProtocol(loopServices)] : [])
             + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
             + (services.options.servesConsole ? [ConsoleProtocol(services.access)] : [])
@@ -66,14 +67,33 @@ public final class HoldfastApplication: Application {
     }
 
     public func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
-        let wire =
-            switch location {
-            case .route(let index): protocolOfRoute[index]
+        var detail = failure.detail
+        let wire: any WireProtocol
+        switch location {
+        case .route(let index): wire = protocolOfRoute[index]
+        case .path(let path):
+            detail += routeHint(for: path)
             // A path that no protocol claims belongs to the first one.
-            case .path(let path): protocols.first { $0.claims(path) } ?? protocols[0]
-            case .none: protocols[0]
-            }
-        return wire.response(to: Problem(failure.status, failure.detail))
+            wire = protocols.first { $0.claims(path) } ?? protocols[0]
+        case .none: wire = protocols[0]
+        }
+        return wire.response(to: Problem(failure.status, detail))
+    }
+
+    /// Returns the end of an error that no route has a path: the pattern that was probably meant.
+    private func routeHint(for path: String) -> String {
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+        // What stands in the place of a parameter is no mistake.
+        let patterns = routes.lazy.map { route in
+            let pattern = route.pattern.split(separator: "/", omittingEmptySubsequences: false)
+            guard pattern.count == parts.count else { return route.pattern }
+            return zip(pattern, parts).map { $0.hasPrefix("{") ? $1 : $0 }.joined(separator: "/")
+        }
+        let all = "; /openapi.json lists all"
+        guard let nearest = Spelling.nearest(to: path, among: patterns),
+            let index = patterns.firstIndex(of: nearest)
+        else { return all }
+        return "; did you mean \(routes[index].pattern)?" + all.dropFirst()
     }
 
     public var readsOrigin: Bool { services.options.allowedOrigins != nil }

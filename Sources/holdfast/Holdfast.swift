@@ -24,7 +24,9 @@ struct Holdfast: ParsableCommand {
     static func main() {
         openStandardDescriptors()
         do {
-            var command = try parseAsRoot(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
+            let arguments = joiningNegativeNumbers(CommandLine.arguments.dropFirst())
+            try ServeCommand.expectOwnWords(arguments)
+            var command = try parseAsRoot(arguments)
             try command.run()
             // Not by `exit`: libraries then free what other threads may still use, such as OpenSSL while one of them opens a
             // connection to the database.
@@ -34,6 +36,8 @@ struct Holdfast: ParsableCommand {
             // ArgumentParser would exit with status 1.
             OpenFile.printError("Error: \(error.reason)\n")
             exit(withError: ExitCode.configuration)
+        } catch  where exitCode(for: error).isSuccess && fullMessage(for: error).hasPrefix(ServeCommand.overview) {
+            print(ServeCommand.grouped(help: fullMessage(for: error)))
         } catch {
             exit(withError: error)
         }

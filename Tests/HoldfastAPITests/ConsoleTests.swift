@@ -95,7 +95,7 @@ import Testing
         #expect(try server.request("GET", "/console").field("location") == "console/")
         let curl = try server.request("GET", "/", fields: ["Accept: */*"])
         #expect(curl.status == 404)
-        #expect(curl["detail"] == "no resource has this path")
+        #expect(curl["detail"] == "no resource has this path; /openapi.json lists all")
     }
 
     @Test func `The files need no token, and are only read`() throws {

@@ -71,6 +71,24 @@ import Testing
         server.stop()
     }
 
+    @Test func `An override of a misspelt key is refused with the key, and stored only if the caller says so`() throws {
+        let admin = "admin-secret-0123456789"
+        for name in ["checkot", "chekcout", "Checkouts", "checkoutxy"] {
+            let target = "/v1/profiles/ann/experiments/\(name)"
+            let refused = try server.request("PUT", target, #"{"variation_id":"a"}"#, token: admin)
+            #expect(refused.status == 404, "\(name)")
+            #expect(refused["detail"].string?.contains("did you mean 'checkout'? ?unknown=allow") == true)
+            #expect(try server.request("GET", "/v1/profiles/ann", token: admin).status == 404)
+        }
+        #expect(try ask("PUT", "/v1/profiles/ann/experiments/77", #"{"variation_id":"a"}"#)["known"] == false)
+        #expect(try ask("PUT", "/v1/profiles/ann/experiments/basket", #"{"variation_id":"a"}"#)["known"] == false)
+        let stored = try ask("PUT", "/v1/profiles/ann/experiments/checkot?unknown=allow", #"{"variation_id":"a"}"#)
+        #expect(stored["known"] == false)
+        let typo = try server.request(
+            "PUT", "/v1/profiles/ann/experiments/checkot?unknown=yes", #"{"variation_id":"a"}"#, token: admin)
+        #expect(typo.status == 400)
+    }
+
     @Test func `An override shows author, reason, expiry and what is beneath, wherever its origin is shown`() throws {
         _ = try assign()
         let beneath = try ask("GET", Self.target).json

@@ -28,6 +28,45 @@ import Testing
         #expect(response.field("content-type") == "application/problem+json")
     }
 
+    @Test(arguments: [
+        ("/v1/experiment/checkout", "/v1/experiments/{key}"), ("/v1/assin", "/v1/assign"),
+        ("/experiments", "/v1/experiments"),
+        ("/v1/profile/ann/attributes", "/v1/profiles/{user_id}/attributes"), ("/open-api.json", "/openapi.json"),
+    ])
+    func `An unknown path names the route that was probably meant`(path: String, pattern: String) throws {
+        let response = try server.request("GET", path)
+        #expect(response.status == 404)
+        #expect(
+            response["detail"].string
+                == "no resource has this path; did you mean \(pattern)? /openapi.json lists all", "\(path)")
+        #expect(
+            try server.request("GET", "/zzz/zzz")["detail"] == "no resource has this path; /openapi.json lists all")
+    }
+
+    /// Each is a word of another product.
+    @Test(arguments: [
+        ("POST", "/v1/events", #"{"user_id":"a","event":"b"}"#, "goal"),
+        ("POST", "/v1/events", #"{"user_id":"a","goal":"b","revenue":1}"#, "value"),
+        ("POST", "/v1/exposures", #"{"user_id":"a","experiment":"b","variation":"c"}"#, "variation_key"),
+        ("POST", "/v1/assign", #"{"user_id":"a","experiment_key":"b"}"#, "experiment"),
+        ("PUT", "/v1/experiments/x", #"{"variations":["a","b"],"percentage":50}"#, "traffic"),
+        ("PUT", "/v1/experiments/x", #"{"variants":["a","b"]}"#, "variations"),
+        ("PUT", "/v1/experiments/x", #"{"variations":["a","b"],"status":"live"}"#, "running"),
+        ("PUT", "/v1/experiments/x", #"{"variations":["a"],"audience":{"name":"age","match":"gte","value":5}}"#, "ge"),
+        ("PUT", "/v1/metrics/m", #"{"kind":"sum","goal":"b"}"#, "total"),
+        ("PUT", "/v1/metrics/m", #"{"kind":"count","event":"b"}"#, "goal"),
+        ("PUT", "/v1/flags/f", #"{"type":"bool"}"#, "boolean"), ("PUT", "/v1/flags/f", #"{"type":"float"}"#, "double"),
+        ("PUT", "/v1/attributes/a", #"{"type":"int"}"#, "number"),
+    ])
+    func `A word of another product is refused with the one that means it here`(
+        method: String, path: String, body: String, word: String
+    ) throws {
+        let response = try server.request(method, path, body)
+        #expect((400...422).contains(response.status))
+        #expect(
+            response.text.firstMatch(of: try Regex("did you mean ['`]\(word)['`]\\?")) != nil, "\(response.text)")
+    }
+
     @Test func `Below the Agent's paths a request without a route is refused in the Agent's format`() throws {
         let wrongMethod = try server.request("GET", "/v1/decide")
         #expect(wrongMethod.status == 405)

@@ -14,8 +14,25 @@ import Testing
         database = directory.file("holdfast.db")
     }
 
+    @Test func `The help of serve has its options in groups`() throws {
+        let help = try runAt(Executable.holdfast, ["serve", "--help"])
+        let titles = help.matches(of: #/(?m)^([A-Z ]+):$/#).map(\.output.1)
+        #expect(titles == ["BASICS", "ACCESS", "USERS AND RETENTION", "EDGE", "LIMITS"])
+        let groups = help.components(separatedBy: "\n\n")
+        for (title, option) in [
+            ("BASICS", "--listen"), ("BASICS", "--datafile "), ("ACCESS", "--jwt-issuer"),
+            ("EDGE", "--upstream-timeout"),
+            ("USERS AND RETENTION", "--datafile-history"), ("LIMITS", "--max-connections"),
+        ] {
+            let group = groups.first { $0.hasPrefix("\(title):") }
+            #expect(group?.contains("\n  \(option)") == true, "\(option)")
+        }
+    }
+
     @Test(arguments: [
-        (["serve", "--bogus"], "--bogus"), (["serve", "--listen"], "--listen"), (["bogus"], "bogus"),
+        (["serve", "--port", "80"], "--listen HOST:PORT, such as --listen 127.0.0.1:9000; got --port"),
+        (["serve", "--host=0.0.0.0"], "--listen HOST:PORT"), (["serve", "--bogus"], "--bogus"),
+        (["serve", "--listen"], "--listen"), (["bogus"], "bogus"),
         (["serve", "--listen", "nowhere"], "nowhere"), (["serve", "--listen", "127.0.0.1:99999"], "99999"),
         (["serve", "--event-loops", "0"], "--event-loops"), (["serve", "--cache-size", "1 GB"], "--cache-size"),
         (["serve", "--checkpoint-size", "1KiB"], "--checkpoint-size"),

@@ -19,9 +19,24 @@ import Testing
 
     @Test func `There are examples in the README and in most articles on use`() {
         let files = Set(ExampleSection.all.map(\.file))
-        let shown = ["README.md", "Experiments.md", "Profiles.md", "Access.md", "Operations.md", "SDKs.md"]
+        let shown = ["README.md", "Experiments.md", "Profiles.md", "Access.md", "Operations.md", "GrowthBook.md"]
         #expect(files.isSuperset(of: shown))
         #expect(ExampleSection.all.contains { !$0.scripts.isEmpty })
+    }
+
+    /// zsh expands `?` and `*` in an address, and splits no variable into words; other systems lack what GNU adds.
+    @Test func `Commands mean the same in other shells and on other systems`() {
+        for section in ExampleSection.all {
+            for command in section.commands {
+                let unquoted = command.text.replacing(#/'[^']*'|"[^"]*"/#, with: "")
+                let place = "\(section.file), line \(command.line)"
+                #expect(unquoted.firstMatch(of: #/localhost\S*[?&*\[]/#) == nil, "an address without quotes: \(place)")
+                #expect(command.text.firstMatch(of: #/ in \$\w/#) == nil, "words of a variable: \(place)")
+                #expect(
+                    command.text.firstMatch(of: #/paste -sd|sed -i|grep -P|readlink -f|stat -c|date -d/#) == nil,
+                    "only with GNU: \(place)")
+            }
+        }
     }
 
     @Test func `The README is short, and lists the articles as the landing page does`() throws {
@@ -86,7 +101,7 @@ import Testing
 
     @Test func `A link in the terminal is the command that prints the article`() throws {
         let text = try runAt(Executable.holdfast, ["manual", "Bandits"])
-        #expect(text.contains("each look in the timeline (`holdfast manual Console`)"))
+        #expect(text.contains("each update in the timeline (`holdfast manual Console`)"))
         let library = try runAt(Executable.holdfast, ["manual", "Client/Flags"])
         #expect(library.contains("The token has the scope `client` (`holdfast manual Client/HoldfastClient`)"))
     }
@@ -109,7 +124,7 @@ import Testing
     @Test(arguments: [
         ("experimnts", "did you mean Experiments?"),
         ("a", "choose one of API, Assistants, AttributesAndSegments, Access, Architecture"),
-        ("zzz", "choose one of FromPlanToWinner, Console, "), ("", "choose one of FromPlanToWinner, Console, "),
+        ("zzz", "choose one of Concepts, FromPlanToWinner, "), ("", "choose one of Concepts, FromPlanToWinner, "),
         ("litestream", "Backups speaks of it, and 'holdfast manual --search' finds more"),
     ])
     func `An unknown topic is an error that names the nearest`(topic: String, hint: String) throws {

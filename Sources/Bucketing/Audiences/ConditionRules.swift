@@ -88,7 +88,19 @@ package enum ConditionRules {
         JSONFault(
             pointer: place.appending("match"),
             reason: "`match` must be one of \(known.joined(separator: ", ")); got \(found(leaf["match"]))"
-                + example(for: leaf))
+                + hint(for: leaf["match"]?.string, known) + example(for: leaf))
+    }
+
+    /// Other products' names of comparisons.
+    private static let synonyms = [
+        "gte": "ge", "lte": "le", "eq": "exact", "equals": "exact", "contains": "substring", "regex": "matches",
+        "startswith": "starts_with", "endswith": "ends_with", "prefix": "starts_with", "suffix": "ends_with",
+        "nin": "not_in", "notin": "not_in", "exist": "exists",
+    ]
+
+    private static func hint(for match: String?, _ known: [String]) -> String {
+        guard let match, let name = synonyms[match.lowercased()], known.contains(name) else { return "" }
+        return "; did you mean '\(name)'?"
     }
 
     /// Returns why the `value` of `in` or `not_in` is no list.

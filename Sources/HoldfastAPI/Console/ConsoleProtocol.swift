@@ -20,13 +20,13 @@ struct ConsoleProtocol: WireProtocol {
             },
         ]
         // Compressed now, so that no request has to wait for it on an event loop.
-        _ = ConsoleFile.all
+        _ = ConsoleFiles.all
     }
 
     /// `GET /`: redirects browsers to the console; 404 for other clients.
     private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws -> Response {
         guard request.field("accept")?.lowercased().contains("text/html") == true else {
-            var problem = Problem(.notFound, "no resource has this path")
+            var problem = Problem(.notFound, "no resource has this path; /openapi.json lists all")
             problem.fields = [("Vary", "Accept")]
             throw problem
         }
@@ -51,77 +51,22 @@ struct ConsoleProtocol: WireProtocol {
     }
 
     private static func file(_ name: String, _ request: borrowing Request, _ signIn: SignIn?) throws -> Response {
-        guard let file = ConsoleFile.all[name] else {
+        guard let file = ConsoleFiles.all[name] else {
             throw Problem(.notFound, "the console has no file '\(name)'")
         }
-        return file.response(accepting: request.field("accept-encoding") ?? "", reaching: signIn?.origins ?? [])
+        return file.response(
+            accepting: request.field("accept-encoding"), policy: ConsoleFiles.policy(reaching: signIn?.origins ?? []))
     }
 }
 
-/// A file of `Console/Page`, embedded in the program.
-private struct ConsoleFile: Sendable {
-    /// A representation of a file. Each has its own entity tag, so that caches keep them apart.
-    private struct Form: Sendable {
-        let bytes: [UInt8]
-        let entityTag: EntityTag
-
-        init(_ bytes: [UInt8]) {
-            self.bytes = bytes
-            entityTag = bytes.withUnsafeBytes { EntityTag(hashing: $0) }
-        }
-    }
-
-    private let contentType: StaticString
-    private let plain: Form
-    /// `nil` if it would not be shorter.
-    private let compressed: Form?
-
-    /// Nothing but the files themselves and the API of this server may be loaded, no text becomes HTML or a script, and
-    /// no other site may show the page in a frame.
-    ///
-    /// - Parameter origins: of the identity provider.
-    private static func policy(reaching origins: [String]) -> String {
-        let reached = (["'self'"] + origins).joined(separator: " ")
-        return """
-            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \(reached); \
-            base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
-            trusted-types 'none'
-            """
-    }
-
-    private init(name: String, bytes: [UInt8]) {
-        contentType = Self.contentType(of: name)
-        plain = Form(bytes)
-        compressed = Gzip.compress(bytes, .small).map { Form($0) }
-    }
-
-    /// - Parameters:
-    ///   - accepted: the `Accept-Encoding` of the request.
-    ///   - origins: of the identity provider.
-    func response(accepting accepted: String, reaching origins: [String]) -> Response {
-        let compressed = ContentCoding.acceptsGzip(accepted) ? compressed : nil
-        let form = compressed ?? plain
-        // A browser that has the page must not go on with the policy that came with it.
-        let others = Array(origins.joined(separator: " ").utf8).withUnsafeBytes { EntityTag(hashing: $0) }
-        let tag = origins.isEmpty ? form.entityTag : EntityTag(form.entityTag.value ^ others.value)
-        var response = Response(.ok, contentType: contentType, entityTag: tag, body: .bytes(form.bytes))
-        response.fields = [
-            // A browser revalidates each time, and gets a 304 until the program changes.
-            ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"),
-            ("Content-Security-Policy", Self.policy(reaching: origins)),
-            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
-        ]
-        if compressed != nil { response.fields.append(("Content-Encoding", "gzip")) }
-        return response
-    }
-
+/// The files of `Console/Page`, embedded in the program.
+private enum ConsoleFiles {
     /// All files by name.
-    static let all: [String: ConsoleFile] = {
-        var files: [String: ConsoleFile] = [:]
+    static let all: [String: StaticFile] = {
+        var files: [String: StaticFile] = [:]
         var file = embedded_console()
         while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let text = next.pointee.text {
-            files[name] = ConsoleFile(name: name, bytes: Array(String(cString: text).utf8))
+            files[name] = StaticFile(contentType(of: name), Array(String(cString: text).utf8))
             file = next + 1
         }
         return files
@@ -134,5 +79,18 @@ private struct ConsoleFile: Sendable {
         case "svg": "image/svg+xml"
         default: "text/javascript; charset=utf-8"
         }
+    }
+
+    /// Nothing but the files themselves and the API of this server may be loaded, no text becomes HTML or a script, and
+    /// no other site may show the page in a frame.
+    ///
+    /// - Parameter origins: of the identity provider.
+    static func policy(reaching origins: [String]) -> String {
+        let reached = (["'self'"] + origins).joined(separator: " ")
+        return """
+            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \(reached); \
+            base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+            trusted-types 'none'
+            """
     }
 }

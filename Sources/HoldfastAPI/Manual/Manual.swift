@@ -125,11 +125,13 @@ extension Manual {
             return sections
         }
 
-        /// How often the words occur; `nil` if one does not. A word in the heading counts more.
+        /// How often the words occur; `nil` if one does not. All of them together, and one in the heading, count more.
         ///
-        /// - Parameter words: in lower case.
-        func score(of words: [[UInt8]]) -> Int? {
-            var score = 0
+        /// - Parameters:
+        ///   - words: in lower case.
+        ///   - phrase: all of them.
+        func score(of words: [[UInt8]], together phrase: [UInt8]) -> Int? {
+            var score = min(letters.count(of: phrase), 5) * 10
             let heading = Array(heading.lowercased().utf8)
             for word in words {
                 let count = letters.count(of: word)
@@ -152,20 +154,26 @@ extension Manual {
     /// Returns the sections that contain all words of a query, upper or lower case, the best first.
     public static func search(_ query: String, limit: Int = 20) -> [Hit] {
         let words = query.lowercased().split(whereSeparator: \.isWhitespace).prefix(8).map { Array($0.utf8) }
+        let phrase = Array(words.joined(separator: [UInt8(ascii: " ")]))
         guard !words.isEmpty else { return [] }
         var found: [(score: Int, article: Article, section: Section)] = []
         for article in articles {
+            // Who searches wants to use it first.
+            let divisor = parts.last?.articles.contains { $0.topic == article.topic } == true ? 2 : 1
             for section in article.sections {
-                if let score = section.score(of: words) { found.append((score, article, section)) }
+                guard let score = section.score(of: words, together: phrase) else { continue }
+                found.append((score / divisor, article, section))
             }
         }
         // Of equal scores the order of the manual counts; Swift's sort is stable.
         found.sort { $0.score > $1.score }
         return found.prefix(limit).map { _, article, section in
-            let line = section.lines.dropFirst().first { line in
+            let lines = section.lines.dropFirst().map { line in
                 let letters = Array(line.lowercased().utf8)
-                return words.contains { letters.count(of: $0) > 0 }
+                return (count: words.count { letters.count(of: $0) > 0 }, line: line)
             }
+            let most = lines.map(\.count).max()
+            let line = lines.first { $0.count == most }?.line
             return Hit(article: article, heading: section.heading, line: String(line ?? section.lines.first ?? ""))
         }
     }

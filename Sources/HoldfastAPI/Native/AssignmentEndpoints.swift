@@ -80,6 +80,7 @@ struct AssignmentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
+        try expectIntended(experiment, request, call)
         let operation = try request.withBody { bytes throws(CoreError) in
             try Self.override(JSONInput.parse(bytes), of: experiment, at: clock.now())
         }
@@ -88,6 +89,27 @@ struct AssignmentEndpoints {
         let author = call.author(request)
         let result = try await completed { store.submit(change, by: author, $0) }
         return try Self.response(result.profile, experiment)
+    }
+
+    /// A misspelt key must not become the override of an experiment that does not exist.
+    ///
+    /// - Throws: 404 if the name is near to a known key, unless the query says `unknown=allow`.
+    private func expectIntended(
+        _ experiment: NamedExperiment, _ request: borrowing Request, _ call: Call
+    ) throws(CoreError) {
+        let unknown = try request.query(knowing: ["unknown"])["unknown"]
+        guard unknown == nil || unknown == "allow" else {
+            throw CoreError(.invalid, "`unknown` must be allow; got '\(unknown ?? "")'")
+        }
+        guard unknown == nil, experiment.definitions.isEmpty else { return }
+        let projects = try projects.projects(sdkKey: nil, projectID: nil, for: call.access)
+        let keys = projects.lazy.flatMap { $0.datafile.experiments.map(\.key.string) }
+        if let key = Spelling.misspelt(experiment.id.string, among: keys) {
+            throw CoreError(
+                .notFound,
+                "no experiment has the key or id '\(experiment.id)'; did you mean '\(key)'? ?unknown=allow sets the override of an "
+                    + "id that no datafile has")
+        }
     }
 
     /// `{"variation_id":…,"reason"?,"expires_at"?}`, or with `variation_key`.

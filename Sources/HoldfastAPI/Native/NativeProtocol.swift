@@ -86,7 +86,7 @@ struct NativeProtocol: WireProtocol {
                 .atEdge,
             APIRoute(
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
-                assignment.put),
+                readsQuery: true, assignment.put),
             APIRoute(
                 .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.write), isConditional: true,
                 assignment.delete),

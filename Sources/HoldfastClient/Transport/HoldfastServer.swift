@@ -161,7 +161,7 @@ struct Problem: Decodable {
     }
 
     /// Whether the server has no route of the path, rather than no such project or experiment.
-    var isOfUnknownPath: Bool { status == 404 && detail == "no resource has this path" }
+    var isOfUnknownPath: Bool { status == 404 && detail?.hasPrefix("no resource has this path") == true }
 
     /// JSON pointer (RFC 6901) to the wrong member of the body.
     var place: String? { pointer ?? errors?.first?.pointer }

@@ -137,8 +137,11 @@ extension AttributeDefinition {
         }
         let given = try object.text("type")
         guard let type = AttributeType(rawValue: given) else {
-            let types = AttributeType.allCases.map(\.rawValue).joined(separator: ", ")
-            throw CoreError(.invalid, "`type` must be one of \(types); got '\(given)'", at: ["type"])
+            let types = AttributeType.allCases.map(\.rawValue)
+            throw CoreError(
+                .invalid,
+                "`type` must be one of \(types.joined(separator: ", ")); got '\(given)'"
+                    + Spelling.hint(for: given, among: types), at: ["type"])
         }
         guard type == .selection else {
             for key in ["values", "multiple"] where object[key] != nil {

@@ -5,10 +5,29 @@ public enum Spelling {
     /// How many names are compared: an error must not take long.
     private static let nameLimit = 1_000
 
-    /// Returns the name with the fewest edits, at most one for every three letters; else one that begins like the text.
-    /// `nil` if no name is that near.
+    /// Words of other products, and the names that mean the same here, as ``letters(of:)``.
+    private static let synonyms: [String: [String]] = [
+        "active": ["running"], "allocation": ["traffic", "weight"], "amount": ["value"], "average": ["mean"],
+        "avg": ["mean"], "binomial": ["conversion"], "bool": ["boolean"], "condition": ["audience"],
+        "conditions": ["audience"], "contains": ["substring"], "default": ["otherwise"], "disabled": ["paused"],
+        "endswith": ["ends_with"], "ended": ["concluded"], "eq": ["exact"], "equals": ["exact"], "event": ["goal"],
+        "eventkey": ["goal"], "eventname": ["goal"], "experimentid": ["experiment"], "experimentkey": ["experiment"],
+        "finished": ["concluded"], "float": ["double", "number"], "gte": ["ge"], "int": ["integer", "number"],
+        "live": ["running"], "lte": ["le"], "number": ["double"], "object": ["json"], "percent": ["traffic", "weight"],
+        "percentage": ["traffic", "weight"], "proportion": ["conversion"], "rate": ["conversion"],
+        "regex": ["matches"], "revenue": ["value", "total"], "started": ["running"], "stopped": ["concluded"],
+        "sum": ["total"], "targeting": ["audience"], "text": ["string"], "time": ["timestamp"],
+        "treatment": ["variation_key"], "treatments": ["variations"], "userkey": ["user_id"],
+        "variant": ["variation_key", "variation"], "variants": ["variations"], "variation": ["variation_key"],
+    ]
+
+    /// Returns the name that means the same as the word of another product; else the name with the fewest edits, at most one
+    /// for every three letters; else one that begins like the text. `nil` if no name is that near.
     public static func nearest(to text: String, among names: some Sequence<String>) -> String? {
         let given = letters(of: text)
+        for synonym in synonyms[String(decoding: given, as: UTF8.self)] ?? [] {
+            if names.contains(synonym) { return synonym }
+        }
         var rows = EditRows(given)
         var nearest: (name: String, edits: Int)?
         var alike: (name: String, shared: Int)?
@@ -25,6 +44,15 @@ public enum Spelling {
             }
         }
         return nearest?.name ?? alike?.name
+    }
+
+    /// Returns a name that the text probably misspells: it differs by one or two letters, and not by more than a third of them.
+    public static func misspelt(_ text: String, among names: some Sequence<String>) -> String? {
+        let given = letters(of: text)
+        let limit = min(2, given.count / 3)
+        guard limit > 0 else { return nil }
+        var rows = EditRows(given)
+        return names.prefix(nameLimit).first { rows.edits(to: letters(of: $0), atMost: limit) != nil }
     }
 
     /// Returns the end of an error that a name is unknown: the name that was probably meant, or nothing.

@@ -131,8 +131,10 @@ public struct ExperimentChange: Sendable {
         if let text = faults.collect(try object.optionalText("status", in: place)) {
             status = ExperimentStatus(name: text)
             if status == nil {
-                let names = ExperimentStatus.allCases.map(\.name).joined(separator: ", ")
-                faults.add("`status` must be one of \(names); got '\(text)'", at: place.appending("status"))
+                let names = ExperimentStatus.allCases.map(\.name)
+                faults.add(
+                    "`status` must be one of \(names.joined(separator: ", ")); got '\(text)'"
+                        + Spelling.hint(for: text, among: names), at: place.appending("status"))
             }
         }
         traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place))

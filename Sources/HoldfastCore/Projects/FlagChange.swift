@@ -66,8 +66,10 @@ public struct FlagChange: Sendable {
         if let name = faults.collect(try object.optionalText("type")) {
             type = Variable.Kind(rawValue: name)
             if type == nil {
-                let list = Variable.Kind.allCases.map(\.rawValue).joined(separator: ", ")
-                faults.add("`type` must be one of \(list); got '\(name)'", at: ["type"])
+                let names = Variable.Kind.allCases.map(\.rawValue)
+                faults.add(
+                    "`type` must be one of \(names.joined(separator: ", ")); got '\(name)'"
+                        + Spelling.hint(for: name, among: names), at: ["type"])
             }
         }
         if let value = object["enabled"], !value.isNull {

@@ -15,8 +15,8 @@ struct ExampleRun {
         self.section = section
         directory = try TemporaryDirectory()
         var options: [String] = []
-        if section.file == "Access.md" {
-            // As its first block makes it.
+        if section.file == "Access.md" || section.commands.contains(where: { $0.text.contains(" tokens)") }) {
+            // As the first block of Access.md makes it.
             let secrets = (0..<3).map { _ in UUID().uuidString }
             let tokens = "admin on-call \(secrets[0])\nwrite app \(secrets[1])\nadmin ann \(secrets[2])\n"
             options = ["--tokens-file", try directory.write(tokens, to: "tokens"), "--approvals", "2"]
@@ -28,11 +28,14 @@ struct ExampleRun {
         for (name, script) in section.scripts { _ = try directory.write(addressed(script), to: name) }
     }
 
+    /// `HOLDFAST_TEST_SHELL` names another one, such as zsh.
+    private static let shell = ProcessInfo.processInfo.environment["HOLDFAST_TEST_SHELL"] ?? "/bin/sh"
+
     /// Runs the commands and returns what each printed, to either output.
     func outputs() throws -> [String] {
         let commands = section.commands.map { "printf '\\036'\n\($0.text)\n" }.joined()
         let shell = try ChildProcess(
-            "/bin/sh", ["-c", "cd '\(directory.path)' && exec 2>&1\n" + addressed(commands)], environment: environment)
+            Self.shell, ["-c", "cd '\(directory.path)' && exec 2>&1\n" + addressed(commands)], environment: environment)
         _ = shell.wait()
         return shell.output.text.split(separator: Self.separator, omittingEmptySubsequences: false).dropFirst()
             .map { String($0).replacing(":\(server.port)", with: ":8080") }

@@ -1,0 +1,63 @@
+import CEmbedded
+import HTTPServer
+import HoldfastCore
+
+/// The manual as web pages. They hold nothing of this server's data, so they need no token.
+struct ManualProtocol: WireProtocol {
+    let routes: [APIRoute]
+
+    /// Only this server's style sheet and pictures are loaded; there are no scripts.
+    private static let policy = """
+        default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'
+        """
+
+    init(_ services: Services) {
+        /// Pages take a moment to make, and searches to run: not on the event loop.
+        func page(_ accepted: String?, _ render: @escaping @Sendable () throws -> String) async throws -> Response {
+            let file = try await services.compute { StaticFile("text/html; charset=utf-8", Array(try render().utf8)) }
+            return file.response(accepting: accepted, policy: Self.policy)
+        }
+        func article(_ topic: String, _ accepted: String?) async throws -> Response {
+            if let file = Self.files[topic] { return file.response(accepting: accepted, policy: Self.policy) }
+            guard let article = Manual.article(topic) else {
+                let hint = Spelling.hint(for: topic, among: Manual.all.lazy.map(\.topic))
+                throw Problem(.notFound, "the manual has no article '\(topic)'\(hint)")
+            }
+            return try await page(accepted) { try ManualPage.article(article) }
+        }
+        routes = [
+            APIRoute(.get, "/manual", scope: .none) { _, _ in
+                // Relative, so that a proxy may serve Holdfast below a path.
+                var response = Response(Status(code: 302, reason: "Found"))
+                response.fields = [("Location", "manual/"), ("Cache-Control", "no-cache")]
+                return response
+            },
+            APIRoute(.get, "/manual/", scope: .none, respondsLater: true) { request, _ in
+                let accepted = request.field("accept-encoding")
+                guard let query = try request.query(knowing: ["q"])["q"], !query.isEmpty else {
+                    return try await article("Holdfast", accepted)
+                }
+                return try await page(accepted) { ManualPage.search(query) }
+            },
+            APIRoute(.get, "/manual/{topic}", scope: .none, respondsLater: true) { request, _ in
+                try await article(request.parameter(0) ?? "", request.field("accept-encoding"))
+            },
+            APIRoute(.get, "/manual/Client/{topic}", scope: .none, respondsLater: true) { request, _ in
+                try await article("Client/" + (request.parameter(0) ?? ""), request.field("accept-encoding"))
+            },
+        ]
+    }
+
+    /// The style sheet and the pictures.
+    private static let files: [String: StaticFile] = {
+        var files: [String: StaticFile] = [:]
+        var file = embedded_manual_files()
+        while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let bytes = next.pointee.text
+        {
+            let contentType: StaticString = name.hasSuffix(".css") ? "text/css; charset=utf-8" : "image/png"
+            files[name] = StaticFile(contentType, Array(UnsafeBufferPointer(start: bytes, count: next.pointee.size)))
+            file = next + 1
+        }
+        return files
+    }()
+}

@@ -1,0 +1,299 @@
+/// The Markdown that the manual's articles are written in, which is all that this reads: headings, paragraphs, lists,
+/// tables, code, notes and images; within a paragraph code, emphasis and links.
+struct Markdown {
+    indirect enum Block: Equatable {
+        /// `level` is 1 to 4.
+        case heading(level: Int, [Inline])
+        case paragraph([Inline])
+        /// Each item is a sequence of blocks.
+        case list(isNumbered: Bool, [[Block]])
+        /// The first row is the header.
+        case table([[[Inline]]])
+        case code(String)
+        case note([Inline])
+        case image(alternative: String, file: String)
+    }
+
+    indirect enum Inline: Equatable {
+        case text(String)
+        case code(String)
+        case strong([Inline])
+        case emphasis([Inline])
+        case link([Inline], target: String)
+    }
+
+    /// What an article has that no reader of this subset would show as it is meant.
+    struct Unsupported: Error, CustomStringConvertible {
+        let line: Int
+        let found: String
+
+        var description: String {
+            "line \(line) must be a heading, paragraph, list, table, code block, note or image; got \(found)"
+        }
+    }
+
+    let blocks: [Block]
+
+    /// - Throws: ``Unsupported`` with the line of anything else.
+    init(_ text: String) throws {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        var reader = Reader(lines: lines[...].enumerated().map { Line(number: $0.offset + 1, text: $0.element) })
+        blocks = try reader.blocks()
+    }
+}
+
+extension Markdown {
+    private struct Line {
+        let number: Int
+        var text: Substring
+
+        var indentation: Int { text.prefix { $0 == " " }.count }
+        var isBlank: Bool { text.allSatisfy { $0 == " " } }
+
+        func outdented(by count: Int) -> Line {
+            Line(number: number, text: text.dropFirst(min(count, indentation)))
+        }
+
+        /// The length of a list item's mark, with the space behind it.
+        var mark: (isNumbered: Bool, length: Int)? {
+            if text.hasPrefix("- ") { return (false, 2) }
+            let digits = text.prefix { $0.isASCII && $0.isNumber }.count
+            return digits > 0 && text.dropFirst(digits).hasPrefix(". ") ? (true, digits + 2) : nil
+        }
+
+        /// Whether the line begins a block that ends a paragraph.
+        var beginsBlock: Bool {
+            isBlank || mark != nil || ["#", "|", "```", "> ", "!["].contains { text.hasPrefix($0) }
+        }
+    }
+
+    /// Reads the lines of an article, or of an item of a list.
+    private struct Reader {
+        let lines: [Line]
+        private var position = 0
+
+        init(lines: [Line]) { self.lines = lines }
+
+        private var next: Line? { position < lines.count ? lines[position] : nil }
+
+        /// Takes lines as long as a condition is true.
+        private mutating func take(while condition: (Line) -> Bool) -> [Line] {
+            let taken = lines[position...].prefix(while: condition)
+            position += taken.count
+            return Array(taken)
+        }
+
+        mutating func blocks() throws -> [Block] {
+            var blocks: [Block] = []
+            while let line = next {
+                if line.isBlank {
+                    position += 1
+                } else if line.text.hasPrefix("```") {
+                    blocks.append(try code())
+                } else if line.text.hasPrefix("#") {
+                    blocks.append(try heading(line))
+                } else if line.text.hasPrefix("|") {
+                    blocks.append(try table())
+                } else if line.text.hasPrefix("> ") {
+                    let quoted = take { $0.text.hasPrefix("> ") }
+                    blocks.append(
+                        .note(try inlines(quoted.map { Line(number: $0.number, text: $0.text.dropFirst(2)) })))
+                } else if line.text.hasPrefix("![") {
+                    blocks.append(try image(line))
+                } else if let mark = line.mark {
+                    blocks.append(try list(isNumbered: mark.isNumbered))
+                } else {
+                    blocks.append(try paragraph(line))
+                }
+            }
+            return blocks
+        }
+
+        private mutating func heading(_ line: Line) throws -> Block {
+            let level = line.text.prefix { $0 == "#" }.count
+            guard level <= 4, line.text.dropFirst(level).hasPrefix(" ") else { throw unsupported(line) }
+            position += 1
+            return .heading(
+                level: level, try inlines([Line(number: line.number, text: line.text.dropFirst(level + 1))]))
+        }
+
+        private mutating func code() throws -> Block {
+            let first = lines[position]
+            position += 1
+            let body = take { !$0.text.hasPrefix("```") }
+            guard next?.text == "```" else { throw unsupported(first, "a code block without an end") }
+            position += 1
+            return .code(body.map { String($0.text) }.joined(separator: "\n"))
+        }
+
+        private mutating func table() throws -> Block {
+            let rows = take { $0.text.hasPrefix("|") }
+            guard rows.count > 1, rows[1].text.allSatisfy({ "|- ".contains($0) }) else {
+                throw unsupported(rows[0], "a table without a line of dashes below its header")
+            }
+            let cells = try rows.enumerated().filter { $0.offset != 1 }.map { try self.cells(of: $0.element) }
+            for (row, line) in zip(cells, [rows[0]] + rows.dropFirst(2)) where row.count != cells[0].count {
+                throw unsupported(line, "\(row.count) cells in a table with \(cells[0].count) columns")
+            }
+            return .table(cells)
+        }
+
+        private func cells(of line: Line) throws -> [[Inline]] {
+            var cells: [String] = [""]
+            var isEscaped = false
+            guard line.text.count > 1, line.text.hasSuffix("|") else { throw unsupported(line) }
+            for character in line.text.dropFirst().dropLast() {
+                if character == "|", !isEscaped {
+                    cells.append("")
+                } else {
+                    // A bar in a cell is written with a backslash, in code, too.
+                    if character == "|" { cells[cells.count - 1].removeLast() }
+                    cells[cells.count - 1].append(character)
+                }
+                isEscaped = character == "\\" && !isEscaped
+            }
+            return try cells.map { cell in
+                let trimmed = cell.drop { $0 == " " }
+                let length = trimmed.count - trimmed.reversed().prefix { $0 == " " }.count
+                return try inlines([Line(number: line.number, text: trimmed.prefix(length))])
+            }
+        }
+
+        private mutating func image(_ line: Line) throws -> Block {
+            guard let match = line.text.wholeMatch(of: #/!\[([^\]]*)\]\(([\w.\/-]+\.png)\)/#) else {
+                throw unsupported(line)
+            }
+            position += 1
+            return .image(alternative: String(match.output.1), file: String(match.output.2))
+        }
+
+        private mutating func list(isNumbered: Bool) throws -> Block {
+            var items: [[Block]] = []
+            while let line = next, let mark = line.mark, mark.isNumbered == isNumbered {
+                position += 1
+                let first = Line(number: line.number, text: line.text.dropFirst(mark.length))
+                var rest = take { $0.isBlank || $0.indentation >= mark.length }
+                // Blank lines belong to the item only if the item goes on behind them.
+                while rest.last?.isBlank == true { rest.removeLast(); position -= 1 }
+                var reader = Reader(lines: [first] + rest.map { $0.outdented(by: mark.length) })
+                items.append(try reader.blocks())
+                let blanks = take(while: \.isBlank).count
+                if next?.mark?.isNumbered != isNumbered { position -= blanks }
+            }
+            return .list(isNumbered: isNumbered, items)
+        }
+
+        private mutating func paragraph(_ first: Line) throws -> Block {
+            position += 1
+            let rest = take { !$0.beginsBlock }
+            for line in [first] + rest {
+                let text = line.text
+                let isForeign =
+                    text.hasPrefix(" ") || text.hasSuffix("  ") || text.hasPrefix(">")
+                    || ["* ", "+ ", "---", "===", "***", "~~~", "@", "<", ":::", "[^"].contains { text.hasPrefix($0) }
+                if isForeign { throw unsupported(line) }
+            }
+            return .paragraph(try inlines([first] + rest))
+        }
+
+        private func unsupported(_ line: Line, _ found: String? = nil) -> Unsupported {
+            Unsupported(line: line.number, found: found ?? "'\(line.text.prefix(60))'")
+        }
+
+        private func inlines(_ lines: [Line]) throws -> [Inline] {
+            var scanner = InlineScanner(text: Array(lines.map(\.text).joined(separator: "\n")))
+            do {
+                return try scanner.inlines(until: nil)
+            } catch let foreign as InlineScanner.Foreign {
+                throw Unsupported(line: lines.first?.number ?? 0, found: foreign.text)
+            }
+        }
+    }
+}
+
+/// Reads the text of a paragraph, heading or cell.
+private struct InlineScanner {
+    struct Foreign: Error { let text: String }
+
+    let text: [Character]
+    private var position = 0
+
+    init(text: [Character]) { self.text = text }
+
+    private func character(_ offset: Int = 0) -> Character? {
+        text.indices.contains(position + offset) ? text[position + offset] : nil
+    }
+
+    /// Reads as far as a mark, which it takes, or as the end.
+    mutating func inlines(until mark: [Character]?) throws -> [Markdown.Inline] {
+        var inlines: [Markdown.Inline] = []
+        var plain = ""
+        func finish() {
+            if !plain.isEmpty { inlines.append(.text(plain)) }
+            plain = ""
+        }
+        while let next = character() {
+            if let mark, text[position...].starts(with: mark) {
+                position += mark.count
+                finish()
+                return inlines
+            }
+            switch next {
+            case "`":
+                finish()
+                inlines.append(.code(try code()))
+            case "*":
+                finish()
+                let mark: [Character] = character(1) == "*" ? ["*", "*"] : ["*"]
+                position += mark.count
+                let inner = try self.inlines(until: mark)
+                inlines.append(mark.count == 2 ? .strong(inner) : .emphasis(inner))
+            case "[":
+                finish()
+                inlines.append(try link())
+            case "\\", "<", "~":
+                // `<` before a space or a number is a comparison.
+                guard next == "<", character(1).map({ $0 == " " || $0.isNumber }) ?? true else {
+                    throw Foreign(text: "'\(String(text[position...].prefix(30)))' outside code")
+                }
+                plain.append(next)
+                position += 1
+            default:
+                plain.append(next == "\n" ? " " : next)
+                position += 1
+            }
+        }
+        if let mark { throw Foreign(text: "'\(String(mark))' without its end") }
+        finish()
+        return inlines
+    }
+
+    private mutating func code() throws -> String {
+        let mark = Array(text[position...].prefix { $0 == "`" })
+        var end = position + mark.count
+        while end < text.count, !(text[end] == "`" && text[end...].prefix(while: { $0 == "`" }).count == mark.count) {
+            end += 1
+        }
+        guard end < text.count else { throw Foreign(text: "a backquote without its end") }
+        defer { position = end + mark.count }
+        let code = text[(position + mark.count)..<end].map { $0 == "\n" ? " " : $0 }
+        // A space on both sides lets code begin with a backquote.
+        return code.count > 2 && code.first == " " && code.last == " "
+            ? String(code[1..<(code.count - 1)]) : String(code)
+    }
+
+    private mutating func link() throws -> Markdown.Inline {
+        let start = position
+        position += 1
+        let label = try inlines(until: ["]"])
+        guard character() == "(", let end = text[position...].firstIndex(of: ")") else {
+            throw Foreign(text: "'\(String(text[start...].prefix(30)))', which is no link")
+        }
+        let target = String(text[(position + 1)..<end])
+        position = end + 1
+        guard !target.contains(where: \.isWhitespace), !label.isEmpty else {
+            throw Foreign(text: "a link to '\(target)'")
+        }
+        return .link(label, target: target)
+    }
+}

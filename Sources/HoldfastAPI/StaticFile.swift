@@ -1,0 +1,46 @@
+import HTTPServer
+
+/// A file or page for browsers that holds nothing of the server's data.
+struct StaticFile: Sendable {
+    /// A representation of a file. Each has its own entity tag, so that caches keep them apart.
+    private struct Form: Sendable {
+        let bytes: [UInt8]
+        let entityTag: EntityTag
+
+        init(_ bytes: [UInt8]) {
+            self.bytes = bytes
+            entityTag = bytes.withUnsafeBytes { EntityTag(hashing: $0) }
+        }
+    }
+
+    private let contentType: StaticString
+    private let plain: Form
+    /// `nil` if it would not be shorter.
+    private let compressed: Form?
+
+    init(_ contentType: StaticString, _ bytes: [UInt8]) {
+        self.contentType = contentType
+        plain = Form(bytes)
+        compressed = Gzip.compress(bytes, .small).map { Form($0) }
+    }
+
+    /// - Parameters:
+    ///   - accepted: the `Accept-Encoding` of the request.
+    ///   - policy: the content security policy.
+    func response(accepting accepted: String?, policy: String) -> Response {
+        let compressed = ContentCoding.acceptsGzip(accepted ?? "") ? compressed : nil
+        let form = compressed ?? plain
+        // A browser that has the page must not go on with the policy that came with it.
+        let rules = Array(policy.utf8).withUnsafeBytes { EntityTag(hashing: $0) }
+        let tag = EntityTag(form.entityTag.value ^ rules.value)
+        var response = Response(.ok, contentType: contentType, entityTag: tag, body: .bytes(form.bytes))
+        response.fields = [
+            // A browser revalidates each time, and gets a 304 until the program changes.
+            ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), ("Content-Security-Policy", policy),
+            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
+        ]
+        if compressed != nil { response.fields.append(("Content-Encoding", "gzip")) }
+        return response
+    }
+}
