@@ -50,6 +50,9 @@ static const struct embedded_file files[] = {
     {"sentences.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/sentences.js" suffix(, 0)
     }},
+    {"today.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/today.js" suffix(, 0)
+    }},
     {"plan.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/plan.js" suffix(, 0)
     }},

@@ -205,7 +205,7 @@ class Console:
 
 
 SCREENS = {
-    "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
+    "today": "today", "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
     "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens", "proposals": "proposals",
     "attributes": "attributes", "segments": "segments", "segment": "segments/adults", "datafiles": "datafiles", "evil-user": "users/" + quote(EVIL, safe=""),
     "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
@@ -567,7 +567,18 @@ def a_plan_with_metrics_and_a_ramp_is_written_and_followed(browser, servers):
     assert made["metrics"] == {"primary": ["orders"], "secondary": [], "guardrails": [{"metric": "complaints", "margin": 0.05}], "breakdowns": ["country"]}, made
     assert made["plan"]["minimum_effect"] == 0.1 and made["status"] == "draft", made
     assert made["ramp"]["steps"] == [{"traffic": 20, "users": 500}, {"traffic": 50, "for": "2d"}, {"traffic": 100}], made
-    expect(page.get_by_text("How long it takes is not known yet")).to_be_visible()
+    # How long it takes moves with what is typed.
+    expect(page.get_by_text("Fill in what happens today")).to_be_visible()
+    page.get_by_label("Users who do it today").fill("20")
+    page.get_by_label("Users a day").fill("400")
+    days = page.get_by_role("region", name="Days by traffic")
+    expect(days.get_by_role("row", name=re.compile("^50%"))).to_contain_text(re.compile("1[0-9][0-9]$"))
+    few = days.get_by_role("row", name=re.compile("^50%")).inner_text()
+    expect(page.get_by_role("region", name="Effect by days").get_by_role("rowheader")).to_have_text(["7 days", "14 days", "28 days"])
+    page.get_by_label("Users a day").fill("4000")
+    expect(days.get_by_role("row", name=re.compile("^50%"))).not_to_have_text(few)
+    expect(page.locator(".checklist .done")).to_have_count(4)
+    expect(page.locator(".checklist .open")).to_contain_text("No app asks for it yet")
     console.button("Start").click()
     console.button("Start", console.dialog()).click()
     expect(page.get_by_text("Ramp active: step 1 of 3, 20% of the users")).to_be_visible()
@@ -888,8 +899,10 @@ def the_keyboard_is_enough_to_make_an_experiment(browser, servers):
     expect(console.link("New experiment")).to_be_focused()
     keyboard.press("Enter")
     console.heading("New experiment")
-    expect(console.page.get_by_label("Key", exact=True)).to_be_focused()
-    keyboard.type("by-keyboard")
+    expect(console.page.get_by_label("Name", exact=True)).to_be_focused()
+    keyboard.type("By keyboard!")
+    expect(console.page.get_by_label("Key", exact=True)).to_have_value("by-keyboard")
+    keyboard.press("Tab")
     keyboard.press("Tab")
     keyboard.press("Tab")
     keyboard.press("Tab")
@@ -905,12 +918,12 @@ def the_keyboard_is_enough_to_make_an_experiment(browser, servers):
         if console.button("Make the experiment").evaluate("e => e === document.activeElement"):
             break
     keyboard.press("Enter")
-    console.heading("by-keyboard")
+    console.heading("By keyboard!")
     made = console.server("GET", "/v1/experiments/by-keyboard")
     assert [v["share"] for v in made["variations"]] == [51, 49], made
     # The skip link is the first stop of the page, and leads past the screens.
     console.page.reload()
-    console.heading("by-keyboard")
+    console.heading("By keyboard!")
     keyboard.press("Tab")
     expect(console.link("Skip to content")).to_be_focused()
     keyboard.press("Enter")
@@ -1031,6 +1044,11 @@ def all_metrics_have_one_verdict(browser, servers):
     expect(console.row("orders")).to_contain_text("better")
     expect(console.row("complaints")).to_contain_text("within its margin")
     console.shot("plan")
+    # One table, one axis, and no more days once it is decided.
+    expect(page.get_by_role("region", name="Metrics").locator("tr.group")).to_have_count(2)
+    expect(page.get_by_role("region", name="Metrics").locator("svg.axis")).to_have_count(1)
+    expect(page.get_by_role("region", name="Metrics").locator(".margin")).to_have_count(1)
+    expect(page.get_by_text("until the smallest effect of interest is found")).to_have_count(0)
     server("PUT", "/v1/experiments/planned", {"plan": {"alpha": 0.0001}})
     expect(page.get_by_text("The plan was changed after the start")).to_be_visible()
     expect(page.get_by_text("Continue: nothing is certain yet")).to_be_visible()
@@ -1081,7 +1099,10 @@ def results_are_drawn_exported_and_shared(browser, servers):
     print(f"  10 variations of 10 goals drawn in {spent:.0f} ms")
     console.open("experiments/lossy?goal=purchase", "lossy")
     alert = console.page.get_by_role("alert")
-    expect(alert).to_contain_text("The users are not split as configured")
+    expect(alert).to_contain_text("Invalid: the users are not split as configured")
+    # The fault is said once, and what it makes worthless has no colour.
+    assert console.page.get_by_text(re.compile("not split|Invalid")).count() == 1
+    assert console.page.locator(".worthless").count() > 0
     expect(alert.get_by_role("row", name=re.compile("^new"))).to_contain_text("−")
     console.close()
 
@@ -1145,6 +1166,7 @@ def an_anonymous_user_is_merged(browser, servers):
     console.open("users/account", "account")
     console.button("Merge…").click()
     console.dialog().get_by_label("From").fill("anonymous")
+    expect(console.dialog()).to_contain_text("anonymous has 1 assignment, none of them in experiments where account has one, too.")
     console.button("Merge", console.dialog()).click()
     console.toast("Merged anonymous into account.")
     expect(console.row("checkout")).to_contain_text("merged")
@@ -1278,6 +1300,7 @@ def results_are_refreshed_in_place(browser, servers):
     console = Console(browser, servers["open"])
     console.page.clock.install()
     console.open("experiments/checkout?goal=purchase&goal=signup", "checkout")
+    expect(console.page.get_by_text("Lift of purchase against control")).to_be_visible()
     numbers = console.page.locator("details.numbers").nth(1)
     numbers.locator("summary").click()
     expect(numbers.locator("tbody tr").first).to_be_visible()
@@ -1294,8 +1317,8 @@ def results_are_refreshed_in_place(browser, servers):
     expect(numbers.locator("tbody tr").first).to_be_visible()
     expect(numbers.locator("summary")).to_be_focused()
     assert handle.evaluate("e => e.isConnected") and console.page.evaluate("scrollY") == before
-    # One of each goal, and one of the new users.
-    assert console.page.locator("svg.chart").count() == 3
+    # The lift, one of each goal, the new users and their shares.
+    expect(console.page.locator("svg.chart")).to_have_count(5)
     console.close()
 
 
@@ -1491,7 +1514,11 @@ def an_empty_server_says_what_to_do(browser, servers):
         assert not console.page.locator("main .banner.bad").count(), (screen, console.page.locator("main").inner_text())
         console.shot("empty-" + screen.split("/")[0])
     console.open("experiments")
+    expect(console.link("New experiment").last).to_be_visible()
+    console.page.get_by_text("With curl").click()
     expect(console.page.get_by_text("curl -X PUT")).to_be_visible()
+    console.open("", "Today")
+    expect(console.page.get_by_text("Nothing runs yet")).to_be_visible()
     console.close()
     server.kill()
 
@@ -1810,7 +1837,7 @@ def how_long_assignments_last_is_said_in_forms(browser, servers):
     console.button("Review").click()
     expect(page.locator(".review")).to_contain_text("Users keep their variation 12h")
     console.button("Save the changes").click()
-    console.toast("Saved checkout.")
+    expect(page.locator(".head .chip")).to_be_visible()
     assert server("GET", "/v1/experiments/checkout")["assignment_ttl"] == "12h"
     console.open("experiments/checkout/edit", "checkout")
     expect(page.get_by_label("Length of the time")).to_have_value("12")
@@ -1819,6 +1846,92 @@ def how_long_assignments_last_is_said_in_forms(browser, servers):
     console.button("Save the changes").click()
     expect(page).to_have_url(re.compile("#/experiments/checkout$"))
     assert "assignment_ttl" not in server("GET", "/v1/experiments/checkout")
+    console.close()
+    server.kill()
+
+
+def one_lift_has_one_interval(browser, servers):
+    server = Server("intervals")
+    for metric in ("orders", "visits"):
+        server("PUT", f"/v1/metrics/{metric}", {"kind": "conversion", "goal": metric})
+    server("PUT", "/v1/experiments/three", {"name": "Three offers", "hypothesis": "One of them sells.", "variations": ["a", "b", "c"], "metrics": {"primary": ["orders", "visits"]}})
+    now = datetime.now(timezone.utc)
+    for variation, numbers in {"a": range(0, 300), "b": range(300, 600), "c": range(600, 900)}.items():
+        server("POST", "/v1/exposures", [{"user_id": f"t{n}", "experiment": "three", "variation_key": variation, "timestamp": stamp(now - timedelta(days=n % 4, minutes=5))} for n in numbers])
+    server("POST", "/v1/events", [{"user_id": f"t{n}", "goal": "orders"} for n in [*range(0, 60), *range(300, 390), *range(600, 670)]])
+    console = Console(browser, server)
+    page = console.page
+    console.open("experiments/three", "Three offers")
+    settled(console)
+    expect(page.locator(".hypothesis")).to_have_text("One of them sells.")
+    planned = page.get_by_role("region", name="Metrics").get_by_role("row", name=re.compile("^orders b")).locator(".range").inner_text()
+    own = page.get_by_role("region", name="Results for orders").get_by_role("row", name=re.compile("^b")).locator(".range").first.inner_text()
+    assert planned == own, (planned, own)
+    # The key is copied by a click, and charts are read with the keyboard.
+    page.locator(".head .chip").click()
+    console.toast("The key three was copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == "three"
+    chart = page.locator("figure", has_text="Lift of orders against a")
+    chart.locator("svg.chart").focus()
+    page.keyboard.press("End")
+    expect(chart.locator(".legend b").first).to_have_text(re.compile(r"^[+−\d.]+% \(.+ – .+\)$"))
+    former = chart.locator(".legend li").first.inner_text()
+    page.keyboard.press("ArrowLeft")
+    expect(chart.locator(".legend li").first).not_to_have_text(former)
+    console.close()
+    server.kill()
+
+
+def today_says_what_needs_somebody_and_a_phone_has_a_menu(browser, servers):
+    console = Console(browser, servers["open"], is_cold=True)
+    page = console.page
+    page.goto(f"{console.server.url}/console/")
+    console.heading("Today")
+    wrong = page.get_by_role("region", name="Something is wrong")
+    expect(wrong.get_by_role("listitem").filter(has_text="lossy")).to_contain_text("not split")
+    expect(page.locator("#screens .group-name")).to_have_text(["Test", "Data", "Administration"])
+    icons = page.locator("#screens .icon path").evaluate_all("list => list.map(p => p.getAttribute('d'))")
+    assert len(icons) == len(set(icons)) == 14, icons
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(console.link("Flags")).to_be_hidden()
+    console.button("Menu").click()
+    console.link("Experiments").click()
+    console.heading("Experiments")
+    expect(console.link("Flags")).to_be_hidden()
+    # Two lines an experiment.
+    heights = page.locator("main tbody tr").evaluate_all("list => list.map(e => e.getBoundingClientRect().height)")
+    assert heights and sorted(heights)[len(heights) // 2] < 80, heights
+    # The verdict is read in one screen.
+    console.open("experiments/checkout?goal=purchase", "checkout")
+    settled(console)
+    box = page.locator(".verdict").bounding_box()
+    assert box["y"] + box["height"] <= 844, box
+    console.close()
+
+
+def a_bandit_is_made_and_ended_in_the_form(browser, servers):
+    server = Server("bandit-form")
+    server("PUT", "/v1/metrics/bought", {"kind": "conversion", "goal": "buy"})
+    server("PUT", "/v1/experiments/offer", {"variations": ["plain", "friendly"], "status": "draft", "metrics": {"primary": ["bought"]}})
+    console = Console(browser, server)
+    page = console.page
+    console.open("experiments/offer/edit", "offer")
+    page.get_by_label("Weights of the variations").select_option("bandit")
+    page.get_by_label("Interval of the looks").fill("6")
+    page.get_by_label("Unit of the interval").select_option("h")
+    page.get_by_label("At least for each variation").fill("10")
+    console.button("Review").click()
+    expect(page.locator(".review")).to_contain_text("Bandit looks every 6h, at least 10% each")
+    console.button("Save the changes").click()
+    expect(page.locator(".head .chip")).to_be_visible()
+    bandit = server("GET", "/v1/experiments/offer")["bandit"]
+    assert (bandit["every"], bandit["minimum_share"]) == ("6h", 10), bandit
+    console.open("experiments/offer/edit", "offer")
+    page.get_by_label("Weights of the variations").select_option("")
+    console.button("Review").click()
+    console.button("Save the changes").click()
+    expect(page).to_have_url(re.compile("#/experiments/offer$"))
+    assert server("GET", "/v1/experiments/offer").get("bandit") is None
     console.close()
     server.kill()
 
@@ -1977,7 +2090,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

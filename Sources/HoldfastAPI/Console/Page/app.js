@@ -4,13 +4,12 @@ import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { banner, button, dialog, failure, field, link, message, page, submitButton, to, typedIn } from "./parts.js";
 
-/// Path, name, pictogram, module, and the scope without which the screen is not offered.
-const screens = [
-	["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["users", "Users", "user"], ["metrics", "Metrics", "live", "catalog"], ["holdouts", "Holdouts", "segment", "catalog"],
-	["live", "Live", "live"], ["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"],
-	["attributes", "Attributes", "attribute"], ["segments", "Segments", "segment", "attributes"], ["datafiles", "Datafiles", "datafile"],
-	["projects", "Projects", "datafile", "catalog"], ["tokens", "Tokens", "out", "catalog", "admin"],
-].map(([path, name, icon, module = path, scope = "read"]) => ({ path, name, icon, module: `./${module}.js`, scope }));
+/// Path, name, pictogram, module, and the scope without which the screen is not offered; by group.
+const screens = Object.entries({
+	Test: [["today", "Today", "today"], ["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["holdouts", "Holdouts", "holdout", "catalog"]],
+	Data: [["metrics", "Metrics", "metric", "catalog"], ["users", "Users", "user"], ["segments", "Segments", "segment", "attributes"], ["attributes", "Attributes", "attribute"], ["live", "Live", "live"]],
+	Administration: [["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"], ["datafiles", "Datafiles", "datafile"], ["projects", "Projects", "project", "catalog"], ["tokens", "Tokens", "token", "catalog", "admin"]],
+}).flatMap(([group, list]) => list.map(([path, name, icon, module = path, scope = "read"]) => ({ group, path, name, icon, module: `./${module}.js`, scope })));
 const offered = () => screens.filter(s => s.scope === "read" ? api.may("read") : api.mayAll(s.scope));
 
 const main = document.getElementById("main");
@@ -76,7 +75,7 @@ const draftOf = address => typedIn(address.replace(/[?&]project=[^&]*/, "").spli
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
 	const screen = screens.find(s => s.path === parts[0]);
-	if (!screen) return location.replace(to("experiments"));
+	if (!screen) return location.replace(to("today"));
 	const top = history.state?.scroll ?? 0;
 	isArriving = true;
 	nameProject(query);
@@ -139,12 +138,19 @@ async function navigate(isReload) {
 }
 
 function markScreen(screen) {
-	replace(document.getElementById("screens"), offered().map(s => h("li",
-		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name, s.path === "proposals" && api.proposals.length > 0 && h("span.badge.warn.count", { title: "that wait" }, api.proposals.length)))));
-	const items = document.getElementById("screens");
-	const active = items.querySelector("[aria-current]");
-	if (items.scrollWidth > items.clientWidth && active) items.scrollLeft = active.offsetLeft - 40;
+	const shownScreens = offered(), entry = s => h("li",
+		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name, s.path === "proposals" && api.proposals.length > 0 && h("span.badge.warn.count", { title: "that wait" }, api.proposals.length)));
+	replace(document.getElementById("screens"), [...new Set(shownScreens.map(s => s.group))].map(group => h("li.group", h("span.group-name", { "aria-hidden": "true" }, group), h("ul", { label: group }, shownScreens.filter(s => s.group === group).map(entry)))));
+	openMenu(false);
 }
+
+/// On a phone the screens are a menu.
+function openMenu(isOpen) {
+	bar.classList.toggle("open", isOpen);
+	document.getElementById("open-menu").setAttribute("aria-expanded", String(isOpen));
+}
+
+document.getElementById("open-menu").addEventListener("click", () => openMenu(!bar.classList.contains("open")));
 
 async function showAccount() {
 	const keys = [...api.projects.keys()];
@@ -191,7 +197,7 @@ api.server.addEventListener("out", () => { if (api.token.get()) leave(); });
 
 /// Shows the screens if the server accepts the token. Meanwhile the first one is loaded with what it will read.
 async function enter() {
-	const { parts: [path, ...parts], query } = parse(location.hash || "#/experiments");
+	const { parts: [path, ...parts], query } = parse(location.hash || "#/today");
 	const screen = screens.find(s => s.path === path);
 	if (screen && !kept) import(screen.module).then(module => module.ahead?.({ parts, query })).catch(() => { /* The screen says what is wrong. */ });
 	await api.identify();

@@ -19,7 +19,7 @@ async function attributes(context) {
 	const actions = doing([icon("plus"), "New attribute…"], () => define(attributes.map(a => a.name)), context.reload, "primary");
 	const below = "What apps can store about users, to target experiments.";
 	if (attributes.length === 0) {
-		return page("Attributes", { actions, below }, invitation("No attribute is defined", "v1/attributes/country", '{"type":"country"}'));
+		return page("Attributes", { actions, below }, invitation("No attribute is defined", "Apps store attributes about users, such as a country, to target experiments.", doing([icon("plus"), "Define an attribute…"], () => define([]), context.reload, "primary"), "v1/attributes/country", '{"type":"country"}'));
 	}
 	return page("Attributes", { actions, below }, table("Attributes", [
 		["Name", a => h("span.name", a.name), "wide"], ["Type", a => a.multiple ? `${a.type}, several` : a.type],
@@ -59,7 +59,7 @@ async function segments(context) {
 	const actions = newLink("segments", "segment");
 	const below = "The users who meet conditions, as an audience that experiments can share.";
 	if (segments.length === 0) {
-		return page("Segments", { actions, below }, invitation("No segment is defined", "v1/segments/adults", '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'));
+		return page("Segments", { actions, below }, invitation("No segment is defined", "A segment is an audience that experiments share.", newLink("segments", "segment"), "v1/segments/adults", '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'));
 	}
 	return page("Segments", { actions, below }, table("Segments", [
 		["Name", s => h("a.name", { href: to("segments", s.name) }, s.name), "wide"], ["Who", s => inWords(s.conditions), "wrap"]], segments));

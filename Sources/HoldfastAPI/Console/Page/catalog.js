@@ -2,7 +2,7 @@
 
 import { h, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, change, code, confirm, confirmDelete, create, dash, doing, empty, field, invitation, link, moment, page, pending, select, status, table, to } from "./parts.js";
+import { badge, change, code, confirm, confirmDelete, create, dash, doing, empty, field, invitation, link, moment, page, pending, picker, select, status, table, to } from "./parts.js";
 import { decimal, integer, plural } from "./format.js";
 import { lifetimeField } from "./plan-form.js";
 
@@ -24,7 +24,7 @@ async function metrics(context) {
 	const actions = doing([icon("plus"), "New metric…"], () => defineMetric(), context.reload, "primary");
 	context.onChange(context.reload);
 	return page("Metrics", { actions, below: "What experiments are decided by. An experiment names its primary metrics and guardrails." },
-		all.length === 0 ? invitation("No metric yet", "v1/metrics/orders", '{"kind":"conversion","goal":"purchase"}')
+		all.length === 0 ? invitation("No metric yet", "A metric says what counts, such as the share of users who buy.", doing([icon("plus"), "Define a metric…"], () => defineMetric(), context.reload, "primary"), "v1/metrics/orders", '{"kind":"conversion","goal":"purchase"}')
 			: table("Metrics", [["Metric", m => [h("span.name", m.key), m.description && h("div.small.faint", m.description)], "wide"], ["Kind", m => [m.kind, m.direction === "decrease" && h("div.small.faint", "less is better")]], ["Goal", m => [m.goal ?? m.goals?.join(" → ") ?? (m.numerator ? `${m.numerator.goal} / ${m.denominator.goal}` : dash()), m.window && h("div.small.faint", `within ${plural(m.window, "day")}`), m.cap && h("div.small.faint", `at most ${decimal(m.cap)}`), m.adjustment && m.adjustment !== "none" && h("div.small.faint", m.adjustment.attribute ? `adjusted by ${m.adjustment.attribute}` : `adjusted by ${plural(m.adjustment.days, "day")} before`)], "wrap"],
 				["Measured by", m => m.experiments?.length > 3 ? [experiments(m.experiments.slice(0, 3)), ` and ${m.experiments.length - 3} more`] : experiments(m.experiments), "wrap"],
 				["Actions", m => h("div", doing("Edit…", () => defineMetric(m), context.reload, "quiet"), doing("Delete…", () => confirmDelete("metrics", "metric", m.key, "Experiments no longer measure it. A metric that an experiment names cannot be deleted."), context.reload, "quiet")), "row-actions"]], all));
@@ -87,7 +87,7 @@ async function holdouts(context) {
 	const actions = doing([icon("plus"), "New holdout…"], () => defineHoldout(), context.reload, "primary");
 	context.onChange(context.reload);
 	return page("Holdouts", { actions, below: "Users who are kept out of experiments, to see what all of them together achieve." },
-		all.length === 0 ? invitation("No holdout yet", "v1/holdouts/everything", '{"share":5}')
+		all.length === 0 ? invitation("No holdout yet", "A holdout keeps some users out of all experiments, to see what these achieve together.", doing([icon("plus"), "Define a holdout…"], () => defineHoldout(), context.reload, "primary"), "v1/holdouts/everything", '{"share":5}')
 			: table("Holdouts", [["Holdout", o => link(to("holdouts", o.key), h("span.name", o.key)), "wide"], ["Held out", o => `${decimal(o.share)}%`, "number"], ["Status", o => status(o.status)], ["Flags", o => o.flags == null ? "all" : o.flags.join(", ") || dash(), "wrap"],
 				["Metrics", o => (o.metrics?.primary ?? []).join(", ") || dash(), "wrap"]], all));
 }
@@ -109,13 +109,13 @@ async function defineHoldout(former) {
 	const key = field("Key", h("input", { required: true, readonly: Boolean(former), value: former?.key ?? "" }), { pointer: "/key" });
 	const share = field("Held out", h("input", { type: "number", min: 0, max: 100, step: 0.01, required: true, value: former?.share ?? 5 }), { pointer: "/share", after: h("span.unit", "%") });
 	const state = field("Status", select(["running", "paused"], former?.status ?? "running"), { pointer: "/status", hint: "Paused: nobody is held out." });
-	const flags = field("Flags", h("input", { value: (former?.flags ?? []).join(", ") }), { pointer: "/flags", hint: "Separated by commas; an experiment is a flag of its key. Empty: all." });
-	const metrics = field("Primary metrics", h("input", { value: (former?.metrics?.primary ?? []).join(", ") }), { pointer: "/metrics", hint: "Separated by commas." });
+	const known = await Promise.all([["flags", 500], ["metrics", 500]].map(([name, limit]) => api.get(`/v1/${name}`, { limit }, { silent: true }).then(page => page[name].map(e => e.key), () => [])));
+	const flags = picker("Flags", former?.flags ?? [], known[0], { isOpen: true, pointer: "/flags", hint: "An experiment is a flag of its key. None: all." });
+	const metrics = picker("Primary metrics", former?.metrics?.primary ?? [], known[1], { isOpen: true, pointer: "/metrics" });
 	const description = field("Description", h("input", { value: former?.description ?? "" }), { pointer: "/description" });
-	const split = ({ input }) => input.value.split(",").map(name => name.trim()).filter(Boolean);
 	return confirm(former ? `Edit ${former.key}` : "New holdout", null, { label: "Save", fields: [key, share, state, flags, metrics, description], done: ({ data }) => `Saved the holdout ${data.key}.`, action: () => {
-		const name = key.input.value.trim(), listed = split(flags);
-		const body = { share: Number(share.input.value), status: state.input.value, flags: listed.length ? listed : null, metrics: { ...former?.metrics, primary: split(metrics) }, description: description.input.value.trim() || null };
+		const name = key.input.value.trim(), listed = flags.read();
+		const body = { share: Number(share.input.value), status: state.input.value, flags: listed.length ? listed : null, metrics: { ...former?.metrics, primary: metrics.read() }, description: description.input.value.trim() || null };
 		return former ? change(api.path("holdouts", name), { body }) : create("PUT", "holdout", api.path("holdouts", name), body);
 	} });
 }

@@ -26,14 +26,24 @@ export function scale(values, includeZero) {
 	return { low: low - room, high: high + room };
 }
 
-/// An interval with its estimate. `tone` is a CSS class, `zero` draws the line of no difference, `inner` is a second
+/// The axis of a column of intervals: its ticks, and where 0 is.
+export function axis(scale, format) {
+	const width = 160, x = value => round(3.2 + (value - scale.low) / (scale.high - scale.low) * (width - 6.4));
+	const ticks = marks(scale.low, scale.high, 3);
+	return h("svg", { viewBox: `0 0 ${width} 22`, class: "axis", "aria-hidden": "true", width, height: 22 },
+		h("line.grid", { x1: 0, x2: width, y1: 18, y2: 18 }),
+		ticks.map(tick => [h("line.grid", { x1: x(tick), x2: x(tick), y1: 14, y2: 22 }), h("text.tick", { x: x(tick), y: 10, "text-anchor": x(tick) < 16 ? "start" : x(tick) > width - 16 ? "end" : "middle" }, format(tick))]));
+}
+
+/// An interval with its estimate. `margin` draws that of a guardrail; `tone` is a CSS class, `zero` draws the line of no difference, `inner` is a second
 /// interval.
-export function interval({ low, high, middle, inner, scale, tone, zero, label }) {
+export function interval({ low, high, middle, inner, scale, tone, zero, margin, label }) {
 	const width = 200, height = 24, center = height / 2;
 	const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
 	const isDrawn = [low, high, middle].every(Number.isFinite);
 	return h("svg", { viewBox: `0 0 ${width} ${height}`, class: `interval ${tone ?? ""}`, role: "img", label, preserveAspectRatio: "none" },
 		zero && h("line.zero", { x1: x(0), x2: x(0), y1: 0, y2: height }),
+		Number.isFinite(margin) && h("line.margin", { x1: x(margin), x2: x(margin), y1: 0, y2: height }),
 		isDrawn && [
 			h("path", { d: `M${x(low)} ${center}H${x(high)}M${x(low)} 8v8M${x(high)} 8v8` }),
 			inner?.every(Number.isFinite) && h("path.inner", { d: `M${x(inner[0])} ${center}H${x(inner[1])}` }),
@@ -58,15 +68,17 @@ function marks(low, high, count = 4) {
 /// A line chart with a common axis, drawn for its present width.
 ///
 /// `series` have a `name`, a `color`, and in `values` (and in `low` and `high`, for a band) a number or `null` for each
-/// of `labels`.
-export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true }) {
+/// of `labels`. `limits` are the least and the greatest value to draw, where early bands would hide the rest; `zero` draws the
+/// line of no difference.
+export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true, limits, zero }) {
 	const place = h("div.chart-place");
 	// The legend of the page, whose place may have taken over this chart from an earlier one.
 	const read = index => {
 		const [moment, ...readings] = legend().children;
 		moment.textContent = index === null ? "" : labels[index];
-		series.forEach((s, i) => { readings[i].lastChild.textContent = index === null ? "" : format(s.values[index]); });
+		series.forEach((s, i) => { readings[i].lastChild.textContent = index === null ? "" : reading(s, index); });
 	};
+	const reading = (s, index) => format(s.values[index]) + (Number.isFinite(s.low?.[index]) && Number.isFinite(s.high?.[index]) ? ` (${format(s.low[index])} – ${format(s.high[index])})` : "");
 	let shown = place;
 	const legend = () => shown.parentElement.querySelector(".legend");
 	place.show = (element, width) => { shown = element; replace(element, draw(width)); };
@@ -81,12 +93,14 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 		const values = series.flatMap(s => [...s.values, ...(s.low ?? []), ...(s.high ?? [])]).filter(Number.isFinite);
 		let low = fromZero ? 0 : Math.min(...values), high = Math.max(...values) || 1;
 		if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
+		if (limits) [low, high] = [Math.max(low, limits[0]), Math.min(high, limits[1])];
+		if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
 		if (low === high) high = low + (Math.abs(low) || 1);
 		if (!fromZero) { const room = (high - low) * 0.08; low -= room; high += room; }
 		const rows = marks(low, high);
 		const left = Math.max(...rows.map(r => format(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
 		const x = index => round(left + (labels.length < 2 ? 0.5 : index / (labels.length - 1)) * (width - left - right));
-		const y = value => round(top + (1 - (value - low) / (high - low)) * (height - top - bottom));
+		const y = value => round(top + (1 - (Math.min(Math.max(value, low), high) - low) / (high - low)) * (height - top - bottom));
 		const line = list => {
 			let text = "", isOpen = false;
 			list.forEach((value, index) => {
@@ -101,24 +115,34 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 		};
 		const steps = Math.max(1, Math.ceil(labels.length / Math.max(2, Math.floor((width - left) / 84))));
 		const cursor = h("line.cursor", { y1: top, y2: height - bottom, x1: -9, x2: -9 });
-		return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", label: title, width, height,
-			onpointermove: event => {
-				const at = (event.offsetX - left) / (width - left - right) * (labels.length - 1);
-				const index = Math.min(Math.max(0, Math.round(at)), labels.length - 1);
-				cursor.setAttribute("x1", x(index)); cursor.setAttribute("x2", x(index));
-				read(index);
-			},
-			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); read(null); } },
+		let at = null;
+		const point = index => {
+			at = index;
+			const where = index === null ? -9 : x(index);
+			cursor.setAttribute("x1", where); cursor.setAttribute("x2", where);
+			read(index);
+		};
+		const within = index => Math.min(Math.max(0, index), labels.length - 1);
+		return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", label: title, width, height, tabindex: "0",
+			onpointermove: event => point(within(Math.round((event.offsetX - left) / (width - left - right) * (labels.length - 1)))),
+			onpointerleave: () => point(null), onblur: () => point(null),
+			onkeydown: event => {
+				const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+				if (step === undefined) return;
+				event.preventDefault();
+				point(at === null ? step < 0 ? labels.length - 1 : 0 : within(at + step));
+			} },
 			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
-			labels.map((label, index) => index % steps === 0 && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
+			zero && h("line.zero", { x1: left, x2: width - right, y1: y(0), y2: y(0) }),
+			labels.map((label, index) => index % steps === 0 && (index === 0 || label !== labels[index - steps]) && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
 			series.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),
 			series.map(s => h("path.line", { style: tint(s.color), d: line(s.values) })),
 			labels.length < 2 && series.map(s => Number.isFinite(s.values[0]) && h("circle.fill", { style: tint(s.color), cx: x(0), cy: y(s.values[0]), r: 3 })),
 			cursor);
 	}
 
-	return h("figure", h("figcaption", title, h("ul.legend", h("li"), series.map(s => h("li", swatch(s.color), s.name, " ", h("b"))))), place,
-		hasNumbers && lazily("Numbers", () => table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i)), "details.numbers"));
+	return h("figure", h("figcaption", title, h("ul.legend", { "aria-live": "polite" }, h("li"), series.map(s => h("li", swatch(s.color), s.name, " ", h("b"))))), place,
+		hasNumbers && lazily("Numbers", () => table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => reading(s, i), "number"])], labels.map((_, i) => i)), "details.numbers"));
 }
 
 const round = value => Math.round(value * 100) / 100;

@@ -90,6 +90,8 @@ export const newID = prefix => `${prefix}-${++lastID}`;
 const strokes = {
 	user: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14c.6-2.8 2.8-4 5.5-4s4.9 1.2 5.5 4",
 	experiment: "M6 2h4M7 2v4L3 13c-.3.6.1 1 .7 1h8.6c.6 0 1-.4.7-1L9 6V2M5 10h6",
+	today: "M2.5 7.5L8 3l5.5 4.5V13.5h-4v-4h-3v4h-4z", metric: "M2.5 13.5h11M4.5 11V8M8 11V3.5M11.5 11V6", holdout: "M8 1.8l5 1.9v4c0 3-2 5-5 6.5-3-1.5-5-3.5-5-6.5v-4z",
+	project: "M1.8 4h4.4l1.5 1.8h6.5v7.2H1.8z", token: "M10.5 9a3.5 3.5 0 1 0-3.3-2.4L2.5 11.3v2.2h2.2v-1.6h1.6v-1.6h1.2M11 5.4v.1",
 	flag: "M3.5 14V2.5M3.5 3h8l-1.5 3 1.5 3h-8",
 	live: "M1.5 8.5h3l2-5 3 9 2-4h3",
 	audit: "M3 2.5h10v11H3zM5.5 5.5h5M5.5 8h5M5.5 10.5h3",
@@ -98,7 +100,7 @@ const strokes = {
 	datafile: "M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3M5.5 8h5M5.5 11h5",
 	plus: "M8 3v10M3 8h10", close: "M4 4l8 8M12 4l-8 8", copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
 	grip: "M6 3v.1M6 8v.1M6 13v.1M10 3v.1M10 8v.1M10 13v.1", up: "M8 13V3M4 7l4-4 4 4", down: "M8 3v10M4 9l4 4 4-4",
-	warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.1", check: "M3 8.5l3.5 3.5L13 4.5",
+	circle: "M8 13.5a5.5 5.5 0 1 0 0-11 5.5 5.5 0 0 0 0 11z", warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.1", check: "M3 8.5l3.5 3.5L13 4.5",
 	search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.5 10.5L14 14", out: "M6 2.5H3v11h3M7 8h7M11 5l3 3-3 3",
 };
 export const icon = name => h("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },

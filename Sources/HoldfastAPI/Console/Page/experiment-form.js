@@ -8,9 +8,9 @@ import { swatch } from "./charts.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 import { differences, effectsInWords, listed } from "./sentences.js";
 import { load } from "./experiments.js";
-import { lifetimeField, metricsForm, rampForm, ruleForm } from "./plan-form.js";
+import { banditForm, lifetimeField, metricsForm, rampForm, ruleForm } from "./plan-form.js";
 
-const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null, assignment_ttl: null };
+const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null, assignment_ttl: null, bandit: null };
 const wide = matchMedia("(min-width: 1250px)");
 
 /// `key` is `null` for a new experiment.
@@ -22,7 +22,7 @@ export async function show(context, key) {
 	const draft = context.draft.get();
 	const start = { ...defaults, ...original, ...draft?.definition };
 
-	const keyField = field("Key", h("input", { value: key ?? draft?.key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
+	const keyField = field("Key", h("input", { value: key ?? draft?.key ?? "", required: true, maxlength: 255, oninput: () => { isOwnKey = true; } }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
 	const variations = variationsEditor(start.variations);
 	const traffic = percentField("Traffic", start.traffic, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
 	const conditions = conditionsForm(start.audience, words);
@@ -31,7 +31,7 @@ export async function show(context, key) {
 	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], start.enrollment), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
 	const status = field("Status", select([...new Set([start.status, original?.status ?? "draft", "running", "paused"])], start.status), { hint: "A draft is served to nobody, and so is a paused experiment.", pointer: "/status" });
 	const text = (label, name, hint, rows) => field(label, h(rows ? "textarea" : "input", { value: start[name], rows }), { hint, pointer: `/${name}` });
-	const name = text("Name", "name", "For people; apps use the key."), hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.", 2);
+	const name = text("Name", "name", "For people. Apps use the key."), hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.", 2);
 	const description = text("Description", "description", "What is tested.", 2);
 	const owner = text("Owner", "owner"), tags = field("Tags", h("input", { value: start.tags.join(", ") }), { hint: "Separated by commas.", pointer: "/tags" });
 	const group = field("Group", h("input", { value: start.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
@@ -40,7 +40,14 @@ export async function show(context, key) {
 	const measured = metricsForm(start.metrics, metrics, words.attributes), rule = ruleForm(start.plan);
 	const ramp = rampForm(start.ramp, isOn => { for (const input of traffic.querySelectorAll("input")) input.disabled = isOn; });
 	const lifetime = lifetimeField(start.assignment_ttl, "as long as the project says", "Counted from when it was last saved; it holds for what is saved from now on. Whoever comes back later is decided anew, so let it outlive the experiment.");
-	const fields = [name, hypothesis, description, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group, begin, end, lifetime, measured, rule, ramp];
+	// The key follows the name until somebody writes one.
+	let isOwnKey = keyField.input.value !== "";
+	if (key === null) {
+		name.input.setAttribute("data-focus", "");
+		name.input.addEventListener("input", () => { if (!isOwnKey) keyField.input.value = derivedKey(name.input.value); });
+	}
+	const bandit = banditForm(start.bandit);
+	const fields = [name, hypothesis, description, owner, tags, keyField, variations, traffic, audienceField, enrollment, status, group, begin, end, lifetime, bandit, measured, rule, ramp];
 
 	const review = h("div.review.form");
 	const problems = h("div");
@@ -52,7 +59,7 @@ export async function show(context, key) {
 			variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.input.value, status: status.input.value,
 			group: group.input.value.trim() || null, name: name.input.value.trim(), hypothesis: hypothesis.input.value.trim(), description: description.input.value.trim(), owner: owner.input.value.trim(),
 			tags: tags.input.value.split(",").map(tag => tag.trim()).filter(Boolean),
-			metrics: measured.read(), plan: rule.read(), schedule: startAt || endAt ? { start_at: startAt, end_at: endAt } : null, ramp: ramp.read(), assignment_ttl: lifetime.read(),
+			metrics: measured.read(), plan: rule.read(), schedule: startAt || endAt ? { start_at: startAt, end_at: endAt } : null, ramp: ramp.read(), assignment_ttl: lifetime.read(), bandit: bandit.read(),
 		};
 	}
 
@@ -150,17 +157,20 @@ export async function show(context, key) {
 	const untouched = JSON.stringify(draft ? Object.fromEntries(Object.keys(read()).map(name => [name, { ...defaults, ...original }[name]])) : read());
 	context.isChanged = () => JSON.stringify(read()) !== untouched || key === null && keyField.input.value !== "";
 
-	return page(key ?? "New experiment", { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] },
+	return page(key === null ? "New experiment" : experiment.name || key, { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] },
 		draft && restored(context),
 		h("div.beside", h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); } },
-			section("Name", {}, h("div.card", key === null && keyField, name)),
+			section("Experiment", {}, h("div.card", name, key === null && keyField, hypothesis)),
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
 			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
-			section("Plan", { note: "What decides, written down before it starts." }, h("div.card", hypothesis, description, h("div.fields", owner, tags), h("h3", "Metrics"), measured, h("h3", "Decision rule"), rule)),
-			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp, lifetime)),
+			section("Plan", { note: "What decides, written down before it starts." }, h("div.card", h("h3", "Metrics"), measured, h("h3", "Decision rule"), rule, description, h("div.fields", owner, tags))),
+			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp, h("h3", "Later"), bandit, lifetime)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
 		review));
 }
+
+/// A key for a name: "Shorter checkout!" becomes "shorter-checkout".
+const derivedKey = name => name.normalize("NFKD").replace(/\p{Diacritic}/gu, "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 100);
 
 /// A time of the API for a field of local time.
 function local(text) {
@@ -182,7 +192,15 @@ function definition(experiment) {
 		schedule: schedule ? { start_at: schedule.start_at, end_at: schedule.end_at } : null,
 		ramp: ramp ? { steps: ramp.steps, on_alarm: ramp.on_alarm, keep: ramp.keep } : null,
 		assignment_ttl: experiment.assignment_ttl ?? null,
+		bandit: banditOf(experiment.bandit),
 	};
+}
+
+/// A bandit without what its looks found.
+function banditOf(bandit) {
+	if (!bandit) return null;
+	const { state, ...said } = bandit;
+	return said;
 }
 
 const hundredth = value => Math.round(value * 100) / 100;

@@ -184,7 +184,7 @@ async function list(context) {
 		sortBox.value = query.get("sort") ?? "";
 		// By what the address says, which is newer than the rows after two quick clicks.
 		const sorting = { by: query.get("sort"), isDescending: query.get("order") !== "asc", sort: by => sort(by, by === query.get("sort")) };
-		update(content, total === 0 ? empty("No match", "Change the search.") : [table("Experiments", columns, experiments, { sorting }),
+		update(content, total === 0 ? empty("No match", "Change the search.") : [table("Experiments", columns, experiments, { sorting, kind: "compact" }),
 			pager(first, experiments.length, total, by => { set({ page: number + by > 1 ? number + by : null }).then(() => content.querySelector(by > 0 ? ".pages button:last-child:enabled, .pages button" : ".pages button:enabled")?.focus()); })]);
 	}
 
@@ -194,7 +194,7 @@ async function list(context) {
 	api.server.addEventListener("proposals", () => refresh().catch(() => {}), { signal: context.signal });
 	const isFiltered = ["search", "status", "owner", "tag"].some(name => query.get(name));
 	if (found.total === 0 && !isFiltered && Object.keys(found.statuses).length === 0) {
-		return page("Experiments", { actions }, invitation("No experiment yet", "v1/experiments/checkout", '{"variations":["control","new"]}'));
+		return page("Experiments", { actions }, invitation("No experiment yet", "An experiment shows some users one thing and others another, and tells which does better.", newLink("experiments", "experiment"), "v1/experiments/checkout", '{"variations":["control","new"]}'));
 	}
 	draw(found);
 	context.every(60_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });

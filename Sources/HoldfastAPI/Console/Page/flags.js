@@ -36,7 +36,7 @@ async function list(context) {
 	const actions = newLink("flags", "flag");
 	const below = "What apps ask for by name. Every experiment is a flag, too; its value is the variation’s key.";
 	const first = await load();
-	if (!first.rows.length && !isFiltered()) return page("Flags", { actions, below }, invitation("No flag yet", "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
+	if (!first.rows.length && !isFiltered()) return page("Flags", { actions, below }, invitation("No flag yet", "A flag gives apps a value by its rules, and is changed without a release.", newLink("flags", "flag"), "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
 	const content = h("div");
 	const draw = page => replace(content, older(load, rows => rows.length ? table("Flags", columns, rows) : empty("No match", "Change the search."), { label: "More flags", first: page }));
 	const refresh = async () => draw(await load());

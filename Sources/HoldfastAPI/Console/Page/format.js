@@ -3,7 +3,8 @@
 const locale = undefined;
 const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
-const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+const thisYear = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }), anyYear = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const minus = text => text.replace("-", "−");
 const exact = new Intl.DateTimeFormat(locale, {
 	year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
 	fractionalSecondDigits: 3, timeZoneName: "short",
@@ -14,8 +15,8 @@ const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 export const none = "–";
 const missing = value => value == null || Number.isNaN(value);
 
-export const integer = value => missing(value) ? none : whole.format(value);
-export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ? decimal(value, 1) : compact.format(value);
+export const integer = value => missing(value) ? none : minus(whole.format(value));
+export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ? decimal(value, 1) : minus(compact.format(value));
 export const percent = (value, digits = 1) => missing(value) ? none : `${decimal(value * 100, digits)}%`;
 export const signed = (value, digits = 1) => missing(value) ? none : `${value > 0 ? "+" : ""}${percent(value, digits)}`;
 
@@ -23,11 +24,11 @@ const decimals = [];
 export function decimal(value, digits = 2) {
 	if (missing(value)) return none;
 	decimals[digits] ??= new Intl.NumberFormat(locale, { maximumFractionDigits: digits });
-	return decimals[digits].format(value).replace("-", "−");
+	return minus(decimals[digits].format(value));
 }
 
 export const measure = value => missing(value) ? none
-	: new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value).replace("-", "−");
+	: minus(new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value));
 
 export const pValue = value => missing(value) ? none : value < 0.0001 ? "< 0.0001" : decimal(value, 4);
 
@@ -39,7 +40,11 @@ export function bytes(value) {
 	return `${decimal(value, value < 10 && index > 0 ? 1 : 0)} ${units[index]}`;
 }
 
-export const time = text => text ? dateTime.format(new Date(text)) : none;
+export function time(text) {
+	if (!text) return none;
+	const date = new Date(text);
+	return (date.getFullYear() === new Date().getFullYear() ? thisYear : anyYear).format(date);
+}
 export const exactTime = text => text ? exact.format(new Date(text)) : none;
 /// A day of the server's statistics, which are in UTC.
 export const utcDay = text => day.format(new Date(text.length === 10 ? `${text}T00:00:00Z` : text));
@@ -57,5 +62,5 @@ export function ago(text, now = Date.now()) {
 export const rampStatus = status => status === "ended" ? "stopped by hand" : status;
 
 /// The server's text with a capital letter and a full stop.
-export const sentence = text => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+export const sentence = text => (text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".")).replace(/(^|[\s(])-(?=\d)/g, "$1−");
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;

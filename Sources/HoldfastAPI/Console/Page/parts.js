@@ -44,7 +44,7 @@ export function section(title, { actions, note }, ...content) {
 		content);
 }
 
-export const dash = () => h("span.faint", none);
+export const dash = () => h("span.faint.dash", none);
 export const card = (...content) => h("div.card", content);
 
 export const moment = text => text
@@ -65,6 +65,9 @@ export function lazily(summary, make, kind = "details") {
 
 export const code = text => h("code", text);
 
+/// A key that is copied by a click.
+export const keyChip = key => h("button.badge.chip", { title: "Copy the key", onclick: () => copy(key, `The key ${key} was copied.`) }, h("code", key), icon("copy"));
+
 export function status(name) {
 	const kind = { running: "good", paused: "warn", on: "good" }[name] ?? "idle";
 	return h("span", { class: `status ${kind}` }, name.replaceAll("_", " "));
@@ -74,11 +77,11 @@ export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, 
 
 export function empty(title, text, command, ...actions) {
 	return h("div.empty", h("p.empty-title", title), text && h("p", text),
-		command && commandLine(command), actions.length > 0 && h("div.actions", actions));
+		actions.some(Boolean) && h("div.actions", actions), command && h("details.curl", h("summary", "With curl"), commandLine(command)));
 }
 
 /// Shows how to create the first item of an empty list.
-export const invitation = (title, path, body) => empty(title, "Create one here, or with one request:", `curl -X PUT ${here(path)} -d '${body}'`);
+export const invitation = (title, text, action, path, body) => empty(title, text, `curl -X PUT ${here(path)} -d '${body}'`, action);
 
 function commandLine(text) {
 	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
@@ -346,6 +349,30 @@ function setError(field, text) {
 	if (text) field.input.setAttribute("aria-invalid", "true"); else field.input.removeAttribute("aria-invalid");
 }
 
+/// Several of a list: what is chosen stands above, and what is typed or picked is added. `isOpen` allows names that the list lacks.
+export function picker(label, initial, options, { isOpen = false, ...rest } = {}) {
+	const chosen = [...initial], chips = h("div.chips"), list = h("datalist", { id: newID("options") });
+	const input = h("input", { list: list.id, placeholder: options.slice(0, 3).join(", "), onchange: () => { add(); }, onkeydown: event => { if (event.key === "Enter" && add()) event.preventDefault(); } });
+	const typed = () => input.value.split(",").map(name => name.trim()).filter(name => name && (isOpen || options.includes(name)) && !chosen.includes(name));
+	function add() {
+		const found = typed();
+		if (found.length === 0) return false;
+		chosen.push(...found);
+		input.value = "";
+		draw();
+		return true;
+	}
+	function draw() {
+		replace(chips, chosen.map((name, index) => h("button.badge.chip", { label: `Remove ${name}`, onclick: () => { chosen.splice(index, 1); draw(); input.focus(); } }, name, icon("close"))));
+		chips.hidden = chosen.length === 0;
+		replace(list, options.filter(name => !chosen.includes(name)).slice(0, 500).map(name => h("option", { value: name })));
+	}
+	draw();
+	const element = field(label, input, { ...rest, after: list });
+	element.insertBefore(chips, element.children[1]);
+	return Object.assign(element, { read: () => [...chosen, ...typed()] });
+}
+
 /// A select without a visible label.
 export const choose = (label, options, value, set) => select(options, value, { label: label, onchange: e => set(e.target.value) });
 
@@ -356,12 +383,14 @@ export function searchField(label, value, onchange) {
 }
 
 /// A table. A column is its name, a function from a row to the content of its cell, its classes (`number`,
-/// `row-actions`), and the name by which `sorting` orders rows; the first column names its row. On a phone each row is a card.
+/// `row-actions`), the name by which `sorting` orders rows, and what stands below its name; the first column names its row.
+/// `groups` are names with their rows, in place of `rows`. On a phone each row is a card.
 /// Roles are named, because a browser forgets those of elements that are laid out as cards.
-export function table(caption, columns, rows, { sorting } = {}) {
+export function table(caption, columns, rows, { sorting, groups, kind: tableKind } = {}) {
 	const cell = (tag, role, [name, , kind], content, scope) => h(tag, { class: kind, scope, role, "data-label": tag === "td" && kind !== "row-actions" ? name : null }, tag === "td" && kind !== "row-actions" ? h("div.cell", content) : content);
 	const heading = column => {
-		const [name, , kind, by] = column;
+		const [name, , kind, by, below] = column;
+		if (below) return cell("th", "columnheader", column, [name, below], "col");
 		if (kind === "row-actions") return cell("th", "columnheader", column, h("span.hidden", name), "col");
 		if (!sorting || !by) return cell("th", "columnheader", column, name, "col");
 		const isChosen = sorting.by === by;
@@ -369,9 +398,10 @@ export function table(caption, columns, rows, { sorting } = {}) {
 		if (isChosen) element.setAttribute("aria-sort", sorting.isDescending ? "descending" : "ascending");
 		return element;
 	};
-	return h("div.table", { tabindex: "0", role: "region", label: caption }, h("table", { role: "table" }, h("caption", caption),
+	const line = row => h("tr", { role: "row" }, columns.map((c, index) => index === 0 ? cell("th", "rowheader", c, c[1](row), "row") : cell("td", "cell", c, c[1](row))));
+	return h("div", { class: `table ${tableKind ?? ""}`.trim(), tabindex: "0", role: "region", label: caption }, h("table", { role: "table" }, h("caption", caption),
 		h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(heading))),
-		h("tbody", { role: "rowgroup" }, rows.map(row => h("tr", { role: "row" }, columns.map((c, index) => index === 0 ? cell("th", "rowheader", c, c[1](row), "row") : cell("td", "cell", c, c[1](row))))))));
+		(groups ?? [[null, rows]]).map(([name, some]) => h("tbody", { role: "rowgroup" }, name && h("tr.group", { role: "row" }, h("th", { role: "columnheader", scope: "rowgroup", colspan: columns.length }, name)), some.map(line)))));
 }
 
 /// The buttons below a page of a long list. `turn` is called with -1 or 1.

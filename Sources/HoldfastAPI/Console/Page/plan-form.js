@@ -1,7 +1,7 @@
 // The parts of the experiment's form that say what is measured, by which rule it is decided, and how the traffic grows.
 
 import { h, replace } from "./dom.js";
-import { button, choose, field, iconButton, select } from "./parts.js";
+import { button, choose, field, iconButton, picker, select } from "./parts.js";
 
 /// A group of inputs that errors of the server are shown at.
 const asField = (element, pointer, read) => Object.assign(h("div.field", element, h("p.error", { hidden: true })), { pointer, isField: true, input: element, read });
@@ -10,8 +10,7 @@ const asField = (element, pointer, read) => Object.assign(h("div.field", element
 export function metricsForm(initial, known, attributes) {
 	const rows = initial ? [...initial.primary.map(metric => ({ role: "primary", metric })), ...initial.guardrails.map(g => ({ role: "guardrail", metric: g.metric, ...(typeof g.margin === "object" ? { absolute: g.margin } : { margin: g.margin * 100 }) })), ...initial.secondary.map(metric => ({ role: "secondary", metric }))] : [];
 	const list = h("ul.rows"), names = known.map(m => m.key);
-	const breakdowns = h("input", { value: (initial?.breakdowns ?? []).join(", "), placeholder: attributes.slice(0, 3).map(a => a.name).join(", "), list: null });
-	const groups = field("Results by group", breakdowns, { hint: attributes.length ? `Up to five attributes, separated by commas: ${attributes.slice(0, 12).map(a => a.name).join(", ")}.` : "Define attributes to divide results by their values.", pointer: "/metrics/breakdowns" });
+	const groups = picker("Results by group", initial?.breakdowns ?? [], attributes.map(a => a.name), { isOpen: true, hint: attributes.length ? "Up to five attributes, by whose values results are divided." : "Define attributes to divide results by their values.", pointer: "/metrics/breakdowns" });
 
 	function draw() {
 		replace(list, rows.map((row, index) => h("li",
@@ -31,7 +30,7 @@ export function metricsForm(initial, known, attributes) {
 	draw();
 	const element = asField(h("div", { tabindex: "-1" }, list, names.length > 0 ? h("div.adders", button("Add a metric", add, "quiet"))
 		: h("p.note", "No metric is defined yet. ", h("a", { href: "#/metrics" }, "Define one"), " to have a verdict over all of them."), groups), "/metrics", () => {
-		const split = breakdowns.value.split(",").map(name => name.trim()).filter(Boolean);
+		const split = groups.read();
 		if (rows.length === 0 && split.length === 0) return null;
 		const of = role => rows.filter(r => r.role === role);
 		return { primary: of("primary").map(r => r.metric), secondary: of("secondary").map(r => r.metric), guardrails: of("guardrail").map(r => ({ metric: r.metric, margin: r.absolute ?? Math.round(r.margin * 1e4) / 1e6 })), breakdowns: split };
@@ -59,6 +58,21 @@ export function ruleForm(initial) {
 }
 
 const unit = { d: "days", h: "hours", m: "minutes", s: "seconds" };
+
+/// Whether the weights follow the results; `null` if they stay. What the form does not show of a bandit stays.
+export function banditForm(initial) {
+	const isOn = initial !== null, every = initial?.every ?? "1d";
+	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: Number(every.slice(0, -1)), label: "Interval of the looks" });
+	const units = select(Object.entries(unit).filter(([u]) => u !== "s"), every.at(-1), { label: "Unit of the interval" });
+	const share = field("At least for each variation", h("input", { type: "number", min: 0, max: 50, step: "any", value: initial?.minimum_share ?? 5 }), { pointer: "/bandit/minimum_share", after: h("span.unit", "%") });
+	const looks = field("Looks every", count, { pointer: "/bandit/every", after: units });
+	const more = h("div.fields", { hidden: !isOn }, looks, share);
+	const set = on => { more.hidden = !on; for (const input of more.querySelectorAll("input, select")) input.disabled = !on; };
+	const kind = select([["", "stay as they are"], ["bandit", "follow the results (a bandit)"]], isOn ? "bandit" : "", { onchange: () => set(kind.value !== "") });
+	set(isOn);
+	const choice = field("Weights of the variations", kind, { pointer: "/bandit", hint: "A bandit gives new users what does best in the first primary metric. Whoever takes part keeps their variation." });
+	return Object.assign(h("div.field", choice, more), { read: () => kind.value === "" ? null : { ...initial, every: `${count.value}${units.value}`, minimum_share: Number(share.input.value) } });
+}
 
 /// How long users keep a variation: `read()` returns `null` for what `otherwise` says, "forever", or a time such as "30d".
 export function lifetimeField(value, otherwise, hint) {

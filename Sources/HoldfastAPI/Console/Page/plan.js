@@ -1,10 +1,10 @@
 // The verdict over all metrics of an experiment with the numbers that carry it, its plan, and results by the values of an attribute.
 
-import { h } from "./dom.js";
+import { h, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, choose, dash, empty, failure, pending, section, table } from "./parts.js";
+import { badge, banner, choose, dash, empty, failure, field, pending, section, table } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed } from "./format.js";
-import { drawn, scale } from "./charts.js";
+import { axis, drawn, scale } from "./charts.js";
 import { marginOf } from "./sentences.js";
 
 const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metrics.secondary, metrics.guardrails].some(list => list.length > 0);
@@ -22,12 +22,15 @@ const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertai
 const columnsOf = (lifts, first) => [
 	...first,
 	["Lift", r => r.lift === null ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
-	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: outcomes[r.outcome]?.[1] ?? "", zero: true }) : unbounded(r), "drawn"],
+	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: r.outcome === "within_margin" ? "" : outcomes[r.outcome]?.[1] ?? "", zero: true, margin: marginLine(r) }) : unbounded(r), "drawn", null, axis(lifts, v => signed(v, 0))],
 	["Outcome", r => r.outcome ? badge(...outcomes[r.outcome]) : dash()],
 	["p", r => r.p_value == null ? none : pValue(r.p_value), "number"],
 	["Value", r => [r.format(r.mean), h("div.small.faint", `${r.baseline.variation_key} ${r.format(r.baseline.mean)}`)], "number"],
 	["Users", r => integer(r.users), "number"],
 ];
+
+/// Where the margin of a guardrail is on the axis of lifts.
+const marginLine = ({ metric }) => typeof metric?.margin === "number" ? metric.direction === "decrease" ? metric.margin : -metric.margin : undefined;
 
 /// What stands in the place of a lift's interval that is not bounded.
 export const unbounded = ({ difference, difference_interval: interval }) => difference == null ? dash() : h("span.small", `lift not bounded; difference ${measure(difference)}`, interval && ` (${measure(interval[0])} – ${measure(interval[1])})`);
@@ -37,7 +40,7 @@ const rowsOf = (variations, baseline, format, more) => {
 	return variations.filter(v => v.outcome).map(v => ({ ...v, baseline: base, format, ...more }));
 };
 
-const scaleOf = rows => scale(rows.flatMap(r => r.lift_interval ?? []).filter(Number.isFinite), true);
+const scaleOf = rows => scale(rows.flatMap(r => [...r.lift_interval ?? [], marginLine(r)]).filter(Number.isFinite), true);
 
 /// `verdict` draws the server's decision, with the lift that carries it.
 export function planSection({ plan, verdict: decision, metrics, warnings, baseline }, verdict) {
@@ -45,14 +48,14 @@ export function planSection({ plan, verdict: decision, metrics, warnings, baseli
 	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m.kind), { metric: m }));
 	const lifts = scaleOf(rows);
 	const several = new Set(rows.map(r => r.variation_key)).size > 1;
-	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), h("div.small.faint", r.metric.role + (r.metric.margin ? `, margin ${marginOf(r.metric.margin)}` : ""))]]]);
+	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), r.metric.margin != null && h("div.small.faint", `margin ${marginOf(r.metric.margin)}`)]]]);
 	return section("Verdict", { note: "By all metrics. You may look whenever you like." },
 		verdict(decision, carrying && { lift: carrying.lift, interval: carrying.lift_interval, p: carrying.p_value }),
 		plan?.changed_since_start?.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
 		warnings.filter(w => !decision.reasons.includes(w.message)).map(w => banner("warn", sentence(w.message))),
 		disagreements(planDisagreements(metrics, decision)),
-		["primary", "guardrail", "secondary"].map(role => [role, rows.filter(r => r.metric.role === role)]).filter(([, some]) => some.length > 0)
-			.map(([role, some]) => h("div.block", table({ primary: "Primary metrics", guardrail: "Guardrails", secondary: "Secondary metrics" }[role], columns, some))),
+		h("div.block", table("Metrics", columns, [], { groups: Object.entries({ primary: "Primary metrics: these decide", guardrail: "Guardrails: these must not suffer", secondary: "Secondary metrics: these explain" })
+			.map(([role, name]) => [name, rows.filter(r => r.metric.role === role)]).filter(([, some]) => some.length > 0) })),
 		h("details.numbers", h("summary", "If this were the only look"),
 			h("p.note", "These numbers hold for one look that was planned before the experiment began. The verdict counts every look, and therefore needs more users."),
 			table("Numbers for one look, by metric", [["Metric", r => r.metric.key], ["Variation", r => r.variation_key],
@@ -79,7 +82,6 @@ function planDisagreements(metrics, { decision, winner }) {
 	}
 	const early = found.filter(f => f.outcome === "uncertain" && f.metric.role !== "secondary" && f.one_look?.p_value < 0.05 && f.metric.role === "primary");
 	if (early.length) notes.push(`${early.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} would be certain if this were the only look (p ${pValue(Math.min(...early.map(f => f.one_look.p_value)))}), and is not yet when every look counts.`);
-	if (decision === "invalid" && found.some(f => f.outcome === "better")) notes.push("Some lifts look certain, but the users are not comparable: what made the split wrong may have made the lift, too.");
 	const certain = found.filter(f => f.metric.role === "secondary" && ["better", "worse"].includes(f.outcome));
 	if (decision === "continue" && certain.length) notes.push(`${certain.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} is certain, but only primary metrics and guardrails decide.`);
 	return notes;
@@ -136,3 +138,56 @@ export function needs(experiment) {
 
 /// The rule by which an experiment is decided.
 export const ruleOf = ({ plan, metrics }) => plan && isMeasured({ metrics }) && h("p.note", `Decided at ${decimal(plan.alpha * 100)}% error, ${decimal(plan.power * 100)}% power`, plan.minimum_effect != null && `, for effects from ${percent(plan.minimum_effect)}`, ".");
+
+/// A calculator for a draft: how long it takes at several shares of the traffic, and which effect it finds in a time. It is
+/// filled with what is known of this experiment, or of the one with most users.
+export function durationSection(experiment) {
+	const metric = experiment.metrics.primary[0], path = api.path("experiments", experiment.key, "plan");
+	const ask = async body => {
+		try { return (await api.call("POST", path, { body: { metric, ...body }, silent: true })).data; } catch (error) {
+			if (error instanceof api.Problem && [404, 422].includes(error.status)) return { missing: error };
+			throw error;
+		}
+	};
+	return section("How long it takes", { note: `By ${metric}, the first primary metric.` }, pending(async () => {
+		const effect = experiment.plan?.minimum_effect ?? (await api.get(api.path("metrics", metric), null, { silent: true }).catch(() => ({}))).minimum_effect ?? 0.1;
+		let known = await ask({ minimum_effect: effect }), source = "this experiment";
+		if (known.missing) {
+			const { experiments } = await api.get("/v1/overview", { sort: "users", status: "running,concluded", limit: 2 }, { silent: true });
+			const other = experiments.find(e => e.key !== experiment.key && e.users > 0);
+			if (other) known = await ask({ minimum_effect: effect, from: other.key });
+			source = other?.name ?? other?.key;
+		}
+		const isKnown = !known.missing, isRate = formatOf(known.kind ?? "conversion") === percent;
+		const from = known.traffic?.from && known.traffic.from !== experiment.key ? await api.get(api.path("experiments", known.traffic.from), null, { silent: true }).catch(() => null) : experiment;
+		const rate = isKnown ? known.traffic.users_per_day / ((from?.traffic || 100) / 100) : null;
+		const round = (value, digits) => value == null ? "" : Number(value.toPrecision(digits));
+		const number = (label, value, unit, hint, limits) => field(label, h("input", { type: "number", step: "any", value, ...limits }), { hint, after: unit && h("span.unit", unit) });
+		const base = number(isRate ? "Users who do it today" : "Mean today", isKnown ? round(known.baseline.mean * (isRate ? 100 : 1), 3) : "", isRate && "%", isKnown && `As in ${known.baseline.from ?? source}.`, isRate ? { min: 0.001, max: 99.9 } : {});
+		const spread = !isRate && number("Standard deviation", isKnown ? round(known.baseline.standard_deviation, 3) : "", null, null, { min: 0 });
+		const users = number("Users a day", rate ? Math.round(rate) : "", null, rate ? `All who could take part, as in ${known.traffic.from ?? source}.` : "All who could take part.", { min: 1 });
+		const wanted = number("Smallest effect of interest", round(effect * 100, 4), "%", "Of today’s number.", { min: 0.01 });
+		const answer = h("div", { role: "status" });
+		let asked = 0, timer;
+
+		async function estimate() {
+			const count = asked += 1, value = f => f && f.input.value !== "" ? Number(f.input.value) : null;
+			const body = { baseline: value(base) === null ? null : value(base) / (isRate ? 100 : 1), users_per_day: value(users) };
+			if (!body.baseline || !body.users_per_day || !value(wanted)) return update(answer, h("p.note", "Fill in what happens today, and how many users come a day."));
+			if (spread) body.standard_deviation = value(spread);
+			const takes = Math.max(experiment.traffic, 0.01) / 100;
+			const [need, ...finds] = await Promise.all([ask({ ...body, minimum_effect: value(wanted) / 100 }), ...[7, 14, 28].map(days => ask({ ...body, users_per_day: body.users_per_day * takes, minimum_effect: value(wanted) / 100, days }))]);
+			if (count !== asked) return;
+			if (need.missing) return update(answer, h("p.note", sentence(need.missing.message)));
+			const needed = need.any_time.users, shares = [...new Set([5, 10, 50, 100, experiment.traffic])].filter(s => s > 0).sort((a, b) => a - b);
+			const days = part => Math.ceil(needed / (body.users_per_day * part / 100));
+			update(answer, h("p", h("strong", `${plural(days(experiment.traffic || 100), "day")} at ${decimal(experiment.traffic || 100)}% of the traffic`), `, for ${short(needed)} users in all, if you look whenever you like.`),
+				h("div.columns", table("Days by traffic", [["Traffic", s => `${decimal(s)}%`], ["Days", s => integer(days(s)), "number"]], shares),
+					table("Effect by days", [["After", f => plural(f.days, "day")], ["It finds effects from", f => f.any_time?.detectable_effect == null ? none : percent(f.any_time.detectable_effect), "number"]], finds.filter(f => !f.missing))));
+		}
+
+		const form = h("form", { onsubmit: event => event.preventDefault(), oninput: () => { clearTimeout(timer); timer = setTimeout(() => estimate().catch(() => {}), 250); } }, h("div.fields", base, spread, users, wanted));
+		await estimate();
+		return h("div.card.duration", form, answer);
+	}, "Working out how long it takes…"));
+}

@@ -1,11 +1,11 @@
 // An experiment with its results: the numbers of each variation, and the conclusions that they permit.
 
-import { h, update } from "./dom.js";
+import { h, icon, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, moment, older, page, section, status, submitButton, table, to } from "./parts.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, keyChip, lazily, link, moment, older, page, pending, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, rampStatus, sentence, short, signed, time, utcDay } from "./format.js";
-import { drawn, lineChart, scale, swatch } from "./charts.js";
-import { breakdownSection, disagreements, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
+import { axis, drawn, lineChart, scale, swatch } from "./charts.js";
+import { breakdownSection, disagreements, durationSection, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
 import { entryList } from "./audit.js";
 import { marginOf } from "./sentences.js";
 import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares, waiting } from "./experiments.js";
@@ -24,10 +24,10 @@ export async function show(context, key) {
 	}
 
 	const body = h("div");
-	const overview = h("div");
+	const overview = h("div"), waits = h("div");
 	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric"), live: query.get("live") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1", isDaily: query.get("chart") === "day" };
-	let loaded = [], plan = null;
+	let loaded = [], plan = null, grown = null, wasCalm = false;
 
 	/// Fetches the results of all goals, and draws them.
 	async function refresh() {
@@ -44,15 +44,48 @@ export async function show(context, key) {
 		view.isPlanned = plan !== null;
 		view.metrics = plan?.metrics ?? [];
 		draw();
+		// What it takes longer to count comes when it is there.
+		grownLift(wanted[0]).then(found => {
+			grown = found;
+			if (!context.signal.aborted) draw();
+		}, () => { /* The page was left. */ });
+	}
+
+	/// The lift of the first metric or goal as it grew; null where it cannot be read.
+	async function grownLift(subject) {
+		if (!subject || !loaded[0]?.results?.users.counted) return null;
+		const [kind, name] = subject, { metric, ...rest } = options();
+		try {
+			return await api.get(`${api.path("experiments", key, "results")}/series`, kind === "metric" ? { metric: name, ...rest } : { goal: name, ...rest });
+		} catch (error) {
+			if (error.name === "AbortError") throw error;
+			return null;
+		}
 	}
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
+		// Before anybody has been seen there is nothing to read but what is still to be done.
+		const isCalm = ["draft", "not_started"].includes(experiment.status) || first && experiment.status !== "concluded" && first.users.counted === 0 && !first.users.forced && !first.users.multiple_variations;
+		controls.hidden = isCalm;
+		update(waits, waiting(key));
+		if (isCalm) {
+			// What is typed there stays.
+			if (wasCalm) return;
+			wasCalm = true;
+			replace(overview, ramping(experiment, context.reload), adapting(experiment, first), checklist(experiment), first && checks(first).filter(Boolean));
+			return replace(body);
+		}
 		// The results that decide come first: of all metrics, or else of the first goal.
-		const decide = (decision, carrying) => verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
+		const isSplitWrong = first?.sample_ratio.mismatch;
+		// A fault is said once, where its numbers are.
+		const decide = (decision, carrying) => isSplitWrong && decision.decision === "invalid" ? null : verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
 		const decided = plan ? planSection(plan, decide)
 			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
-		update(overview, waiting(key), ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first), decided, ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
+		if (wasCalm) replace(overview);
+		wasCalm = false;
+		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first, isSplitWrong && nextStep(experiment, { decision: "invalid" }, first, context.reload)), decided, grown && liftOverTime(grown, loaded[0].goal), ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
+		for (const place of [overview, body]) place.classList.toggle("worthless", Boolean(isSplitWrong));
 		update(body, goals.length + measures.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
 			? section(l.goal, { actions: removeGoal(l) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l))),
 			first && health(first, view.isDaily));
@@ -96,7 +129,7 @@ export async function show(context, key) {
 		h("label.check", h("input", { type: "checkbox", checked: view.cuped, onchange: e => redraw({ cuped: e.target.checked }) }), "CUPED"),
 		h("div.actions",
 			button("CSV", () => exportAs(key, loaded, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, loaded, options(), "svg"), "quiet"),
-			button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
+			button("Print", () => print(), "quiet"), button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
 
 	api.server.addEventListener("proposals", () => { if (loaded.length) draw(); }, { signal: context.signal });
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
@@ -106,16 +139,19 @@ export async function show(context, key) {
 	if (experiment.bandit) context.every(10_000, reread);
 	context.every(20_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	await changeGoals();
-	return page(experiment.key, {
-		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", experiment.enrollment === "closed" && badge("enrollment closed", "warn")],
+	const edit = () => api.may("admin") && h("a.button", { href: to("experiments", key, "edit") }, "Edit");
+	return page(experiment.name || experiment.key, {
+		above: link(to("experiments"), "Experiments"),
+		below: [h("span.facts", status(experiment.status), experiment.enrollment === "closed" && badge("enrollment closed", "warn"), keyChip(experiment.key), experiment.owner && h("span", experiment.owner), experiment.tags?.map(tag => badge(tag))),
+			experiment.hypothesis && h("span.hypothesis", experiment.hypothesis)],
 		actions: [
-			api.may("admin") && h("a.button", { href: to("experiments", key, "edit") }, "Edit"),
+			edit(),
 			["running", "paused"].includes(experiment.status) && doing("Conclude", () => conclude(experiment), context.reload),
 			experiment.status === "concluded" && [doing("Reopen", () => reopen(experiment), context.reload), doing("Change the winner", () => conclude(experiment), context.reload)],
-			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
+			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload, label === "Start" ? "primary" : "")),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, overview, controls, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
+	}, waits, overview, controls, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
@@ -195,10 +231,10 @@ function summary(experiment, results) {
 
 export const tile = (name, value, note) => h("div.tile", h("p.tile-name", name), h("div.tile-value", value), note && h("div.tile-note", note));
 
-function checks(results) {
+function checks(results, next) {
 	const shown = [];
 	const ratio = results.sample_ratio;
-	if (ratio.mismatch) shown.push(sampleRatio(ratio));
+	if (ratio.mismatch) shown.push(sampleRatio(ratio, next));
 	if (results.control_check?.differs) shown.push(banner("bad", "The two controls differ", h("p", `control and control-check get the same, yet their results differ (conversion p ${pValue(results.control_check.conversion_p_value)}, value p ${pValue(results.control_check.value_p_value)}). Something is wrong with assignment or counting.`)));
 	else if (results.control_check) shown.push(banner("good", "The two controls agree", h("p", `control and control-check do not differ (conversion p ${pValue(results.control_check.conversion_p_value)}).`)));
 	const told = ratio.mismatch ? ["sample_ratio_mismatch", "control_check_differs"] : ["control_check_differs"];
@@ -209,16 +245,16 @@ function checks(results) {
 }
 
 /// Observed and expected users, for each variation and each period with one allocation.
-function sampleRatio({ p_value: p, periods }) {
+function sampleRatio({ p_value: p, periods }, next) {
 	const observed = ({ variations }) => {
 		// Rounded first, so that the columns of a row add up.
 		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : Math.round(v.expected_share * total * 10) / 10;
 		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
 			["Expected", v => decimal(expected(v), 1), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
 	};
-	return banner("bad", "The users are not split as configured",
+	return banner("bad", "Invalid: the users are not split as configured",
 		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation. Do not trust any number below until the cause is found.`),
-		periods.map(each => [periods.length > 1 && h("p.side-name", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
+		periods.map(each => [periods.length > 1 && h("p.side-name", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]), next);
 }
 
 const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
@@ -233,16 +269,16 @@ export function goalSection(goal, results, view, actions) {
 	const columns = [
 		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
-		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
+		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn", null, axis(lifts, v => signed(v, 0))],
 		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
 		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : measure(r.sum), "number"],
-		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
+		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn", null, axis(levels, number === percent ? v => percent(v, 0) : short)],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],
 	].filter(Boolean);
 	return section(goal, { actions, note: results.metric && `A ${results.metric.kind} metric${results.metric.direction === "decrease" ? "; less is better" : ""}.` },
 		// Of two verdicts, the one over all metrics counts.
-		!view.isPlanned && verdict(results.verdict),
+		!view.isPlanned && !(results.sample_ratio?.mismatch && results.verdict.decision === "invalid") && verdict(results.verdict),
 		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows), disagreements(goalDisagreements(results, rows, metric)),
 				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && !results.metric && h("p.note", "No event of this goal has a value; this is its conversion.")),
@@ -264,7 +300,6 @@ function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, m
 		const data = v[metric]?.comparison;
 		if (data?.cuped?.lift && data.lift && Math.sign(data.cuped.lift) !== Math.sign(data.lift)) notes.push(`Adjusted by what users did before (CUPED), ${v.variation_key} has the other sign: the variations' users differed already before the experiment.`);
 	}
-	if (ratio?.mismatch && compared.some(isCertain)) notes.push("The lift looks certain, but the users are not split as configured: what lost users of one variation may have made the lift.");
 	if (verdict.decision === "continue" && compared.some(isCertain) && !ratio?.mismatch) notes.push("An interval excludes 0, and the verdict still waits: it needs more users before it trusts the approximation, or corrects for several variations.");
 	return notes;
 }
@@ -297,14 +332,33 @@ function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 
 /// What is expected of the experiment, by whom, and by which rule it is decided.
 function intention(experiment, decision) {
-	const { name, hypothesis, description, owner, tags = [], schedule, metrics } = experiment;
-	const estimate = ["ship", "stop"].includes(decision) ? null : needs(experiment), rule = ruleOf(experiment);
-	if (![name, hypothesis, description, owner, schedule, estimate, rule].some(Boolean) && tags.length === 0) return null;
+	const { description, schedule, metrics } = experiment;
+	// A draft has a calculator of its own.
+	const isDraft = ["draft", "not_started"].includes(experiment.status);
+	const estimate = isDraft || ["ship", "stop"].includes(decision) ? null : needs(experiment), rule = ruleOf(experiment);
+	if (![description, schedule, estimate, rule].some(Boolean) && !metrics) return null;
 	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${marginOf(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
-	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(name && h("p", h("strong", name)), hypothesis && h("p", h("span.faint", "Hypothesis: "), hypothesis), description && h("p.note", description),
+	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(description && h("p.note", description),
 		named.map(([role, list]) => h("p", h("span.faint", `${role}: `), list.join(", "))), rule,
 		schedule && h("p.note", schedule.started_at ? ["Started by its schedule ", moment(schedule.started_at), ". "] : schedule.start_at && ["Starts ", moment(schedule.start_at), ". "], schedule.ended_at ? ["Enrollment was closed ", moment(schedule.ended_at), "."] : schedule.end_at && ["Enrollment closes ", moment(schedule.end_at), "."]),
-		(owner || tags.length > 0) && h("p.note", owner && ["Owner: ", owner, " "], tags.map(tag => badge(tag))), estimate));
+		estimate));
+}
+
+/// What an experiment still needs before it has results, each as a line: done, or what to do.
+function checklist(experiment) {
+	const { key, variations, traffic, metrics, plan, status: now, ramp, schedule } = experiment, isDraft = ["draft", "not_started"].includes(now);
+	const line = (isDone, name, ...text) => h("li", { class: isDone ? "done" : "open" }, h("span.mark", { role: "img", label: isDone ? "done" : "open" }, icon(isDone ? "check" : "circle")), h("div", h("strong", name), h("p.note", text)));
+	const form = text => api.may("admin") ? link(to("experiments", key, "edit"), text) : text;
+	const split = variations.map(v => `${v.key} ${decimal(v.share / (traffic || 100) * 100, 1)}%`).join(", ");
+	const curl = lazily("With curl", () => h("pre", { tabindex: "0" }, `curl ${here("v1/assign")} -d '${JSON.stringify({ user_id: "ann", experiment: key })}'\ncurl ${here("v1/exposures")} -d '${JSON.stringify({ user_id: "ann", experiment: key })}'`));
+	const asked = line(false, "No app asks for it yet", "Results begin with the first exposure. ", !isDraft && "No exposure has been seen. ", curl);
+	api.get(api.path("flags", key), null, { silent: true }).then(({ last_evaluated_on: day }) => { if (day) asked.replaceWith(line(true, "An app asks for it", `Last on ${utcDay(day)}. Results begin with the first exposure. `, curl)); }, () => { /* It is not known. */ });
+	return section(isDraft ? "Before it starts" : "Nobody has been seen yet", { note: isDraft ? "A draft is served to nobody." : now === "paused" ? "It is paused: nobody gets a variation." : "Numbers appear with the first exposure." }, card(h("ul.checklist",
+		line(variations.length > 1, "Split", variations.length > 1 ? `${split}, ${traffic === 100 ? "of all users" : `of the ${decimal(traffic)}% who take part`}. ` : "With one variation there is nothing to compare. ", variations.length < 2 && form("Add another")),
+		line(metrics?.primary.length > 0, metrics?.primary.length > 0 ? "Metrics" : "No primary metric", metrics?.primary.length > 0 ? [`Decided by ${metrics.primary.join(", ")}`, metrics.guardrails.length > 0 && `; ${metrics.guardrails.map(g => g.metric).join(", ")} must not suffer`, ". "] : ["Without one there is no verdict over all of them. ", form("Choose one")]),
+		line(plan?.minimum_effect != null, plan?.minimum_effect != null ? "Decision rule" : "No smallest effect of interest", plan?.minimum_effect != null ? `Effects from ${percent(plan.minimum_effect)}, ${decimal(plan.alpha * 100)}% error, ${decimal(plan.power * 100)}% power. ` : ["Say it, and the plan says how long it takes. ", form("Write the plan")]),
+		(ramp || schedule?.start_at) && line(true, "Start", schedule?.start_at && ["By itself ", moment(schedule.start_at), ". "], ramp && `The traffic grows: ${ramp.steps.map(s => `${decimal(s.traffic)}%`).join(", ")}.`),
+		asked)), isDraft && metrics?.primary.length > 0 && durationSection(experiment));
 }
 
 /// What carries the verdict of a goal: the lift of the winner.
@@ -327,6 +381,19 @@ function nextStep(experiment, { decision, winner }, results, changed) {
 	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${short(rate)} users join each day.`);
 }
 
+/// The lift day by day with its always-valid band: the picture of the experiment.
+function liftOverTime({ days, baseline }, name) {
+	const keys = [...new Set(days.flatMap(d => d.variations.map(v => v.variation_key)))];
+	const of = (day, key) => day.variations.find(v => v.variation_key === key) ?? {};
+	const series = keys.slice(0, 10).map((key, color) => ({ name: key, color, values: days.map(d => of(d, key).lift ?? null), low: days.map(d => of(d, key).lift_low ?? null), high: days.map(d => of(d, key).lift_high ?? null) }))
+		.filter(s => s.name !== baseline && s.values.some(Number.isFinite));
+	if (days.length < 2 || series.length === 0) return null;
+	// Early bands are as wide as nothing is known; they must not flatten what came later.
+	const last = list => list.findLast(Number.isFinite) ?? 0;
+	const reach = Math.max(0.05, ...series.flatMap(s => [Math.abs(last(s.low)), Math.abs(last(s.high)), Math.abs(last(s.values))])) * 2.5;
+	return card(lineChart({ title: `Lift of ${name} against ${baseline}, with the band that holds at every look`, labels: days.map(d => utcDay(d.day)), series, format: signed, fromZero: false, zero: true, limits: [-reach, reach], height: 220 }));
+}
+
 /// New users of each variation over time: whether the experiment is healthy.
 function health({ days, variations }, isDaily) {
 	if (days.length < 2) return null;
@@ -334,8 +401,13 @@ function health({ days, variations }, isDaily) {
 		let sum = 0;
 		return { name: v.variation_key, color, values: days.map(d => { const users = d.variations.find(t => t.variation_id === v.variation_id)?.users ?? 0; return isDaily ? users : sum += users; }) };
 	});
+	const totals = new Map();
+	let all = 0;
+	const sofar = days.map(d => { for (const t of d.variations) { totals.set(t.variation_id, (totals.get(t.variation_id) ?? 0) + t.users); all += t.users; } return { all, ...Object.fromEntries(totals) }; });
+	const shares = variations.slice(0, 10).map((v, color) => ({ name: v.variation_key, color, values: sofar.map(s => s.all ? (s[v.variation_id] ?? 0) / s.all : null) }));
 	return section("New users", { note: "By the day (UTC) of their first exposure. Lines that part without a change of the split show a fault of counting." },
-		card(lineChart({ title: isDaily ? "New users each day" : "Users so far", labels: days.map(d => utcDay(d.day)), series, format: integer })));
+		card(lineChart({ title: isDaily ? "New users each day" : "Users so far", labels: days.map(d => utcDay(d.day)), series, format: integer })),
+		shares.length > 1 && card(lineChart({ title: "Share of the users so far", labels: days.map(d => utcDay(d.day)), series: shares, format: percent, fromZero: false, height: 160 })));
 }
 
 /// Every change of the experiment, the newest first, for who may read the audit log.

@@ -305,11 +305,22 @@ async function remove(id, row) {
 }
 
 async function merge(id) {
-	const from = field("From", h("input", { required: true }), { hint: "The id that the user had before they logged in. Its profile is erased.", pointer: "/from" });
+	const seen = h("div", { role: "status" });
+	let asked = 0, timer;
+	/// What the other profile has, and where both have a variation.
+	const look = async text => {
+		const number = asked += 1;
+		if (!text) return replace(seen);
+		const [other, own] = await Promise.all([text, id].map(name => api.get(profilePath(name), null, { silent: true }).catch(error => error.status === 404 ? null : Promise.reject(error)))).catch(() => []);
+		if (number !== asked) return;
+		const theirs = Object.keys(other?.experiment_bucket_map ?? {}), both = theirs.filter(key => own?.experiment_bucket_map[key]);
+		replace(seen, h("p.note", !other ? `No profile of ${text} is stored; events and attributes are merged all the same.` : `${text} has ${plural(theirs.length, "assignment")}, ${both.length === 0 ? "none" : integer(both.length)} of them in ${both.length === 1 ? "an experiment" : "experiments"} where ${id} has one, too.`));
+	};
+	const from = field("From", h("input", { required: true, oninput: event => { clearTimeout(timer); timer = setTimeout(() => look(event.target.value.trim()), 250); } }), { hint: "The id that the user had before they logged in. Its profile is erased.", pointer: "/from" });
 	const rule = field("Where both have a variation", select([["keep", `${id} keeps theirs`], ["replace", "take that of the other profile"]], "keep"), { pointer: "/on_conflict" });
 	return confirm(`Merge another profile into ${id}?`,
 		h("p", "Its assignments, exposures, goals and attributes are merged into this user’s, and nothing is counted twice. This cannot be undone."), {
-			label: "Merge", fields: [from, rule], danger: true,
+			label: "Merge", fields: [from, seen, rule], danger: true,
 			done: () => `Merged ${from.input.value.trim()} into ${id}.`, action: () => api.call("POST", `${profilePath(id)}/merge`, { body: { from: from.input.value.trim(), on_conflict: rule.input.value } }),
 		});
 }
