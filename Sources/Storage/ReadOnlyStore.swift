@@ -58,6 +58,7 @@ private final class ReadOnlySession: StoreSession {
     func beginBatch() { base.beginBatch() }
     func endBatch() { base.endBatch() }
     var cacheMetrics: CacheMetrics { base.cacheMetrics }
+    var projectNotices: UInt64 { base.projectNotices }
     func close() { base.close() }
 
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {

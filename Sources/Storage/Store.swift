@@ -183,11 +183,21 @@ public protocol StoreSession: AnyObject {
     /// Ends the batch and releases its snapshot, before the executor waits.
     func endBatch()
 
+    /// Rises when a lookup shows that another process may have changed projects, attributes or segments. So whoever looks
+    /// a user up and then compares this number knows whether there may be definitions, or a forced variation, that are
+    /// acknowledged and not yet read. Cheap; stays 0 in stores that cannot tell.
+    var projectNotices: UInt64 { get }
+
     /// Hits and misses since the session was opened, and the size of its cache.
     var cacheMetrics: CacheMetrics { get }
 
     /// Releases all resources. Later reads fail with ``StorageError/closed``.
     func close()
+}
+
+extension StoreSession {
+    /// The default.
+    public var projectNotices: UInt64 { 0 }
 }
 
 /// Why a database cannot be opened.

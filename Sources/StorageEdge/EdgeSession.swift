@@ -30,6 +30,7 @@ final class EdgeSession: StoreSession {
     }
 
     var cacheMetrics: CacheMetrics { base.cacheMetrics }
+    var projectNotices: UInt64 { base.projectNotices }
     func close() { base.close() }
 
     // MARK: Lookups

@@ -115,6 +115,10 @@ public final class EdgeStore: Store {
 
     // MARK: Readiness
 
+    public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
+        base.watchProjects(changed)
+    }
+
     public var readFailure: StorageError? {
         if applier.isComplete { return base.readFailure }
         guard applier.hasDefinitions, upstream.isUp, upstream.secondsSinceContact != nil else {

@@ -56,7 +56,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
                 throw PostgreSQLError(
                     state: PostgreSQLError.unsupported, message: "a pooler passes no notifications on")
             }
-            try handle.execute("LISTEN \(ProjectStateRow.channel)")
+            try handle.query(ProjectStateRow.listen, within: Connector.watchPatience)
             watch = try watch(handle)
             self.handle = handle
             timeline.withLock { $0 = handle.timeline }
@@ -92,12 +92,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
             hangUp()
             return listen()
         }
-        var isNotified = false
-        while let notification = PQnotifies(handle.pointer) {
-            PQfreemem(notification)
-            isNotified = true
-        }
-        if isNotified { changed() }
+        if handle.takeNotifications() { changed() }
     }
 
     private func hangUp() {

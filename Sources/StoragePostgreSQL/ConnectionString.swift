@@ -26,6 +26,13 @@ public struct ConnectionString: Sendable {
         return values
     }
 
+    /// Whether it demands that connecting never gives up (`connect_timeout=0`): a server that is gone without a word would
+    /// be waited for until the kernel gives up.
+    var waitsForever: Bool {
+        guard let limit = parsed?["connect_timeout"] else { return false }
+        return (Int(limit) ?? 0) <= 0
+    }
+
     /// One of several servers.
     struct Host {
         var name: String?

@@ -8,7 +8,7 @@ struct Health {
     /// How long failures may alternate with successes before they count as one.
     static let onset: UInt64 = 1_000_000_000
     /// How long nothing must fail then.
-    static let hold: UInt64 = 3_000_000_000
+    static let hold: UInt64 = 1_500_000_000
 
     /// Why operations fail; `nil` if they work.
     private(set) var failure: StorageError?

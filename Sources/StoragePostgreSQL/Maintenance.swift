@@ -96,7 +96,7 @@ final class Maintenance: @unchecked Sendable {
             guard case .success(let rows) = result, rows[0].count > 0 else { return }
             store.time.take(microseconds: rows[0][0].integer(0), latest: rows[0][0].integer(1), sentAt: sentAt)
             guard !store.settings.isReadOnly else { return }
-            session.read([ServerTime.keep(.integer(store.clock.now()))]) { _ in }
+            session.read([ServerTime.keep(.integer(store.clock.now()))], onlyReads: false) { _ in }
         }
     }
 
@@ -173,7 +173,7 @@ final class Maintenance: @unchecked Sendable {
     /// - Parameter completion: called with `nil` after a failure. It is not reported here: readiness and metrics show
     ///   failures of other transactions.
     private func write(_ queries: [Query], _ completion: @escaping ([Rows]?) -> Void) {
-        session.read([Statement.begin()] + queries + [Statement.commit()]) { result in
+        session.read([Statement.begin()] + queries + [Statement.commit()], onlyReads: false) { result in
             completion((try? result.get()).map { Array($0.dropFirst().dropLast()) })
         }
     }

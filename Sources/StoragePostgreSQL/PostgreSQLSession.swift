@@ -29,7 +29,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     let store: PostgreSQLStore
     private let executor: any StoreExecutor
     /// For lookups and scans.
-    private lazy var reader = makeConnection(lockTimeout: store.configuration.statementTimeout)
+    private lazy var reader = makeReader()
     private(set) lazy var writers = makeWriters()
     var profileLookups: [(userID: Identifier, completion: Completion<ProfileRecord?>)] = []
     var attributeLookups: [(userID: Identifier, completion: Completion<AttributeRecord?>)] = []
@@ -47,6 +47,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     var changesProject = false
     private(set) var isInBatch = false
+    private var makesLookups = false
+    private(set) var projectNotices: UInt64 = 0
     var coalescer = BatchCoalescer()
     private(set) var isClosed = false
     /// The session itself while something waits, so that it outlives an owner that closes and releases it.
@@ -55,6 +57,12 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     init(_ store: PostgreSQLStore, on executor: any StoreExecutor) {
         self.store = store
         self.executor = executor
+    }
+
+    private func makeReader() -> Connection {
+        let connection = makeConnection(lockTimeout: store.configuration.statementTimeout)
+        if makesLookups { connection.projectsChanged = { [weak self] in self?.projectNotices &+= 1 } }
+        return connection
     }
 
     private func makeWriters() -> [Writer] {
@@ -78,8 +86,10 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     // MARK: Batches
 
-    /// Does nothing: connections are opened when they are needed.
-    func prepareLookups() {}
+    /// Connections are opened when they are needed.
+    func prepareLookups() {
+        makesLookups = true
+    }
 
     func beginBatch() {
         isInBatch = true
@@ -139,20 +149,25 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     /// Reads, and retries after a serialization failure.
     ///
-    /// - Parameter completion: called with the rows of each query.
-    func read(_ queries: [Query], _ completion: @escaping (Result<[Rows], StorageError>) -> Void) {
-        attempt(queries, by: deadline(since: now)) { result in completion(result.mapError(\.asStorageError)) }
+    /// - Parameters:
+    ///   - onlyReads: see ``Connection/run(_:by:onlyReads:_:)``.
+    ///   - completion: called with the rows of each query.
+    func read(
+        _ queries: [Query], onlyReads: Bool = true, _ completion: @escaping (Result<[Rows], StorageError>) -> Void
+    ) {
+        attempt(queries, by: deadline(since: now), onlyReads: onlyReads) { completion($0.mapError(\.asStorageError)) }
     }
 
     func attempt(
-        _ queries: [Query], attempts: Int = 5, by deadline: UInt64, _ completion: @escaping Connection.Completion
+        _ queries: [Query], attempts: Int = 5, by deadline: UInt64, onlyReads: Bool = true,
+        _ completion: @escaping Connection.Completion
     ) {
-        reader.run(queries, by: deadline) { [self] result in
+        reader.run(queries, by: deadline, onlyReads: onlyReads) { [self] result in
             guard case .failure(let error) = result, error.remedy == .retry, attempts > 1 else {
                 return completion(result)
             }
             after(milliseconds: .random(in: 1...20)) { [self] in
-                attempt(queries, attempts: attempts - 1, by: deadline, completion)
+                attempt(queries, attempts: attempts - 1, by: deadline, onlyReads: onlyReads, completion)
             }
         }
     }

@@ -238,8 +238,10 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// Notes that a probe was written.
+    /// Notes that a probe has read and written. Of a server that gets no requests because it was not ready, nothing else
+    /// tells that lookups work again.
     func didProbe() {
+        readsWork()
         if state.withLock({ $0.writes.succeeded(at: now) }) { configuration.report(nil) }
     }
 

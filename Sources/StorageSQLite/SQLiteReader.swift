@@ -34,6 +34,11 @@ final class SQLiteReader {
     private var isCacheCurrent = false
     /// The last commit that the cache reflects.
     private var known = Commit(number: -1)
+    /// Whether somebody else may have committed before the commit that is known.
+    private var isChainBroken = false
+    private var projectChanges: Int64 = -1
+    /// See ``Storage/StoreSession/projectNotices``.
+    private(set) var projectNotices: UInt64 = 0
     /// Contains the users who may have a profile, as of the last check.
     private var filter: BloomFilter?
 
@@ -202,7 +207,7 @@ final class SQLiteReader {
         let header = connection.logHeader
         let former = known
         takeNotices()
-        if header != nil, header == known.header {
+        if header != nil, header == known.header, !isChainBroken {
             isCacheCurrent = true
         } else {
             isCacheCurrent = false
@@ -215,7 +220,10 @@ final class SQLiteReader {
     /// - Returns: whether the cache reflects every commit now.
     private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
         try file.expectNoOtherLog()
-        let commit = try connection.lastCommit()
+        let (commit, projectChanges) = try connection.lastCommit()
+        if projectChanges != self.projectChanges { projectNotices &+= 1 }
+        self.projectChanges = projectChanges
+        isChainBroken = false
         // After the query, so that notices delivered since then explain its result.
         let hasNotices = takeNotices()
         if let header = connection.logHeader, header == known.header { return true }
@@ -251,6 +259,7 @@ final class SQLiteReader {
             changes.forEach(update)
         } else {
             clearCache()
+            isChainBroken = true
         }
         known = notice.commit
     }

@@ -147,6 +147,8 @@ final class SQLiteSession: StoreSession {
             })
     }
 
+    var projectNotices: UInt64 { reader?.projectNotices ?? 0 }
+
     // MARK: Closing
 
     var cacheMetrics: CacheMetrics { reader?.cacheMetrics ?? CacheMetrics() }

@@ -1,5 +1,6 @@
 import Dispatch
 public import Storage
+import Synchronization
 
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
 public final class SQLiteStore: Store {
@@ -15,6 +16,7 @@ public final class SQLiteStore: Store {
     /// For exports, results and the audit log, so that reads of datafiles do not wait for them.
     let eventReader: BackgroundReader
     private let retention: Retention?
+    private let watches = Mutex<[ProjectChangeWatch]>([])
     /// The maximum number of concurrent scans of all users' attributes; more are refused.
     private static let concurrentScans = 64
     /// The number of rows that one step of a scan reads, in a few milliseconds.
@@ -69,6 +71,12 @@ public final class SQLiteStore: Store {
             completion)
     }
 
+    public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
+        let watch = ProjectChangeWatch(file, lockTimeout: configuration.lockTimeout, changed)
+        watches.withLock { $0.append(watch) }
+        return watch
+    }
+
     public var writeFailure: StorageError? { writer.failure }
 
     public var closeFailure: StorageError? { writer.closeFailure }
@@ -81,6 +89,7 @@ public final class SQLiteStore: Store {
         retention?.stop()
         attributeRemoval.stop()
         writer.notices.close()
+        for watch in watches.withLock({ $0 }) { watch.cancel() }
         projectReader.close()
         segmentReader.close()
         eventReader.close()

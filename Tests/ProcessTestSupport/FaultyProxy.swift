@@ -81,6 +81,9 @@ public final class FaultyProxy: Sendable {
         }
     }
 
+    /// The number of connections that are open.
+    public var connections: Int { state.withLock { $0.open.count / 2 } }
+
     /// Where connections lead from now on.
     public func lead(to port: UInt16) {
         state.withLock { $0.target = port }

@@ -1,4 +1,5 @@
 import Bucketing
+import Dispatch
 import PostgreSQLTestSupport
 import ProcessTestSupport
 import Storage
@@ -362,6 +363,26 @@ extension PostgreSQLTests {
             #expect(cluster.order(of: 3) == [0, 2, 1])
             cluster.didConnect(to: 2)
             #expect(cluster.order(of: 3) == [2, 0, 1] && cluster.order(of: 1) == [0])
+        }
+
+        @Test
+        func `A host that was found to be the primary is tried before others, and an unreachable one last`() {
+            let cluster = Cluster()
+            cluster.didConnect(to: 0)
+            cluster.didFind(.unreachable, at: 0)
+            cluster.didFind(.standby, at: 1)
+            cluster.didFind(.primary(nil), at: 2)
+            #expect(cluster.order(of: 3) == [2, 1, 0])
+            // Since the watch has found it.
+            cluster.didLose(2)
+            #expect(cluster.order(of: 3) == [1, 2, 0])
+            let former = DispatchTime.now().uptimeNanoseconds
+            #expect(!cluster.isPrimary(1, since: former))
+            cluster.didSee(Cluster.Timeline(systemID: "a", number: 2), isSynchronous: false)
+            cluster.didFind(.primary(Cluster.Timeline(systemID: "a", number: 2)), at: 1)
+            cluster.didFind(.primary(Cluster.Timeline(systemID: "a", number: 1)), at: 0)
+            #expect(cluster.order(of: 3) == [1, 2, 0])
+            #expect(cluster.isPrimary(1, since: former) && !cluster.isPrimary(0, since: former))
         }
     }
 }

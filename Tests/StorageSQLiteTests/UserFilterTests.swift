@@ -110,7 +110,7 @@ extension SQLiteStoreTests {
                     !former.mayContain($0.withKey(\.hash))
                 })
             try await other.apply(.replace([:]), to: new)
-            let commit = try store.file.reader(lockTimeout: 1).lastCommit()
+            let commit = try store.file.reader(lockTimeout: 1).lastCommit().commit
             let last = try #require(commit)
             #expect(last.number == 2)
             let deadline = ContinuousClock.now + .seconds(60)

@@ -20,6 +20,9 @@ public final class StickyDecisionService {
     /// decided for nevertheless. Their exposures enroll them later.
     private let isCopy: Bool
 
+    /// Up to which of the session's ``Storage/StoreSession/projectNotices`` the catalog has been read.
+    private var readNotices: UInt64 = 0
+
     /// The number of attempts before the request fails with 503.
     private static let attempts = 5
 
@@ -50,7 +53,9 @@ public final class StickyDecisionService {
         else { return completion(nil) }
         session.profile(of: query.user.id) { [self] read in
             do throws(StorageError) {
-                decide(query, in: project, try read.get(), completion)
+                let profile = try read.get()
+                guard session.projectNotices == readNotices else { return completion(nil) }
+                decide(query, in: project, profile, completion)
             } catch {
                 completion(.failure(error))
             }
@@ -89,6 +94,11 @@ public final class StickyDecisionService {
         while true {
             attempt += 1
             let stored = try await readStored(for: query, project)
+            // What another process has changed, such as a forced variation, counts once it is acknowledged.
+            if session.projectNotices != readNotices, attempt < Self.attempts {
+                project = try await newest(project)
+                continue
+            }
             let (result, proposals) = decide(query, project, stored, refusing: &refused)
             if result.hasStaleAssignment, attempt == 1 {
                 project = try await newest(project)
@@ -225,7 +235,9 @@ public final class StickyDecisionService {
 
     /// Returns the project with everything that other processes have stored until now.
     private func newest(_ former: Project) async throws(StorageError) -> Project {
+        let notices = session.projectNotices
         try await projects.update()
+        readNotices = max(readNotices, notices)
         return projects.project(former.sdkKey) ?? former
     }
 }

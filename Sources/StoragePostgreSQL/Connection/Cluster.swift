@@ -1,3 +1,4 @@
+import Dispatch
 import Storage
 import Synchronization
 
@@ -15,16 +16,35 @@ final class Cluster: Sendable {
     enum Verdict {
         /// It has committed, and waits for a synchronous standby.
         case waitsForStandby
-        case other
+        case isBusy
+        /// Or it is not there: nothing that was sent has arrived, or its response has not.
+        case isIdle
         case unknown
+    }
+
+    /// The backends of a server that are not idle.
+    struct Backends {
+        var busy: Set<Int32> = []
+        /// Those of them that wait for a synchronous standby.
+        var awaitingStandby: Set<Int32> = []
+    }
+
+    /// What a server was found to be when it was last asked.
+    enum Finding {
+        case primary(Timeline?)
+        case standby
+        case unreachable
     }
 
     private struct State {
         var systemID: String?
         var lastGood = 0
-        var suspect: Int?
-        /// The backends that wait for a standby, by host, and when they were asked for, in monotonic nanoseconds.
-        var waiting: [Int: (backends: Set<Int32>, askedAt: UInt64)] = [:]
+        /// When a connection to a host was last lost or refused, since one was made. All times are in monotonic
+        /// nanoseconds.
+        var failedAt: [Int: UInt64] = [:]
+        var findings: [Int: (what: Finding, at: UInt64)] = [:]
+        /// By host, and when they were asked for.
+        var backends: [Int: (found: Backends, askedAt: UInt64)] = [:]
     }
 
     private let state = Mutex(State())
@@ -32,6 +52,7 @@ final class Cluster: Sendable {
     private let newest = Atomic<Int>(0)
     private let synchronous = Atomic<Bool>(false)
     private let parked = Atomic<Int>(0)
+    private let late = Atomic<Int>(0)
     private let reconnections = Atomic<Int>(0)
 
     /// Whether a commit waits for a standby, as far as is known.
@@ -39,6 +60,17 @@ final class Cluster: Sendable {
 
     /// The number of connections whose backends have not confirmed a commit in time.
     var parkedConnections: Int { parked.load(ordering: .relaxed) }
+
+    /// Whether a connection waits for a response for so long that it may have been cut.
+    var hasLateConnections: Bool { parkedConnections > 0 || late.load(ordering: .relaxed) > 0 }
+
+    func didBecomeLate() {
+        late.add(1, ordering: .relaxed)
+    }
+
+    func didRespond() {
+        late.subtract(1, ordering: .relaxed)
+    }
 
     /// How often a connection was made in place of a lost one.
     var reconnects: Int { reconnections.load(ordering: .relaxed) }
@@ -84,34 +116,66 @@ final class Cluster: Sendable {
 
     // MARK: Hosts
 
-    /// The order in which to try hosts: the last that served first, unless it has failed since.
+    /// The order in which to try hosts: the last that served first, unless it has failed since, then those that are known
+    /// to be the primary, and last those that are known to be unreachable or left behind.
     func order(of hosts: Int) -> [Int] {
-        let (lastGood, suspect) = state.withLock { ($0.lastGood, $0.suspect) }
-        let others = (0..<hosts).filter { $0 != lastGood }
-        guard lastGood < hosts else { return others }
-        return suspect == lastGood ? others + [lastGood] : [lastGood] + others
+        let known = state.withLock { $0 }
+        let ranks = (0..<hosts).map { rank($0, known) }
+        return (0..<hosts).sorted { (ranks[$0], $0) < (ranks[$1], $1) }
+    }
+
+    private func rank(_ host: Int, _ known: State) -> Int {
+        let failedAt = known.failedAt[host]
+        guard let finding = known.findings[host], finding.at > failedAt ?? 0 else {
+            return failedAt != nil ? 3 : host == known.lastGood ? 0 : 2
+        }
+        switch finding.what {
+        case .primary(let timeline) where hasLeftBehind(timeline): return 5
+        case .primary: return failedAt == nil && host == known.lastGood ? 0 : 1
+        case .standby: return failedAt == nil && host == known.lastGood ? 0 : 2
+        case .unreachable: return 4
+        }
+    }
+
+    /// Whether a host was found to be the primary after a time.
+    func isPrimary(_ host: Int, since time: UInt64) -> Bool {
+        guard let finding = state.withLock({ $0.findings[host] }), finding.at > time,
+            case .primary(let timeline) = finding.what
+        else { return false }
+        return !hasLeftBehind(timeline)
+    }
+
+    func didFind(_ finding: Finding, at host: Int) {
+        state.withLock { $0.findings[host] = (finding, Self.now) }
     }
 
     func didConnect(to host: Int) {
-        state.withLock { ($0.lastGood, $0.suspect) = (host, nil) }
+        state.withLock { state in
+            state.lastGood = host
+            state.failedAt[host] = nil
+        }
     }
 
     func didLose(_ host: Int) {
-        state.withLock { $0.suspect = host }
+        state.withLock { $0.failedAt[host] = Self.now }
     }
 
-    // MARK: Commits that wait for a standby
+    private static var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
-    func didFind(waiting backends: Set<Int32>, on host: Int, askedAt: UInt64) {
-        state.withLock { $0.waiting[host] = (backends, askedAt) }
+    // MARK: Exchanges without a response
+
+    func didFind(_ backends: Backends, on host: Int, askedAt: UInt64) {
+        state.withLock { $0.backends[host] = (backends, askedAt) }
     }
 
     /// - Parameters:
     ///   - backend: its process id; `nil` behind a pooler, which hides it.
     ///   - time: when it was late, in monotonic nanoseconds.
     func verdict(on backend: Int32?, of host: Int, since time: UInt64) -> Verdict {
-        guard let known = state.withLock({ $0.waiting[host] }), known.askedAt > time else { return .unknown }
-        let waits = backend.map { known.backends.contains($0) } ?? !known.backends.isEmpty
-        return waits ? .waitsForStandby : .other
+        guard let known = state.withLock({ $0.backends[host] }), known.askedAt > time else { return .unknown }
+        let found = known.found
+        guard let backend else { return found.awaitingStandby.isEmpty ? .isBusy : .waitsForStandby }
+        guard found.busy.contains(backend) else { return .isIdle }
+        return found.awaitingStandby.contains(backend) ? .waitsForStandby : .isBusy
     }
 }

@@ -2,9 +2,10 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and which
-/// do, over a connection of its own: otherwise a process whose connections are all idle would not notice that another
-/// server became the primary, and read what is stale from one that comes back.
+/// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and, while
+/// connections wait for responses, which backends are busy. It has a connection of its own: otherwise a process whose
+/// connections are all idle would not notice that another server became the primary, and read what is stale from one that
+/// comes back; and connections that were cut without a word would be noticed only after the time-out of a statement.
 final class ClusterWatch: Sendable {
     private let hosts: [HostWatch]
 
@@ -35,8 +36,7 @@ private final class HostWatch: @unchecked Sendable {
     private let timer: any DispatchSourceTimer
     private let first = DispatchGroup()
     private var isFirst = true
-    /// How long the server may take for a response, in seconds.
-    private static let patience = 2.0
+    private static let patience = Connector.watchPatience
     private var handle: Handle?
 
     init(_ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, number: Int, isOnly: Bool) {
@@ -75,14 +75,26 @@ private final class HostWatch: @unchecked Sendable {
                 handle = try Connector.open(configuration, host, number, forWatch: true)
             }
             let askedAt = DispatchTime.now().uptimeNanoseconds
-            guard let handle, configuration.cluster.parkedConnections > 0 else { return }
-            let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            let rows = try handle.query(waiting, within: Self.patience)
-            let backends = Set(rows.compactMap { $0.first?.flatMap { Int32($0) } })
-            configuration.cluster.didFind(waiting: backends, on: number, askedAt: askedAt)
+            guard let handle else { return }
+            let cluster = configuration.cluster
+            cluster.didFind(handle.isPrimary ? .primary(handle.timeline) : .standby, at: number)
+            guard cluster.hasLateConnections else { return }
+            // The state of others' backends is NULL.
+            let notIdle = """
+                SELECT pid, coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity
+                WHERE state IS NULL OR state NOT LIKE 'idle%'
+                """
+            var backends = Cluster.Backends()
+            for row in try handle.query(notIdle, within: Self.patience) {
+                guard row.count == 2, let backend = row[0].flatMap({ Int32($0) }) else { continue }
+                backends.busy.insert(backend)
+                if row[1] == "t" { backends.awaitingStandby.insert(backend) }
+            }
+            cluster.didFind(backends, on: number, askedAt: askedAt)
         } catch {
             // The next one connects anew.
             handle = nil
+            configuration.cluster.didFind(.unreachable, at: number)
         }
     }
 }

@@ -18,10 +18,10 @@ final class Connection: @unchecked Sendable {
         let queries: [Query]
         /// Monotonic nanoseconds.
         let deadline: UInt64
+        /// Whether it has nothing to commit.
+        var onlyReads = false
         let completion: Completion
 
-        /// Whether it may have something to commit.
-        var mayAwaitStandby: Bool { queries.contains { !$0.statement.sql.hasPrefix("SELECT") } }
         var commits: Bool { queries.contains { $0.statement.name == Statement.commit.name } }
     }
 
@@ -63,6 +63,16 @@ final class Connection: @unchecked Sendable {
     private var wasConnected = false
     /// When the connection was parked, in monotonic nanoseconds; `nil` if it is not.
     private var parkedAt: UInt64?
+    /// When the exchange in progress was sent, in monotonic nanoseconds.
+    private var sentAt: UInt64 = 0
+    /// When it was found to be late; `nil` if it is not.
+    private var lateSince: UInt64?
+    /// After how many nanoseconds without a response the server is asked what the connection's backend does.
+    private static let patience: UInt64 = 1_000_000_000
+    /// Called when projects may have changed: with each notification, and with each new connection, because notifications
+    /// may have been missed. The server sends notifications of earlier commits before the end of an exchange's responses
+    /// (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before the exchange's completion.
+    var projectsChanged: (() -> Void)?
     /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
 
@@ -80,6 +90,7 @@ final class Connection: @unchecked Sendable {
     deinit {
         watch?.cancel()
         if parkedAt != nil { configuration.cluster.didUnpark() }
+        noteResponse()
     }
 
     /// Whether an exchange is in progress or waits.
@@ -89,11 +100,14 @@ final class Connection: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - deadline: when it fails without a response, in monotonic nanoseconds.
+    ///   - onlyReads: whether the statements have nothing to commit, for which a standby could be awaited.
     ///   - completion: called with the rows of each statement, later or before the call returns.
-    func run(_ queries: [Query], by deadline: UInt64, _ completion: @escaping Completion) {
+    func run(
+        _ queries: [Query], by deadline: UInt64, onlyReads: Bool = false, _ completion: @escaping Completion
+    ) {
         if case .closed = state { return completion(.failure(PostgreSQLError(connection: "the session is closed"))) }
         guard parkedAt == nil else { return completion(.failure(Self.parked)) }
-        waiting.append(Exchange(queries: queries, deadline: deadline, completion: completion))
+        waiting.append(Exchange(queries: queries, deadline: deadline, onlyReads: onlyReads, completion: completion))
         sendNext()
     }
 
@@ -127,7 +141,7 @@ final class Connection: @unchecked Sendable {
         }
         state = .connecting
         tickSoon()
-        connector.connect(lockTimeout: lockTimeout) { [self] result in
+        connector.connect(lockTimeout: lockTimeout, listens: projectsChanged != nil) { [self] result in
             executor.submit { self.connected(result) }
         }
     }
@@ -140,6 +154,7 @@ final class Connection: @unchecked Sendable {
             state = .open(handle)
             prepared = []
             schedule.succeeded()
+            projectsChanged?()
             if wasConnected { configuration.cluster.didReconnect() }
             wasConnected = true
             if waiting.isEmpty, closesWhenIdle { shutDown() } else { sendNext() }
@@ -178,6 +193,7 @@ final class Connection: @unchecked Sendable {
         case .open(let handle):
             waiting.removeFirst()
             current = next
+            sentAt = now
             tickSoon()
             send(next.queries, handle)
         }
@@ -232,6 +248,7 @@ final class Connection: @unchecked Sendable {
             lose(error ?? lastError(handle))
             return completionsCalled()
         }
+        takeNotifications(handle)
         if watch?.awaitsWriting == true { flush(handle) }
         receive(handle)
         if case .open(let open) = state, open === handle, PQstatus(handle.pointer) == CONNECTION_BAD {
@@ -255,11 +272,16 @@ final class Connection: @unchecked Sendable {
         }
     }
 
+    private func takeNotifications(_ handle: Handle) {
+        if handle.takeNotifications() { projectsChanged?() }
+    }
+
     /// - Returns: whether to read further results.
     private func take(_ result: OpaquePointer, _ handle: Handle) -> Bool {
         switch PQresultStatus(result) {
         case PGRES_PIPELINE_SYNC:
             PQclear(result)
+            takeNotifications(handle)
             finish(handle)
             return true
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
@@ -312,6 +334,7 @@ final class Connection: @unchecked Sendable {
     private func complete(_ result: Result<[Rows], PostgreSQLError>) {
         guard let exchange = current else { return }
         if parkedAt != nil { configuration.cluster.didUnpark() }
+        noteResponse()
         (current, parkedAt, rows) = (nil, nil, [])
         exchange.completion(result)
     }
@@ -361,7 +384,11 @@ final class Connection: @unchecked Sendable {
         if let parkedAt { return examine(since: parkedAt, late) }
         if let current, now > current.deadline {
             // The server may still execute it, so nothing else must be sent on this connection.
-            if current.mayAwaitStandby { park(late) } else { lose(late) }
+            if current.onlyReads { lose(late) } else { park(late) }
+            return completionsCalled()
+        }
+        if case .open(let handle) = state, current != nil, let error = silence(of: handle) {
+            lose(error)
             return completionsCalled()
         }
         guard case .connecting = state else { return }
@@ -373,6 +400,32 @@ final class Connection: @unchecked Sendable {
         completionsCalled()
     }
 
+    // MARK: Connections that were cut without a word
+
+    /// Returns why no response to the exchange in progress will come, as far as can be known: another server has become
+    /// the primary, or the server answers others and has nothing to do for this connection.
+    private func silence(of handle: Handle) -> PostgreSQLError? {
+        let cluster = configuration.cluster
+        if cluster.hasLeftBehind(handle.timeline) { return .leftBehind }
+        guard now &- sentAt > Self.patience else { return nil }
+        guard let lateSince else {
+            lateSince = now
+            cluster.didBecomeLate()
+            return nil
+        }
+        // Behind a pooler the backend is unknown.
+        guard !configuration.usesPooler,
+            case .isIdle = cluster.verdict(on: PQbackendPID(handle.pointer), of: handle.host, since: lateSince)
+        else { return nil }
+        return PostgreSQLError(connection: "the connection was cut without a word")
+    }
+
+    private func noteResponse() {
+        guard lateSince != nil else { return }
+        lateSince = nil
+        configuration.cluster.didRespond()
+    }
+
     // MARK: Commits that wait for a standby
 
     private static let parked = PostgreSQLError(
@@ -382,6 +435,7 @@ final class Connection: @unchecked Sendable {
     private func park(_ error: PostgreSQLError) {
         guard let exchange = current else { return }
         parkedAt = now
+        noteResponse()
         configuration.cluster.didPark()
         current = Exchange(queries: [], deadline: .max) { _ in }
         exchange.completion(.failure(error))
@@ -399,7 +453,7 @@ final class Connection: @unchecked Sendable {
         case _ where cluster.hasLeftBehind(handle.timeline): lose(.leftBehind)
         case .waitsForStandby: return
         case .unknown where now &- time < longestDoubt: return
-        case .unknown, .other: lose(error)
+        case .unknown, .isBusy, .isIdle: lose(error)
         }
         completionsCalled()
     }

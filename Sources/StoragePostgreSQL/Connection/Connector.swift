@@ -11,6 +11,8 @@ final class Handle: @unchecked Sendable {
     let host: Int
     /// `nil` if the server has no timeline that can be compared: a standby, or one behind a pooler.
     fileprivate(set) var timeline: Cluster.Timeline?
+    /// Whether it accepts writes, as far as it tells.
+    fileprivate(set) var isPrimary = false
     private let lastWarning = UnsafeMutablePointer<cpostgresql_warning>.allocate(capacity: 1)
 
     fileprivate init(_ pointer: OpaquePointer, host: Int) {
@@ -55,11 +57,14 @@ final class Connector: Sendable {
     ///
     /// - Parameters:
     ///   - lockTimeout: how long a statement may wait for a lock, in seconds.
+    ///   - listens: whether to listen for changes of projects, if the server can notify.
     ///   - completion: called on that thread.
-    func connect(lockTimeout: Double, _ completion: @escaping @Sendable (Result<Handle, PostgreSQLError>) -> Void) {
+    func connect(
+        lockTimeout: Double, listens: Bool, _ completion: @escaping @Sendable (Result<Handle, PostgreSQLError>) -> Void
+    ) {
         let number = next.wrappingAdd(1, ordering: .relaxed).newValue
         queues[Int(number.magnitude % UInt(queues.count))].async { [self] in
-            completion(Result { () throws(PostgreSQLError) in try connect(lockTimeout: lockTimeout) })
+            completion(Result { () throws(PostgreSQLError) in try connect(lockTimeout: lockTimeout, listens) })
         }
     }
 
@@ -78,7 +83,7 @@ final class Connector: Sendable {
         """
 
     /// Connects and blocks until done.
-    private func connect(lockTimeout: Double) throws(PostgreSQLError) -> Handle {
+    private func connect(lockTimeout: Double, _ listens: Bool) throws(PostgreSQLError) -> Handle {
         let handle = try Self.open(configuration)
         // Behind a pooler statements are planned each time.
         if !configuration.usesPooler {
@@ -86,6 +91,7 @@ final class Connector: Sendable {
             for statement in [Self.planning, limit] {
                 try handle.query(statement, within: Self.patience(configuration))
             }
+            if listens { try handle.listenIfPossible(within: Self.patience(configuration)) }
         }
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1 else {
             throw PostgreSQLError(connection: "libpq cannot use its pipeline mode")
@@ -102,26 +108,40 @@ final class Connector: Sendable {
             throw PostgreSQLError(connection: "it must be a connection string of libpq, such as postgresql://host/name")
         }
         let hosts = string.hosts
+        let cluster = configuration.cluster
         var failures: [String] = []
-        for number in configuration.cluster.order(of: hosts.count) {
+        var triedAt: [Int: UInt64] = [:]
+        /// What is known of the servers may change while one of them is tried, and one that was refused may become the
+        /// primary.
+        func next() -> Int? {
+            cluster.order(of: hosts.count).first { number in
+                triedAt[number].map { failures.count < 2 * hosts.count && cluster.isPrimary(number, since: $0) } ?? true
+            }
+        }
+        while let number = next() {
+            triedAt[number] = DispatchTime.now().uptimeNanoseconds
             do throws(PostgreSQLError) {
                 let handle = try open(configuration, hosts[number], number)
-                guard !configuration.cluster.hasLeftBehind(handle.timeline) else { throw .leftBehind }
-                configuration.cluster.didConnect(to: number)
+                guard !cluster.hasLeftBehind(handle.timeline) else { throw .leftBehind }
+                cluster.didConnect(to: number)
                 return handle
             } catch {
                 guard hosts.count > 1 else { throw error }
+                cluster.didLose(number)
                 failures.append(error.message)
             }
         }
         throw PostgreSQLError(connection: failures.joined(separator: "; "))
     }
 
-    /// How long a server may take for a step of making a connection, in seconds. Of several servers one may be gone without a
-    /// word, and the next one is to be reached before lookups have failed for long.
+    /// How long a server may take for a step of making a connection, in seconds. One may be gone without a word; lookups
+    /// must not have failed for long when it, or another one, is there again.
     private static func patience(_ configuration: PostgreSQLConfiguration) -> Double {
-        ConnectionString(configuration.url).hosts.count > 1 ? 2 : 5
+        ConnectionString(configuration.url).hosts.count > 1 ? 2 : 3
     }
+
+    /// The same for a connection that is not for users, and for its responses.
+    static let watchPatience = 2.0
 
     /// Opens a connection to one server.
     ///
@@ -130,15 +150,17 @@ final class Connector: Sendable {
     static func open(
         _ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, _ number: Int, forWatch: Bool = false
     ) throws(PostgreSQLError) -> Handle {
-        let patience = Self.patience(configuration)
+        let patience = forWatch ? watchPatience : Self.patience(configuration)
+        let waitsForever = ConnectionString(configuration.url).waitsForever
         // The connection string is the value of `dbname`: its settings override those before it, as those after it do.
         let parameters =
             [
-                ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
-                ("keepalives_count", "3"),
-                ("tcp_user_timeout", "20000"), ("dbname", configuration.url), ("client_encoding", "UTF8"),
+                ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "5"), ("keepalives_interval", "2"),
+                ("keepalives_count", "2"), ("tcp_user_timeout", "4000"), ("dbname", configuration.url),
+                ("client_encoding", "UTF8"),
                 ("fallback_application_name", "holdfast"),
             ] + host.settings + (forWatch ? [("target_session_attrs", "any")] : [])
+            + (forWatch || waitsForever ? [("connect_timeout", "\(Int(patience))")] : [])
         var names: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.0) } + [nil]
         var values: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.1) } + [nil]
         defer { for text in names + values { free(text) } }
@@ -178,7 +200,8 @@ extension Handle {
         guard let row = try inspection(within: seconds) else { return }
         // Behind a pooler another process serves the connection than the one that it was opened to.
         if !configuration.usesPooler, row[0] != String(PQbackendPID(pointer)) { configuration.foundPooler() }
-        guard row.count == 4, row[3] != nil else { return }
+        isPrimary = row.count == 4 && row[3] != nil
+        guard isPrimary else { return }
         timeline = nil
         if !configuration.usesPooler, let systemID = row[1], let file = row[2],
             let number = Int(file.prefix(8), radix: 16)
@@ -186,6 +209,25 @@ extension Handle {
             timeline = Cluster.Timeline(systemID: systemID, number: number)
         }
         configuration.cluster.didSee(timeline, isSynchronous: row[3] == "t")
+    }
+
+    /// A standby refuses.
+    func listenIfPossible(within seconds: Double) throws(PostgreSQLError) {
+        do throws(PostgreSQLError) {
+            try query(ProjectStateRow.listen, within: seconds)
+        } catch {
+            guard !error.state.isEmpty else { throw error }
+        }
+    }
+
+    /// - Returns: whether the server has sent any.
+    func takeNotifications() -> Bool {
+        var isNotified = false
+        while let notification = PQnotifies(pointer) {
+            PQfreemem(notification)
+            isNotified = true
+        }
+        return isNotified
     }
 
     private func inspection(within seconds: Double) throws(PostgreSQLError) -> [String?]? {

@@ -16,6 +16,7 @@ struct ProjectStateRow {
     static let changed = Statement("project_changed", "UPDATE project_state SET changes = changes + 1")
     /// Where servers listen for changes.
     static let channel = "holdfast_projects"
+    static let listen = "LISTEN \(channel)"
     /// Notifies all servers when the transaction commits.
     static let notify = Statement("notify_projects", "SELECT pg_notify('\(channel)', '')")
     private static let lockShared = Statement("datafile_lock_shared", "SELECT pg_advisory_xact_lock_shared($1)")

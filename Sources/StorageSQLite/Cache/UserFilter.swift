@@ -145,7 +145,7 @@ final class UserFilter: Sendable {
             state.growing = filter
             return state.last
         }
-        guard let commit = try connection.lastCommit() else { return nil }
+        guard let commit = try connection.lastCommit().commit else { return nil }
         state.withLock { state in
             // A former filter may lack users that another process has added by then. A commit of this process in the
             // meantime has shown whether there is a gap before it.

@@ -268,14 +268,20 @@ final class Connection {
         return (former, header)
     }
 
-    /// Returns the last commit of any process; `nil` while commits come too fast to tell. Do not call it in a transaction.
-    func lastCommit() throws(SQLiteError) -> Commit? {
+    /// Returns the last commit of any process, `nil` while commits come too fast to tell, and the number of changes of
+    /// projects by then. Do not call it in a transaction.
+    func lastCommit() throws(SQLiteError) -> (commit: Commit?, projectChanges: Int64) {
+        var counters: (commits: Int64, projectChanges: Int64) = (0, 0)
         for _ in 0..<3 {
             let header = logHeader
-            let number = try integer("SELECT commits FROM counters")
-            if logHeader == header { return Commit(number: number, header: header) }
+            try statement("SELECT commits, project_changes FROM counters").run(row: {
+                counters = ($0.integer(0), $0.integer(1))
+            })
+            if logHeader == header {
+                return (Commit(number: counters.commits, header: header), counters.projectChanges)
+            }
         }
-        return nil
+        return (nil, counters.projectChanges)
     }
 
     /// Returns the number of pages that this connection wrote, or tried to write, since the last call.

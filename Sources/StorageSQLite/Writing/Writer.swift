@@ -92,7 +92,7 @@ final class Writer: Sendable {
         userFilter = UserFilter(file: self.file, configuration: configuration)
         queue.sync {
             refreshCounters()
-            if let commit = try? connection.lastCommit() { userFilter.didCommit(commit, after: nil) }
+            if let commit = try? connection.lastCommit().commit { userFilter.didCommit(commit, after: nil) }
         }
     }
 
