@@ -153,7 +153,7 @@ let package = Package(
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "StorageEdge", "HoldfastCore",
+                "CSystem", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "StorageEdge", "HoldfastCore",
                 "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(

@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include "CSystem.h"
 
+#include <malloc.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -61,4 +63,10 @@ int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, in
 int csystem_available_cores(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+void csystem_limit_arenas(int count) {
+#ifdef M_ARENA_MAX
+    if (!getenv("MALLOC_ARENA_MAX")) mallopt(M_ARENA_MAX, count);
+#endif
 }

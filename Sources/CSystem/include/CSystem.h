@@ -34,4 +34,7 @@ int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, in
 /// Returns the number of cores that this process may run on; 0 if it is unknown.
 int csystem_available_cores(void);
 
+/// Limits the number of arenas of the C library's allocator, unless MALLOC_ARENA_MAX in the environment does.
+void csystem_limit_arenas(int count);
+
 #endif

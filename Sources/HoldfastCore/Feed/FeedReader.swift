@@ -28,6 +28,8 @@ public final class FeedReader: Sendable {
     private let isEnding: @Sendable () -> Bool
     /// The number of the newest row as it was last seen, and when that was, in monotonic nanoseconds.
     private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
+    /// See ``Storage/FeedPage/settledTo``.
+    private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
 
     /// How often those who wait look for new rows: no more than one of them each time.
     private static let pollInterval = Duration.milliseconds(50)
@@ -55,16 +57,28 @@ public final class FeedReader: Sendable {
     }
 
     private func page(from number: Int64, limit: Int) async throws(Failure) -> FeedPage {
-        let page: FeedPage
+        let known = settled.withLock { $0 }
+        var page = try await page(from: number, limit: limit, settledTo: known.number)
+        // Another database may have taken the place of the former.
+        if page.epoch != known.epoch, known.number > 0 {
+            page = try await self.page(from: number, limit: limit, settledTo: 0)
+        }
+        guard page.epoch != 0 else { throw .off }
+        settled.withLock { [page] settled in
+            let former = settled.epoch == page.epoch ? settled.number : 0
+            settled = (page.epoch, max(former, page.settledTo))
+        }
+        return page
+    }
+
+    private func page(from number: Int64, limit: Int, settledTo settled: Int64) async throws(Failure) -> FeedPage {
         do throws(StorageError) {
-            page = try await openSession().run { stored async throws(StorageError) -> FeedPage in
-                try await stored.read(.feed(from: number, limit: limit))
+            return try await openSession().run { stored async throws(StorageError) -> FeedPage in
+                try await stored.read(.feed(from: number, limit: limit, settledTo: settled))
             }
         } catch {
             throw .store(error)
         }
-        guard page.epoch != 0 else { throw .off }
-        return page
     }
 
     /// Only a server whose feed is read opens a session.

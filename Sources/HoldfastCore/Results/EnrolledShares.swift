@@ -28,9 +28,12 @@ struct EnrolledShares {
 
     /// Returns the shares of new users, then those that returning users may have instead.
     mutating func components(of allocation: TrafficAllocation) -> [[Double]] {
-        let owned = Self.owned(allocation)
+        let allocated = ranges(allocation)
+        var owned: [Identifier: BucketSet] = [:]
+        for (id, values) in allocated { owned[id, default: BucketSet()].insert(values) }
         defer { add(owned) }
-        let all = shares(of: .all, owned)
+        let ranges = allocated.map { (index: indices[$0.id], values: $0.values) }
+        let all = shares(of: .all, ranges)
         var components = [all]
         var known: Set<[Double]> = [all]
         let sum = all.reduce(0, +)
@@ -48,18 +51,18 @@ struct EnrolledShares {
             return components
         }
         for sets in [outside] + removed {
-            for set in sets.elements { append(shares(of: set, owned)) }
+            for set in sets.elements { append(shares(of: set, ranges)) }
         }
         guard components.count > SampleRatio.componentLimit else { return components }
         return [all] + SampleRatio.covering(Array(components.dropFirst()))
     }
 
     /// The number of bucket values of a set that each variation owns.
-    private mutating func shares(of set: BucketSet, _ owned: [Identifier: BucketSet]) -> [Double] {
+    private mutating func shares(of set: CountedSet, _ ranges: [OwnedRange]) -> [Double] {
         var shares = [Double](repeating: 0, count: indices.count)
-        for (id, values) in owned {
-            comparisons += 1
-            if let index = indices[id] { shares[index] = Double(values.count(in: set)) }
+        comparisons += indices.count
+        for (index, values) in ranges {
+            if let index { shares[index] += Double(set.count(in: values)) }
         }
         return shares
     }
@@ -70,32 +73,37 @@ struct EnrolledShares {
             rest = rest.subtracting(values)
             former[id, default: DistinctSets()].insert(values)
         }
-        guard !outside.isFull else { return }
+        // The sets have each intersection of one with another. So what is one of them adds nothing.
+        guard !outside.isFull, !rest.isEmpty, !outside.contains(rest) else { return }
         comparisons += outside.elements.count
-        for set in outside.elements { outside.insert(set.intersection(rest)) }
+        for element in outside.elements { outside.insert(element.set.intersection(rest)) }
         outside.insert(rest)
     }
 
-    /// The bucket values of each owner.
-    private static func owned(_ allocation: TrafficAllocation) -> [Identifier: BucketSet] {
-        var owned: [Identifier: BucketSet] = [:]
+    /// Bucket values that somebody owns, and the owner's index, if it is one of the variations.
+    private typealias OwnedRange = (index: Int?, values: Range<Int>)
+
+    private func ranges(_ allocation: TrafficAllocation) -> [(id: Identifier, values: Range<Int>)] {
+        var ranges: [(id: Identifier, values: Range<Int>)] = []
         var start = 0
         for range in allocation.ranges {
             let end = min(range.end, Bucketer.bucketCount)
             guard end > start else { continue }
-            if !range.entityID.string.isEmpty { owned[range.entityID, default: BucketSet()].insert(start..<end) }
+            if !range.entityID.string.isEmpty { ranges.append((range.entityID, start..<end)) }
             start = end
         }
-        return owned
+        return ranges
     }
 }
 
 /// Different sets of bucket values, none empty.
 private struct DistinctSets {
-    private(set) var elements: [BucketSet] = []
+    private(set) var elements: [CountedSet] = []
     private var known: Set<BucketSet> = []
     /// Whether sets were left out.
     private(set) var isFull = false
+
+    func contains(_ set: BucketSet) -> Bool { known.contains(set) }
 
     mutating func insert(_ set: BucketSet) {
         guard !set.isEmpty, !known.contains(set) else { return }
@@ -104,13 +112,35 @@ private struct DistinctSets {
             return
         }
         known.insert(set)
-        elements.append(set)
+        elements.append(CountedSet(set))
+    }
+}
+
+/// A set of bucket values, of which those in a range are counted in constant time.
+private struct CountedSet {
+    let set: BucketSet
+    /// The number of values before each word, and of all.
+    private let before: [Int32]
+
+    static let all = CountedSet(.all)
+
+    init(_ set: BucketSet) {
+        self.set = set
+        before = set.words.reduce(into: [0]) { $0.append($0[$0.count - 1] + Int32($1.nonzeroBitCount)) }
+    }
+
+    func count(in values: Range<Int>) -> Int { count(below: values.upperBound) - count(below: values.lowerBound) }
+
+    private func count(below value: Int) -> Int {
+        let (word, bit) = value.quotientAndRemainder(dividingBy: 64)
+        guard bit > 0 else { return Int(before[word]) }
+        return Int(before[word]) + (set.words[word] & ((1 << UInt64(bit)) - 1)).nonzeroBitCount
     }
 }
 
 /// A set of bucket values, a bit for each.
 private struct BucketSet: Hashable {
-    private var words = [UInt64](repeating: 0, count: (Bucketer.bucketCount + 63) / 64)
+    fileprivate private(set) var words = [UInt64](repeating: 0, count: (Bucketer.bucketCount + 63) / 64)
 
     static let all: BucketSet = {
         var all = BucketSet()
@@ -120,11 +150,9 @@ private struct BucketSet: Hashable {
 
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
 
-    /// Returns the number of values that both sets have.
-    func count(in other: BucketSet) -> Int {
-        var count = 0
-        for index in words.indices { count += (words[index] & other.words[index]).nonzeroBitCount }
-        return count
+    /// A few operations for each word; the standard hash of all words would take most of the time of results.
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(words.reduce(0) { ($0 ^ $1) &* 0x9E37_79B9_7F4A_7C15 ^ ($0 &>> 29) })
     }
 
     mutating func insert(_ values: Range<Int>) {

@@ -13,6 +13,8 @@ public struct FeedPage: Sendable {
     public var rows: [FeedRow]
     /// Whether all transactions that might precede the newest row have ended. If not, nothing was read.
     public var isSettled: Bool
+    /// Up to which number all transactions are known to have ended; 0 if that was not found out.
+    public internal(set) var settledTo: Int64 = 0
 
     public init(epoch: Int64, start: Int64, end: Int64, rows: [FeedRow], isSettled: Bool = true) {
         self.epoch = epoch
@@ -38,11 +40,14 @@ extension StoreQuery<FeedPage> {
     /// - Parameters:
     ///   - number: that of the first row.
     ///   - limit: the maximum number of rows; with 0 only the end is found.
-    public static func feed(from number: Int64, limit: Int) -> Self {
+    ///   - settled: ``FeedPage/settledTo`` of an earlier page of the same epoch: nothing needs to be waited for up to there.
+    public static func feed(from number: Int64, limit: Int, settledTo settled: Int64 = 0) -> Self {
         Self(.feed(from: number, limit: limit)) { context in
             switch context.dialect {
             case .sqlite: rows(from: number, limit, context)
-            case .postgreSQL: settledRows(from: number, limit, context)
+            case .postgreSQL:
+                number <= settled && limit > 0
+                    ? rows(from: number, settledTo: settled, limit, context) : settledRows(from: number, limit, context)
             }
         }
     }
@@ -91,6 +96,27 @@ extension StoreQuery<FeedPage> {
         }
     }
 
+    private static func rows(
+        from number: Int64, settledTo settled: Int64, _ limit: Int, _ context: ReadingContext
+    ) -> Reading<FeedPage> {
+        var page = FeedPage(epoch: 0, start: 1, end: settled, rows: [])
+        var areRemoved = false
+        return Reading([
+            (FeedState.read, { state(&page, $0) }),
+            (
+                SQLQuery(
+                    "feed_known_rows",
+                    "SELECT \(columns) FROM feed WHERE number >= $1 AND number <= $2 ORDER BY number LIMIT $3",
+                    .integer(number), .integer(settled), .integer(limit)),
+                { page.rows.append(FeedRow($0)) }
+            ),
+            removalsExist(from: number) { areRemoved = $0 },
+        ]) { () throws(StorageError) in
+            guard page.rows.count == limit else { return .more(settledRows(from: number, limit, context)) }
+            return try finish(page, limit, areRemoved: areRemoved, context)
+        }
+    }
+
     private static func assigning(
         from number: Int64, to last: Int64, _ limit: Int, _ context: ReadingContext
     ) -> Reading<FeedPage> {
@@ -133,7 +159,7 @@ extension StoreQuery<FeedPage> {
                 { _ in }
             ),
         ]) { () throws(StorageError) in
-            if !page.isSettled { page.end = number - 1 }
+            if page.isSettled { page.settledTo = last } else { page.end = number - 1 }
             guard page.isSettled || attempts == 0 else {
                 return .more(
                     rows(from: number, to: last, after: transaction, limit, attempts: attempts - 1, context))

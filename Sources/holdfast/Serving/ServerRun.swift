@@ -1,3 +1,4 @@
+import CSystem
 import Dispatch
 import FoundationEssentials
 import Glibc
@@ -24,6 +25,9 @@ struct ServerRun {
     ///
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
+        // By default there are eight for each core. Dispatch has work done by ever other threads, and what one of them frees
+        // stays in the arena of the one that allocated it: with many arenas that adds up to several times what is in use.
+        csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let (access, watch) = try ConfigurationError.wrapping {
             let watch = try configuration.identity.map { try IdentityWatch($0, logger) }

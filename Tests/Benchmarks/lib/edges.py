@@ -166,11 +166,19 @@ def decide(user, *decide_options):
 
 def ask_all(address, requests, together=50):
     """Sends requests over one connection, some at once, and yields the responses: status and content."""
+    yield from _ask(address, (requests[first:first + together] for first in range(0, len(requests), together)))
+
+
+def ask_each(address, requests):
+    """Sends each request once the one before is answered."""
+    yield from _ask(address, ([one] for one in requests))
+
+
+def _ask(address, batches):
     host, port = address.split(":")
     connection = socket.create_connection((host, int(port)), timeout=60)
     stream = connection.makefile("rb")
-    for first in range(0, len(requests), together):
-        batch = requests[first:first + together]
+    for batch in batches:
         connection.sendall(b"".join(batch))
         for _ in batch:
             status, length = int(stream.readline().split()[1]), 0
