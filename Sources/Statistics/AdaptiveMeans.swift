@@ -5,6 +5,10 @@
 /// augmentation that only reduces the variance: the adaptively weighted estimator of Hadad, Hirshberg, Zhan, Wager and
 /// Athey, Confidence intervals for policy evaluation in adaptive experiments, 2021, with constant weights. The mean that
 /// augments a batch comes from earlier batches, so that the estimate is unbiased whatever the probabilities depend on.
+///
+/// Of two variances the greater counts: that of each batch's own users, and the one in which they differ as the variation's
+/// users do over all batches. A batch with a small share has few of them: those who happen to do nothing would make both the
+/// estimate and its variance small.
 public struct AdaptiveMeans: Sendable {
     /// Users who were assigned with the same probabilities.
     public struct Batch: Sendable {
@@ -52,16 +56,22 @@ public struct AdaptiveMeans: Sendable {
         }
         guard known > 0 else { return Sample(count: 0, mean: 0, variance: 0) }
         let estimate = weighted / total
-        var squares = 0.0
+        // What the variation's users differ by, over all batches.
+        let spread = zip(batches, augmenting).reduce(0) { sum, part in
+            let (own, apart) = (part.0.samples[index], part.0.samples[index].mean - part.1)
+            return sum + own.count * (own.variance + apart * apart)
+        }
+        var (squares, common) = (0.0, 0.0)
         for (batch, mean) in zip(batches, augmenting) {
             let (own, share, offset) = (batch.samples[index], batch.shares[index], mean - estimate)
             let apart = own.mean - mean
-            squares += (batch.count - own.count) * offset * offset
-            squares +=
-                own.count * (offset * offset + 2 * offset * apart / share)
-                + own.count * (own.variance + apart * apart) / (share * share)
+            let shift =
+                (batch.count - own.count) * offset * offset
+                + own.count * (offset * offset + 2 * offset * apart / share)
+            squares += shift + own.count * (own.variance + apart * apart) / (share * share)
+            common += shift + own.count * spread / known / (share * share)
         }
-        return Sample(count: known, mean: estimate, variance: known * squares / (total * total))
+        return Sample(count: known, mean: estimate, variance: known * max(squares, common) / (total * total))
     }
 }
 

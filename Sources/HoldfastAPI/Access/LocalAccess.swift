@@ -56,9 +56,18 @@ public struct AllowedHosts: Sendable {
 
     /// - Parameter host: the field `Host`, with or without a port (RFC 9110 §7.2).
     func admits(_ host: String) -> Bool {
-        // An IPv6 address is in brackets.
-        if host.hasPrefix("[") { return true }
-        var name = host.prefix { $0 != ":" }.lowercased()
+        let name = host.utf8.prefix { $0 != UInt8(ascii: ":") }
+        // An IPv6 address is in brackets. This is compared for each request, so bytes come first.
+        if name.isEmpty || name.first == UInt8(ascii: "[") || name.elementsEqual("localhost".utf8)
+            || name.elementsEqual("127.0.0.1".utf8)
+        {
+            return true
+        }
+        return admits(name: Substring(name).lowercased())
+    }
+
+    private func admits(name: String) -> Bool {
+        var name = name
         if name.hasSuffix(".") { name.removeLast() }
         return name.isEmpty || name == "localhost" || name.hasSuffix(".localhost") || names.contains(name)
             || IPAddress(name) != nil
