@@ -280,7 +280,7 @@ struct APIRoute {
             throw Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done")
         }
         // No store keeps a NUL, and PostgreSQL takes none in a parameter.
-        if !isVital, request.target.contains("%00") {
+        if !isVital, Self.hasEscapedNUL(request.target) {
             throw CoreError(.invalid, "a path and its parameters must not contain NUL; got '%00'")
         }
         if scope == .token(.admin) || scope == .unbound(.admin), request.withBody(Self.hasNUL) {
@@ -288,6 +288,16 @@ struct APIRoute {
         }
         if !readsQuery { _ = try request.query(knowing: []) }
         return admission
+    }
+
+    /// Compared as bytes, because each request is asked.
+    private static func hasEscapedNUL(_ target: String) -> Bool {
+        var rest = target.utf8[...]
+        while let percent = rest.firstIndex(of: UInt8(ascii: "%")) {
+            rest = rest[percent...].dropFirst()
+            if rest.starts(with: "00".utf8) { return true }
+        }
+        return false
     }
 
     /// Whether a JSON text has a string with a NUL, which it can only escape.
