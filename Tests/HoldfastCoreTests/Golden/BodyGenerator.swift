@@ -14,14 +14,16 @@ struct BodyGenerator {
     private static let day = 86_400_000
     /// Values of members that have the name, besides those that the schema says. A text of another name is one of `""`.
     private static let pools: [String: [JSONValue]] = {
-        let metrics: [JSONValue] = ["signups", "revenue", "items", "average", "path", "perorder", "back", "revenu"]
+        let metrics: [JSONValue] = [
+            "signups", "revenue", "items", "average", "path", "perorder", "back", "x", "revenu",
+        ]
         let audience: JSONValue = ["name": "plan", "type": "custom_attribute", "match": "exact", "value": "pro"]
         return [
             "": ["control", "new", "on", "off", "a", "Some text", "", "é"],
-            "key": ["control", "new", "on", "off", "a", "bold", "", "new"], "id": ["9001", "e1", "v-1", "77", "a b"],
-            "metric": metrics, "primary": metrics, "secondary": metrics, "goal": ["buy", "sign up", "", "\u{1}x"],
+            "key": ["control", "new", "bold", "on", "off", "a", "", "new"], "id": ["9001", "e1", "v-1", "77", "a b"],
+            "metric": metrics, "primary": metrics, "secondary": metrics, "goal": ["buy", "sign up", "\u{1}x", ""],
             "goals": ["buy", "visit", "sign up", "pay", "leave"], "flags": ["banner", "switch", "checkout", "baner"],
-            "for": ["90s", "30m", "2d", "0s", "x", "400d"], "every": ["1m", "12h", "30s", "1d", "soon"],
+            "for": ["90s", "30m", "2d", "x", "0s", "400d"], "every": ["12h", "1d", "1m", "30s", "soon"],
             "assignment_ttl": ["30d", "forever", "12h", "0d", "9999d", "ever"], "group": ["g1", "g2", ""],
             "start_at": ["2026-03-01T00:00:00Z", "2026-04-01T12:00:00.5Z", "2026-02-30", "tomorrow"],
             "end_at": ["2026-03-01T00:00:00Z", "2026-05-01T12:00:00+02:00", "never"],
@@ -48,16 +50,26 @@ struct BodyGenerator {
     ]
 
     var random: SeededGenerator
+    /// Whether all is to be right, as far as the schema and the first values of the pools say.
+    private var isCareful = false
+
+    init(seed: UInt64) { random = SeededGenerator(seed: seed) }
 
     mutating func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
 
     mutating func one<Value>(of values: [Value]) -> Value { values[Int.random(in: 0..<values.count, using: &random)] }
 
+    private mutating func one(ofPool pool: [JSONValue]) -> JSONValue {
+        one(of: isCareful ? Array(pool.prefix(max(1, pool.count / 2))) : pool)
+    }
+
     /// Returns a body of the schema with a name; half of them have something wrong in them.
     mutating func body(_ schema: String) -> JSONValue {
+        isCareful = chance(0.5)
         var body = value(Self.schemas[schema] ?? .null, "")
+        guard !isCareful else { return body }
         if chance(0.02) { return one(of: Self.odd) }
-        if chance(0.5) { body = spoiled(body) }
+        if chance(0.3) { body = spoiled(body) }
         if chance(0.1) { body = spoiled(body) }
         return body
     }
@@ -100,18 +112,18 @@ struct BodyGenerator {
         if let reference = schema["$ref"]?.string {
             return value(Self.schemas[reference.split(separator: "/").last.map(String.init) ?? ""] ?? .null, name)
         }
-        if let pool = Self.pools[name], name == "audience" || name == "value" { return one(of: pool) }
+        if let pool = Self.pools[name], name == "audience" || name == "value" { return one(ofPool: pool) }
         if let choices = schema["oneOf"]?.array { return value(one(of: choices), name) }
         let types = schema["type"]?.array?.compactMap(\.string) ?? [schema["type"]?.string ?? "string"]
         if types.contains("null"), chance(0.1) { return .null }
-        if let pool = Self.pools[name], name == "status", chance(0.3) { return one(of: pool) }
+        if let pool = Self.pools[name], name == "status", chance(0.3) { return one(ofPool: pool) }
         if let choices = schema["enum"]?.array { return one(of: choices) }
         switch types.first {
         case "boolean": return .bool(chance(0.5))
         case "number", "integer": return number(schema, isWhole: types.first == "integer")
         case "array": return array(schema, name)
         case "object": return object(schema, name)
-        default: return one(of: Self.pools[name] ?? Self.pools[""] ?? [])
+        default: return one(ofPool: Self.pools[name] ?? Self.pools[""] ?? [])
         }
     }
 
@@ -119,8 +131,12 @@ struct BodyGenerator {
         let least = schema["minimum"]?.double ?? 0
         let greatest = schema["maximum"]?.double ?? 100
         let usual: [Double] = [1, 2, 3, 5, 10, 14, 20, 50, 100]
-        if isWhole { return .integer(Int64(one(of: usual + [least, greatest]))) }
-        let number = one(of: usual + [least, greatest, 0.5, 0.05, 33.33, Double.random(in: 0...50, using: &random)])
+        if isWhole {
+            let number = one(of: usual + [least, greatest])
+            return .integer(Int64(isCareful ? min(max(number, least), greatest) : number))
+        }
+        var number = one(of: usual + [least, greatest, 0.5, 0.05, 33.33, Double.random(in: 0...50, using: &random)])
+        if isCareful { number = min(max(number, max(least, 0.001)), greatest) }
         return .shortest((number * 1_000).rounded() / 1_000)
     }
 
@@ -141,9 +157,16 @@ struct BodyGenerator {
         var object = JSONObject()
         let required = schema["required"]?.array ?? []
         let members = schema["properties"]?.object?.map { $0 } ?? []
-        let share = one(of: [0.1, 0.3, 0.5])
+        let share = one(of: [0.1, 0.2, 0.4])
+        let leading = ["variations", "share", "type", "kind", "goal"]
         for member in members.sorted(by: { $0.key < $1.key }) {
             let isIgnored = member.value.object?["type"] == nil && member.value.object?.count == 1
+            let isGiven = ["id", "key", "sdk_key"].contains(member.key) && !required.contains(.string(member.key))
+            if isCareful, isGiven || isIgnored { continue }
+            if isCareful, leading.contains(member.key), chance(0.4) {
+                object[member.key] = value(member.value, member.key)
+                continue
+            }
             if required.contains(.string(member.key)) ? chance(0.97) : chance(isIgnored ? 0.02 : share) {
                 object[member.key] = value(member.value, member.key)
             }
