@@ -26,12 +26,16 @@ let fuzz: Target =
     Context.environment["HOLDFAST_FUZZING"] == nil
     ? .testTarget(
         name: "FuzzTests",
-        dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
+        dependencies: [
+            "Bucketing", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport",
+        ],
         path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
         resources: [.copy("Corpus")], swiftSettings: strict)
     : .executableTarget(
         name: "holdfast-fuzz",
-        dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
+        dependencies: [
+            "Bucketing", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport",
+        ],
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
 
@@ -78,6 +82,7 @@ let package = Package(
         // The server, from what depends on nothing to what depends on all.
         .target(name: "JSON", swiftSettings: portable),
         .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: portable),
+        .target(name: "Definitions", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
         .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
         .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
@@ -134,7 +139,7 @@ let package = Package(
         .target(
             name: "HoldfastCore",
             dependencies: [
-                "Bucketing", "JSON", "Statistics", "Storage",
+                "Bucketing", "Definitions", "JSON", "Statistics", "Storage",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             swiftSettings: server
@@ -142,7 +147,7 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CCrypto",
+                "HTTPServer", "HoldfastCore", "Bucketing", "Definitions", "JSON", "Statistics", "Storage", "CCrypto",
                 "CEmbedded",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
@@ -153,7 +158,8 @@ let package = Package(
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "CSystem", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "StorageEdge", "HoldfastCore",
+                "CSystem", "HTTPServer", "Bucketing", "Definitions", "JSON", "Storage", "StorageSQLite", "StorageEdge",
+                "HoldfastCore",
                 "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(
@@ -218,7 +224,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastCoreTests",
             dependencies: [
-                "HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport",
+                "HoldfastCore", "Bucketing", "Definitions", "JSON", "Storage", "TestSupport",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             exclude: ["Golden/definitions.txt", "plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
@@ -226,7 +232,8 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "APITestSupport",
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "Definitions", "JSON", "Storage",
+                "APITestSupport",
                 "TestSupport",
             ],
             exclude: ["Golden"],

@@ -1,3 +1,4 @@
+import Definitions
 import Glibc
 import HTTPServer
 import HoldfastCore

@@ -1,3 +1,4 @@
+import Definitions
 public import HTTPServer
 import HoldfastCore
 import Logging

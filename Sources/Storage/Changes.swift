@@ -72,8 +72,9 @@ package struct SharedRecords {
         case projects
         /// The active datafile of a project, without its content.
         case activeDatafile(sdkKey: String)
-        /// The last allocation period and the last status of each experiment in a project.
-        case latestPeriods(sdkKey: String)
+        /// The last allocation period and the last status of some experiments in a project. A store may read those of others,
+        /// too.
+        case latestPeriods(sdkKey: String, experimentIDs: Set<Identifier>)
         /// The series of all experiments, the number of the newest one, and since when events are kept.
         case series
         /// A definition, and the number of the newest one.

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import Foundation
 import JSON
 import Logging
@@ -49,6 +50,17 @@ import Testing
     @Test func `Every route is described and everything described is a route`() throws {
         #expect(Set(try operations().map(\.name)) == Set(routes.map { "\($0.method.name) \($0.pattern)" }))
         #expect(try operations().count == routes.count)
+    }
+
+    @Test func `The members of a holdout are described as the table of its members says`() throws {
+        let schemas = document["components"]?.object?["schemas"]?.object
+        let described = schemas?["HoldoutDefinition"]?.object?["properties"]?.object ?? JSONObject()
+        for member in HoldoutDefinition.members.members {
+            let schema = described[member.name] ?? .null
+            #expect(
+                DefinitionChanges.areSame(schema, member.schema),
+                "describe `\(member.name)` as \(String(decoding: member.schema.encoded(), as: UTF8.self))")
+        }
     }
 
     @Test func `Each operation names the scope that its route asks for`() throws {

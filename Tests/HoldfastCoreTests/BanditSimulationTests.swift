@@ -1,3 +1,4 @@
+import Definitions
 import Foundation
 import Statistics
 import TestSupport

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import Foundation
 import JSON
 import Statistics

@@ -1,3 +1,4 @@
+import Definitions
 import Dispatch
 @testable import HoldfastCore
 import Storage

@@ -21,7 +21,7 @@ extension InMemoryTables {
         switch part {
         case .projects: (records.projects, records.newestDatafile) = (projects, newestDatafile)
         case .activeDatafile(let sdkKey): records.activeDatafile = activeDatafile(sdkKey)
-        case .latestPeriods(let sdkKey):
+        case .latestPeriods(let sdkKey, _):
             records.latestPeriods = periods.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
             records.latestStatuses = statuses.compactMapValues { $0.last { $0.sdkKey == sdkKey } }
         case .series: (records.series, records.newestSeries) = (series, newestSeries)

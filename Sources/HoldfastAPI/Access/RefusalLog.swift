@@ -1,3 +1,4 @@
+import Definitions
 import Dispatch
 import HTTPServer
 import HoldfastCore

@@ -1,3 +1,4 @@
+import Definitions
 import HTTPServer
 import HoldfastCore
 import JSON

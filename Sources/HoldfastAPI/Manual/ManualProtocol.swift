@@ -1,4 +1,5 @@
 import CEmbedded
+import Definitions
 import HTTPServer
 import HoldfastCore
 

@@ -1,5 +1,6 @@
 import CEmbedded
 import Bucketing
+import Definitions
 import HTTPServer
 import HoldfastCore
 import JSON

@@ -1,4 +1,5 @@
 import CCrypto
+import Definitions
 import HTTPServer
 import HoldfastCore
 import JSON

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 
 /// What to decide for a user, and what to store and record: a request of any protocol, independent of its format.

@@ -1,4 +1,5 @@
 public import Bucketing
+import Definitions
 public import Storage
 
 /// Why a user gets a variation of an experiment, or none: the steps of the decision, from the code that decides.

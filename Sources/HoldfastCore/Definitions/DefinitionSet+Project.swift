@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 public import Storage
 
@@ -219,12 +220,7 @@ extension HoldoutDefinition {
     fileprivate var definition: JSONObject {
         var object = JSONObject()
         object["key"] = JSONValue(key)
-        object["share"] = .shortest(share)
-        object["status"] = .string((isPaused ? ExperimentStatus.paused : .running).name)
-        object["flags"] = flags.map { JSONValue($0) }
-        object["audience"] = audience?.unlessNull
-        if !description.isEmpty { object["description"] = .string(description) }
-        object["metrics"] = metrics.definition
+        Self.members.writeFile(self, to: &object)
         return object
     }
 }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 
 /// Definitions in the form of files: what `GET /v1/definitions` shows, and what `PUT` takes.

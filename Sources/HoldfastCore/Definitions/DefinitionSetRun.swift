@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 import Storage
 
@@ -208,7 +209,7 @@ extension DefinitionSet.Kind {
                 AssignmentLifetime.apiMember: .null,
             ]
         case .flags: ["rules": [], "description": .null, "tags": []]
-        case .holdouts: ["flags": .null, "audience": .null, "description": .null, "metrics": .null]
+        case .holdouts: HoldoutDefinition.members.defaults
         }
     }
 }

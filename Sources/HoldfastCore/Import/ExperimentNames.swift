@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 import JSON
 
 /// Finds experiments and variations by the names that other systems use for them: keys, ids, or a place in the list.

@@ -1,3 +1,4 @@
+public import Definitions
 import JSON
 
 /// Reads profiles from a stream of bytes in the format of another system, in whatever pieces it arrives. It holds one

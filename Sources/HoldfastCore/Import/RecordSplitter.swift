@@ -1,3 +1,5 @@
+import Definitions
+
 /// Splits delimiter-separated values into records of fields (RFC 4180), in whatever pieces they arrive. A quoted field
 /// may contain line feeds.
 struct RecordSplitter {

@@ -1,3 +1,4 @@
+public import Definitions
 public import JSON
 
 /// Parses the JSON texts that callers send. A key that occurs twice is refused.

@@ -1,3 +1,4 @@
+public import Definitions
 import Dispatch
 internal import Synchronization
 

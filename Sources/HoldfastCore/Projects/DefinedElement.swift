@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 public import Storage
 
@@ -44,11 +45,8 @@ public protocol DefinedElement: Sendable {
 public protocol ElementChange: Sendable {
     init(_ value: JSONValue, key: String) throws(CoreError)
 
-    /// - Throws: 422 with every segment that is not defined.
-    func checkSegments(_ schema: AttributeSchema) throws(CoreError)
-
-    /// The conditions that no user can meet whose attributes are as they are defined.
-    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault]
+    /// The conditions that the body has, and where. See ``checkSegments(_:)`` and ``warnings(_:_:)``.
+    var audiences: [(conditions: JSONValue, place: JSONPointer)] { get }
 
     /// - Returns: whether the element is new.
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
@@ -115,13 +113,23 @@ extension DefinedElement {
     }
 }
 
-extension ExperimentChange: ElementChange {}
-extension FlagChange: ElementChange {}
-extension HoldoutChange: ElementChange {}
+extension ExperimentChange: ElementChange {
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] {
+        audience.map { [($0, JSONPointer().appending("audience"))] } ?? []
+    }
+}
+
+extension FlagChange: ElementChange {
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] {
+        (rules ?? []).enumerated().compactMap { index, rule in
+            let place = JSONPointer().appending("rules").appending(index).appending("audience")
+            return rule.audience.map { ($0, place) }
+        }
+    }
+}
 
 extension MetricChange: ElementChange {
-    public func checkSegments(_ schema: AttributeSchema) {}
-    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] { [] }
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] { [] }
 }
 
 extension Experiment: DefinedElement {

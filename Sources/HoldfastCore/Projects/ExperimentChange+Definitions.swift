@@ -1,4 +1,5 @@
 import Bucketing
+public import Definitions
 import JSON
 
 extension ExperimentChange {

@@ -1,4 +1,5 @@
 public import Bucketing
+import Definitions
 public import JSON
 
 /// An experiment of a project.
@@ -62,7 +63,7 @@ struct ExperimentDefinition: KeyedDefinition {
     /// The campaign.
     var layerID: Identifier { source.identifier("layerId") ?? id }
     /// The id of its own audience in the datafile.
-    var audienceID: String { "holdfast\(id)" }
+    var audienceID: String { GivenAudience.id(of: id) }
 
     init(id: Identifier, key: Identifier) {
         self.id = id
@@ -101,22 +102,10 @@ struct ExperimentDefinition: KeyedDefinition {
         isServed = members?["served"]?.bool
         assignmentLifetime = annotations.assignmentLifetime
         hasNeverRun = members?["neverRan"]?.bool ?? false
-        audience = Self.audience(of: source, given: members?["audience"], audiences[Identifier(audienceID)])
+        audience = GivenAudience.read(source, given: members?["audience"], audiences[Identifier(audienceID)])
         self.details = details.map { ExperimentDetails($0) } ?? ExperimentDetails()
         conclusion = (members?["conclusion"]?.object).map { Conclusion($0, details?["conclusion"]?.object) }
         self.source = source
-    }
-
-    /// Returns the conditions that the API gave to an experiment or a holdout; `nil` if a datafile brought others.
-    static func audience(
-        of source: JSONObject, given: JSONValue?, _ conditions: JSONValue?
-    ) -> JSONValue? {
-        let ids = source["audienceConditions"].flatMap { $0.isNull ? nil : $0 } ?? source["audienceIds"]
-        if ids == [] { return .null }
-        guard let id = source["id"]?.string, ids == [.string("holdfast\(id)")], let conditions else { return nil }
-        // An upload may have changed the conditions since.
-        if let given, ConditionDialect.datafileForm(of: given) == conditions { return given }
-        return conditions
     }
 
     /// What the flag of an experiment adds to it in the datafile.
@@ -141,7 +130,7 @@ struct ExperimentDefinition: KeyedDefinition {
             object["status"] = .string(status)
         }
         object["forcedVariations"] = source["forcedVariations"] ?? [:]
-        writeAudience(to: &object)
+        GivenAudience.write(audience, of: id, to: &object, replacing: source)
         object["variations"] = .array(
             variations.map { variation in
                 var object = variation.source
@@ -170,36 +159,13 @@ struct ExperimentDefinition: KeyedDefinition {
         annotations["status"] = isDraft ? "draft" : nil
         annotations["conclusion"] = conclusion?.annotation
         annotations["traffic"] = traffic.map { .shortest($0) }
-        let isRewritten = audience.map { ConditionDialect.datafileForm(of: $0) != $0 } ?? false
-        annotations["audience"] = isRewritten ? audience : nil
+        annotations["audience"] = GivenAudience.annotation(audience)
         annotations["flag"] = flagKey.map { JSONValue($0) }
         annotations["served"] = isServed.map { .bool($0) }
         annotations[AssignmentLifetime.member] = assignmentLifetime.map { .string($0.text) }
         annotations["neverRan"] = hasNeverRun ? true : nil
         object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         return object
-    }
-}
-
-extension ExperimentDefinition {
-    func writeAudience(to object: inout JSONObject) {
-        guard let audience else {
-            for member in ["audienceIds", "audienceConditions"] { object[member] = source[member] }
-            return
-        }
-        let ids: JSONValue = audience.isNull ? [] : [.string(audienceID)]
-        object["audienceIds"] = ids
-        object["audienceConditions"] = audience.isNull ? nil : Optional(ids)
-    }
-}
-
-/// Ids that depend only on the names of what they identify, so that what is removed and added again is the same.
-enum DerivedID {
-    static func of(_ name: String) -> String {
-        let hash = Array(name.utf8).withUnsafeBytes { bytes in
-            UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
-        }
-        return String(hash)
     }
 }
 

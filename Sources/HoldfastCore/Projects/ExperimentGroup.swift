@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 
 /// Mutual exclusion: the experiments of a named group share the traffic, so that a user is enrolled in at most one. In

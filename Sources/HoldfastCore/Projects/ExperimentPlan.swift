@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 
 /// By which rule an experiment is to be decided: what was said of it before the start holds, and what is said later shows.

@@ -1,3 +1,4 @@
+import Definitions
 import JSON
 import Storage
 

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import Dispatch
 import JSON
 import Logging

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 import JSON
 
 extension FlagChange {

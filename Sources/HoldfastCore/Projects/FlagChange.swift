@@ -1,4 +1,5 @@
 import Bucketing
+public import Definitions
 public import JSON
 
 /// What an admin defines of a flag with `PUT /v1/flags/{key}`; absent members keep their values.

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 
 /// A flag of a project.
@@ -174,7 +175,7 @@ struct FlagDefinition: KeyedDefinition {
         case .experiment:
             guard let experiment = experiments.first, let winner = winners[key] else { return nil }
             var delivery = json(Delivery(variation: winner, traffic: 100), id: ruleID(key), key: nil)
-            experiment.writeAudience(to: &delivery)
+            GivenAudience.write(experiment.audience, of: experiment.id, to: &delivery, replacing: experiment.source)
             deliveries.append(.object(delivery))
         case .rules(let content):
             for rule in content.rules {

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 
 /// What an admin defines of a metric with `PUT /v1/metrics/{key}`; absent members keep their values.

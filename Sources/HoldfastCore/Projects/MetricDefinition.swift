@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 
 /// What a project measures: how the goal events of a user since the first exposure to an experiment become a number.
@@ -70,7 +71,7 @@ public struct MetricDefinition: KeyedDefinition {
     /// How the verdict, guardrails and the plan adjust the metric, whatever is observed.
     public var adjustment = Adjustment.none
 
-    var listKey: Identifier { key }
+    public var listKey: Identifier { key }
 
     /// Whether the verdict, guardrails and the plan use the numbers that are adjusted by what is known from before (CUPED).
     public var isAdjusted: Bool { adjustment != .none }

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 public import JSON
 
 /// How many users who take part a change of definitions can move.

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 public import Storage
 internal import Synchronization
@@ -22,6 +23,8 @@ public final class Project: Sendable {
     public let published: [UInt8]
     /// The ids by which SDKs know the winners of concluded experiments.
     private let deliveries: Set<Identifier>
+    /// Whether this process has stored the datafile, and so the allocations and statuses of all its experiments.
+    let isStoredHere: Bool
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Timestamp
     /// Stable across processes: equal content has an equal hash.
@@ -55,7 +58,12 @@ public final class Project: Sendable {
     /// - Parameters:
     ///   - datafile: the compiled content.
     ///   - definitions: those from which the datafile was generated; `nil` if they are still to be read.
-    public init(_ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions? = nil) {
+    ///   - isStoredHere: whether this process has stored it.
+    init(
+        _ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions? = nil,
+        isStoredHere: Bool = false
+    ) {
+        self.isStoredHere = isStoredHere
         sdkKey = stored.sdkKey
         version = stored.version
         catalogVersion = stored.version
@@ -79,6 +87,7 @@ public final class Project: Sendable {
     ) {
         sdkKey = former.sdkKey
         version = former.version
+        isStoredHere = former.isStoredHere
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content

@@ -1,3 +1,5 @@
+public import Definitions
+
 /// The projects that a caller may use. Whatever resolves a project for a caller asks for it, so no endpoint can forget the
 /// check: ``ProjectView``, and ``ProjectCatalog/Snapshot`` for changes.
 public struct ProjectAccess: Sendable, Equatable {

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 import Dispatch
 import JSON
 public import Logging
@@ -227,14 +228,14 @@ public final class ProjectCatalog: Sendable {
         let known = expected.withLock { expected in
             expected?.content == stored.content ? expected.take() : nil
         }
-        if let known { return Project(stored, known.datafile, known.definitions) }
+        if let known { return Project(stored, known.datafile, known.definitions, isStoredHere: true) }
         return try Project(stored, similarTo: former?.datafile)
     }
 
     /// Returns the project with a datafile that has just been stored, whatever was stored since.
     func project(_ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions) -> Project {
         if let project = snapshot().projects[stored.sdkKey], project.version == stored.version { return project }
-        return Project(stored, datafile, definitions)
+        return Project(stored, datafile, definitions, isStoredHere: true)
     }
 
     private func take(_ state: ProjectState) {

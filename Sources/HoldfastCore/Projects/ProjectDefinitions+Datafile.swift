@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 
 /// An id that variations of several served experiments have, and the values that they give, in the order of the datafile.

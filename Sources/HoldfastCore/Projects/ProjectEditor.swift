@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import JSON
 public import Storage
 
@@ -226,12 +227,13 @@ public struct ProjectEditor: Sendable {
             return project.map { .stored($0, draft.outcome) } ?? .outdated
         }
         let content = draft.definitions.datafile.encoded()
+        let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
         catalog.expect(content, edited, draft.definitions)
         let stored = try await session.write(
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
-                allocations: AllocationRules.allocations(in: edited),
-                statuses: StatusRules.statuses(in: edited), series: edited.series,
+                allocations: AllocationRules.allocations(in: edited, since: recorded),
+                statuses: StatusRules.statuses(in: edited, since: recorded), series: edited.series,
                 replacing: project?.version ?? 0, among: newest,
                 freezing: draft.definitions.freezes(since: project?.definitions),
                 makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 
 /// A datafile as SDKs get it: without what only Holdfast's users need, and with concluded experiments as deliveries.

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 import JSON
 
 /// Whether an edit may use the ids of experiments and holdouts of other projects. What is stored of users belongs to these

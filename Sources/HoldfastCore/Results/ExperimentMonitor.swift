@@ -1,4 +1,5 @@
 public import Bucketing
+import Definitions
 import Dispatch
 public import Storage
 internal import Synchronization

@@ -1,4 +1,5 @@
 public import Bucketing
+import Definitions
 public import Storage
 
 /// What a team wants to see of an experiment in a list: its users, what the results say, and what is wrong with it.

@@ -1,4 +1,5 @@
 import Bucketing
+public import Definitions
 public import JSON
 public import Storage
 

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import Storage
 
 /// Which users of an experiment results count, and how much of what they did.

@@ -1,4 +1,5 @@
 import Bucketing
+public import Definitions
 import Storage
 
 /// How the results of an experiment grew: for each day of enrollment those of all users who were enrolled until then, with what

@@ -9,9 +9,16 @@ public import Bucketing
 /// What was imported has a period of its own, with the shares that held elsewhere.
 public enum AllocationRules {
     /// Returns the allocation of each experiment in a datafile, without the delivery rules.
-    public static func allocations(in datafile: Datafile) -> [Identifier: TrafficAllocation] {
-        Dictionary(
+    ///
+    /// - Parameter former: a datafile whose allocations are stored; then only those that differ from them are returned.
+    public static func allocations(
+        in datafile: Datafile, since former: Datafile? = nil
+    ) -> [Identifier: TrafficAllocation] {
+        let all = Dictionary(
             measured(in: datafile).map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
+        guard let former else { return all }
+        let stored = allocations(in: former)
+        return all.filter { stored[$0.key] != $0.value }
     }
 
     /// The experiments of a datafile without the delivery rules, and the comparisons of its holdouts.

@@ -7,8 +7,8 @@ extension SharedChange<StoredDatafile?> {
     /// version was active or the project is missing.
     ///
     /// - Parameters:
-    ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
-    ///   - statuses: those of the datafile's experiments, see ``StatusRules/statuses(in:)``.
+    ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:since:)``.
+    ///   - statuses: those of the datafile's experiments, see ``StatusRules/statuses(in:since:)``.
     ///   - series: what is computed of users' events for the experiments' metrics.
     ///   - notes: the versions and revisions before and after are added to each.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
@@ -30,7 +30,8 @@ extension SharedChange<StoredDatafile?> {
     ) -> Self {
         // The time is not that of the submission: assignments that precede this change were made with the former datafile.
         Self(
-            .projects, .activeDatafile(sdkKey: sdkKey), .latestPeriods(sdkKey: sdkKey), .series,
+            .projects, .activeDatafile(sdkKey: sdkKey),
+            .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,
             and: freezing.map { .tallies(experimentID: $0.experimentID) } + schema.parts
                 + (approval.map { [$0.part] } ?? []),
             bytes: WaitingBytes.ofChange + content.count

@@ -34,7 +34,7 @@ extension SharedRecords {
         case .activeDatafile(let sdkKey):
             let query = Query(datafileHistory(sdkKey: sdkKey, limit: 1))
             return (false, [(query, { $1.activeDatafile = StoredDatafile($0) })])
-        case .latestPeriods(let sdkKey):
+        case .latestPeriods(let sdkKey, let experimentIDs):
             let take = { (row: ResultRow, records: inout SharedRecords) in
                 let (experimentID, period) = AllocationPeriod.decode(row)
                 records.latestPeriods[experimentID] = period
@@ -46,8 +46,8 @@ extension SharedRecords {
             return (
                 false,
                 [
-                    (AllocationPeriodRows.latest(.text(sdkKey)), take),
-                    (StatusPeriodRows.latest(.text(sdkKey)), takeStatus),
+                    (AllocationPeriodRows.latest(.text(sdkKey), .texts(experimentIDs.map(\.string))), take),
+                    (StatusPeriodRows.latest(.text(sdkKey), .texts(experimentIDs.map(\.string))), takeStatus),
                 ]
             )
         case .series:

@@ -20,6 +20,23 @@ extension WriteTransaction {
         return (value, removesAttribute)
     }
 
+    private func readLatestPeriods(
+        _ condition: String, _ parameters: [SQLValue], into records: inout SharedRecords
+    ) throws(SQLiteError) {
+        func query(_ table: StoredTable) -> SQLQuery {
+            let sql = """
+                SELECT \(table.columnList) FROM \(table.rawValue) WHERE sdk_key = $1 \(condition) ORDER BY since, number
+                """
+            return SQLQuery("latest_\(table.rawValue)\(condition.isEmpty ? "" : "_of_one")", sql, parameters)
+        }
+        var periods: [AllocationPeriod.OfExperiment] = []
+        try connection.run(query(.allocationPeriods)) { periods.append(AllocationPeriod.decode($0)) }
+        for (experimentID, period) in periods { records.latestPeriods[experimentID] = period }
+        var statuses: [StatusPeriod.OfExperiment] = []
+        try connection.run(query(.statusPeriods)) { statuses.append(StatusPeriod.decode($0)) }
+        for (experimentID, period) in statuses { records.latestStatuses[experimentID] = period }
+    }
+
     private func read(_ part: SharedRecords.Part, into records: inout SharedRecords) throws(SQLiteError) {
         switch part {
         case .projects:
@@ -29,23 +46,12 @@ extension WriteTransaction {
             try connection.run(SharedRecords.datafileHistory(sdkKey: sdkKey, limit: 1)) {
                 records.activeDatafile = StoredDatafile($0)
             }
-        case .latestPeriods(let sdkKey):
-            let sql = """
-                SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
-                WHERE sdk_key = $1 ORDER BY since, number
-                """
-            var periods: [AllocationPeriod.OfExperiment] = []
-            try connection.run(SQLQuery("latest_periods", sql, .text(sdkKey))) {
-                periods.append(AllocationPeriod.decode($0))
-            }
-            records.latestPeriods = Dictionary(periods.map { ($0, $1) }, uniquingKeysWith: { _, last in last })
-            let statuses = """
-                SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods
-                WHERE sdk_key = $1 ORDER BY since, number
-                """
-            try connection.run(SQLQuery("latest_statuses", statuses, .text(sdkKey))) {
-                let (experimentID, period) = StatusPeriod.decode($0)
-                records.latestStatuses[experimentID] = period
+        case .latestPeriods(let sdkKey, let experimentIDs):
+            // A few are found one by one by the primary key.
+            if experimentIDs.count > 100 { return try readLatestPeriods("", [.text(sdkKey)], into: &records) }
+            for id in experimentIDs {
+                let parameters: [SQLValue] = [.text(sdkKey), .text(id.string)]
+                try readLatestPeriods("AND experiment_id = $2", parameters, into: &records)
             }
         case .series:
             try connection.run(SharedRecords.allSeries) {

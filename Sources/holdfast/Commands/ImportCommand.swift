@@ -1,4 +1,5 @@
 import ArgumentParser
+import Definitions
 import FoundationEssentials
 import HoldfastCore
 import Logging

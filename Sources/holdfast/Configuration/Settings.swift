@@ -1,4 +1,5 @@
 import ArgumentParser
+import Definitions
 import HoldfastCore
 
 /// Reads settings: each from its command line option, or else from its environment variable. If neither is given, the

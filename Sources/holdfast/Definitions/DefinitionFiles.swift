@@ -1,3 +1,4 @@
+import Definitions
 import FoundationEssentials
 import HoldfastCore
 import JSON

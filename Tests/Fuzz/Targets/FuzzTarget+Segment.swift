@@ -1,3 +1,4 @@
+import Definitions
 import HoldfastCore
 import JSON
 import Storage

@@ -1,6 +1,5 @@
 public import Bucketing
 public import JSON
-public import Storage
 
 /// An error of an operation of Holdfast, independent of the protocol. Each protocol renders it in its own format.
 public struct CoreError: Error, Sendable {
@@ -86,49 +85,6 @@ public struct CoreError: Error, Sendable {
     /// Describes a flag that a datafile does not have, with the key that was probably meant.
     public static func undefinedFlag(_ key: Identifier, in datafile: Datafile) -> CoreError {
         undefined("no flag has the key '\(key)'" + Spelling.hint(for: key, among: datafile.flags.lazy.map(\.key)))
-    }
-
-    /// Describes an operation that the store did not perform. The cause is left to the log and to readiness, because
-    /// not every caller may see it.
-    public init(_ error: StorageError) {
-        switch error {
-        case .tooManyAssignments(let limit):
-            self.init(
-                .unprocessable, "a profile must have at most \(limit) assignments; the change adds too many",
-                at: ["experiment_bucket_map"])
-        case .conditionFailed:
-            self.init(
-                .preconditionFailed,
-                "If-Match or If-None-Match does not allow the change of the current version; nothing was changed")
-        case .overloaded:
-            self.init(.unavailable, "too many writes are waiting; nothing was stored; try again later")
-        case .staleDatafile:
-            self.init(
-                .unavailable, "this server cannot use the active datafile, or it changes too fast; nothing was stored")
-        case .damaged(let reason):
-            self.init(.unavailable, reason)
-        case .erased:
-            self.init(.unavailable, "the user was erased during the request; nothing was stored; try again")
-        case .unstorable:
-            self.init(.invalid, "a text must not contain NUL (U+0000); nothing was stored")
-        case .unavailable:
-            self.init(.unavailable, "the store is unavailable; nothing was acknowledged; GET /readyz names the cause")
-        case .readOnly:
-            self.init(
-                .unavailable,
-                "the server must accept changes; it is read-only while its database is moved; nothing was stored; try again later"
-            )
-            retryAfter = 5
-        case .away:
-            self.init(.unavailable, "the upstream of this edge does not respond; nothing was stored; try again later")
-        case .undecided:
-            self.init(
-                .undecided,
-                "the upstream of this edge has not responded in time; the change may have been stored or not; try again later"
-            )
-        case .closed:
-            self.init(.unavailable, "the server is shutting down; nothing was stored")
-        }
     }
 
     /// The maximum length of a text that an error quotes, in bytes.

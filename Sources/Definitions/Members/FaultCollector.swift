@@ -1,17 +1,17 @@
-public import Bucketing
 public import JSON
-public import Storage
 
 /// Collects everything that is wrong with an input, so that an error can list it all.
-struct FaultCollector {
-    private(set) var faults: [JSONFault] = []
+public struct FaultCollector {
+    public private(set) var faults: [JSONFault] = []
 
-    mutating func add(_ reason: String, at place: JSONPointer) {
+    public init() {}
+
+    public mutating func add(_ reason: String, at place: JSONPointer) {
         faults.append(JSONFault(pointer: place, reason: reason))
     }
 
     /// Reads a value; an error becomes a fault.
-    mutating func collect<Value>(_ read: @autoclosure () throws(CoreError) -> Value?) -> Value? {
+    public mutating func collect<Value>(_ read: @autoclosure () throws(CoreError) -> Value?) -> Value? {
         do throws(CoreError) {
             return try read()
         } catch {
@@ -21,7 +21,7 @@ struct FaultCollector {
     }
 
     /// Returns the value as an object; each member that is neither known nor to be ignored is a fault.
-    mutating func object(
+    public mutating func object(
         _ value: JSONValue, _ name: String, knowing known: [String], ignoring shown: [String] = [],
         at place: JSONPointer
     ) -> JSONObject? {
@@ -38,7 +38,7 @@ struct FaultCollector {
     }
 
     /// Returns the elements of a member that is an array, with their places; `nil` if it is absent or null.
-    mutating func list(_ object: JSONObject, _ name: String, _ counts: ClosedRange<Int>, at place: JSONPointer)
+    public mutating func list(_ object: JSONObject, _ name: String, _ counts: ClosedRange<Int>, at place: JSONPointer)
         -> [(value: JSONValue, place: JSONPointer)]?
     {
         guard let value = object[name], !value.isNull else { return nil }
@@ -57,7 +57,7 @@ struct FaultCollector {
     }
 
     /// Returns a text with a maximum number of bytes; empty for null, which removes it; `nil` if it is absent.
-    mutating func text(_ object: JSONObject, _ name: String, atMost limit: Int) -> String? {
+    public mutating func text(_ object: JSONObject, _ name: String, atMost limit: Int) -> String? {
         guard let value = object[name] else { return nil }
         guard let text = collect(try object.optionalText(name)) else { return value.isNull ? "" : nil }
         if text.utf8.count > limit {
@@ -67,7 +67,7 @@ struct FaultCollector {
     }
 
     /// Returns the member `tags`; `nil` if it is absent or null.
-    mutating func tags(_ object: JSONObject) -> [String]? {
+    public mutating func tags(_ object: JSONObject) -> [String]? {
         guard let list = list(object, "tags", 0...100, at: []) else { return nil }
         var tags: [String] = []
         for (value, place) in list {
@@ -88,69 +88,7 @@ struct FaultCollector {
     }
 
     /// - Throws: 422 if anything was wrong.
-    func check() throws(CoreError) {
+    public func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }
-    }
-}
-
-// MARK: - Segments
-
-extension AttributeSchema {
-    /// Returns the names of segments that an audience refers to and that are not defined, sorted.
-    public func undefinedSegments(in audience: JSONValue) -> [Identifier] {
-        Mentions(audience: audience).segments.filter { segments[$0] == nil }.sorted()
-    }
-}
-
-extension FaultCollector {
-    /// Adds a fault for each segment of an audience that is not defined: it is most likely misspelt, and would admit nobody.
-    mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
-        guard let audience else { return }
-        for name in schema.undefinedSegments(in: audience) {
-            add(schema.unknownSegment(name), at: place.appending("audience"))
-        }
-    }
-}
-
-// MARK: - Conditions that nobody meets
-
-extension ExperimentChange {
-    /// The conditions of the audience that no user can meet whose attributes are as they are defined.
-    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
-        guard let audience, !audience.isNull else { return [] }
-        return SegmentRules.warnings(
-            in: audience, at: ["audience"], schema: schema, attributes: datafile.attributes.map(\.key))
-    }
-}
-
-extension FlagChange {
-    /// The conditions of audiences that no user can meet whose attributes are as they are defined.
-    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
-        (rules ?? []).enumerated().flatMap { index, rule -> [JSONFault] in
-            guard let audience = rule.audience else { return [] }
-            let place = JSONPointer().appending("rules").appending(index).appending("audience")
-            return SegmentRules.warnings(
-                in: audience, at: place, schema: schema, attributes: datafile.attributes.map(\.key))
-        }
-    }
-}
-
-extension ExperimentChange {
-    /// - Throws: 422 with every segment that is not defined.
-    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
-        var faults = FaultCollector()
-        faults.checkSegments(of: audience, schema, at: [])
-        try faults.check()
-    }
-}
-
-extension FlagChange {
-    /// - Throws: 422 with every segment that is not defined.
-    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
-        var faults = FaultCollector()
-        for (index, rule) in (rules ?? []).enumerated() {
-            faults.checkSegments(of: rule.audience, schema, at: JSONPointer().appending("rules").appending(index))
-        }
-        try faults.check()
     }
 }

@@ -1,6 +1,5 @@
-import Bucketing
+public import Bucketing
 public import JSON
-public import Storage
 
 extension JSONValue {
     /// Returns the value as an object with known members only: a misspelt optional member must not be mistaken for an
@@ -47,17 +46,6 @@ extension JSONObject {
         return text
     }
 
-    /// Returns a member that is a time of RFC 3339; `nil` if it is absent or null.
-    public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Timestamp? {
-        guard let text = try optionalText(name, in: place) else { return nil }
-        guard let time = Timestamp(rfc3339: text) else {
-            throw CoreError(
-                .invalid, "`\(name)` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
-                at: place.appending(name))
-        }
-        return time
-    }
-
     /// Returns a member that is an array of at least one string; `nil` if it is absent or null.
     public func optionalTexts(_ name: String, in place: JSONPointer = []) throws(CoreError) -> [String]? {
         guard let value = self[name], !value.isNull else { return nil }
@@ -79,7 +67,7 @@ extension JSONObject {
     }
 
     /// Returns a member that is a number in a range; `nil` if it is absent or null.
-    func optionalNumber(
+    public func optionalNumber(
         _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []
     ) throws(CoreError) -> Double? {
         guard let value = self[name], !value.isNull else { return nil }
@@ -91,4 +79,22 @@ extension JSONObject {
         }
         return number
     }
+}
+
+// MARK: - Identifiers
+
+extension JSONObject {
+    public func identifier(_ key: String) -> Identifier? { self[key]?.string.map { Identifier($0) } }
+
+    public func objects(_ key: String) -> [JSONObject] { (self[key]?.array ?? []).compactMap(\.object) }
+
+    public func identifiers(_ key: String) -> [Identifier] {
+        (self[key]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
+    }
+}
+
+extension JSONValue {
+    public init(_ identifier: Identifier) { self = .string(identifier.string) }
+
+    public init(_ identifiers: [Identifier]) { self = .array(identifiers.map { .string($0.string) }) }
 }

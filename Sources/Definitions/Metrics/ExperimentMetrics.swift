@@ -1,23 +1,14 @@
 public import Bucketing
 public import JSON
-import Statistics
 
 /// What an experiment measures, by the keys of metrics.
 public struct ExperimentMetrics: Sendable, Equatable {
     /// By how much a metric may become worse.
-    public enum Margin: Sendable, Equatable, CustomStringConvertible {
+    public enum Margin: Sendable, Equatable {
         /// As a share of the magnitude of the baseline's mean.
         case share(Double)
         /// In the metric's unit, for a baseline near 0.
         case absolute(Double)
-
-        /// The hypothesis that the metric has become worse by just the margin.
-        func edge(isDecrease: Bool) -> NullHypothesis {
-            switch self {
-            case .share(let share): .lift(isDecrease ? share : -share)
-            case .absolute(let number): .difference(isDecrease ? number : -number)
-            }
-        }
 
         public var json: JSONValue {
             switch self {
@@ -26,16 +17,8 @@ public struct ExperimentMetrics: Sendable, Equatable {
             }
         }
 
-        /// For people.
-        public var description: String {
-            switch self {
-            case .share(let share): Verdict.percent(share, signed: false)
-            case .absolute(let number): Verdict.number(number, signed: false)
-            }
-        }
-
         /// - Returns: `nil` if the value is no margin.
-        init?(_ value: JSONValue?) {
+        public init?(_ value: JSONValue?) {
             if let share = value?.double, share > 0, share <= 1 {
                 self = .share(share)
             } else if let object = value?.object, object.count == 1, let number = object["absolute"]?.double,
@@ -52,6 +35,11 @@ public struct ExperimentMetrics: Sendable, Equatable {
     public struct Guardrail: Sendable, Equatable {
         public var metric: Identifier
         public var margin: Margin
+
+        public init(metric: Identifier, margin: Margin) {
+            self.metric = metric
+            self.margin = margin
+        }
     }
 
     /// Those that decide.
@@ -61,7 +49,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     /// Attributes by whose values at the first exposure results can be divided.
     public var breakdowns: [Identifier] = []
 
-    init() {}
+    public init() {}
 
     /// How many metrics an experiment may have.
     public static let limit = 50
@@ -82,7 +70,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     }
 
     /// Reads what is stored.
-    init(stored value: JSONValue?) {
+    public init(stored value: JSONValue?) {
         var faults = FaultCollector()
         guard let value, let metrics = Self(value, at: [], &faults), faults.faults.isEmpty else { return }
         self = metrics
@@ -91,7 +79,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     /// Reads the member `metrics` of an experiment, of which null stands for none.
     ///
     /// - Returns: `nil` if it is not an object.
-    init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
+    public init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
         guard !value.isNull else { return }
         let members = ["primary", "secondary", "guardrails", "breakdowns"]
         guard let object = faults.object(value, "`metrics`", knowing: members, at: place) else { return nil }
@@ -129,7 +117,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
             faults.add("`metrics` must have at most \(Self.limit) metrics; got \(known.count)", at: place)
         }
         for (value, place) in faults.list(object, "breakdowns", 0...Self.breakdownLimit, at: place) ?? [] {
-            guard let text = value.string, EventInput.isName(text, limit: 255) else {
+            guard let text = value.string, NameRule.admits(text) else {
                 let found = value.string.map { "\($0.utf8.count) bytes" } ?? value.kind
                 faults.add("an attribute must be a string of 1 to 255 bytes, without NUL; got \(found)", at: place)
                 continue
@@ -142,7 +130,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
     }
 
     /// - Throws: 422 with every metric that is not defined.
-    func check(_ defined: DefinitionList<MetricDefinition>) throws(CoreError) {
+    public func check(_ defined: DefinitionList<some KeyedDefinition>) throws(CoreError) {
         var faults = FaultCollector()
         let place: JSONPointer = ["metrics"]
         let places =
@@ -152,18 +140,33 @@ public struct ExperimentMetrics: Sendable, Equatable {
                 ($0.element.metric, place.appending("guardrails").appending($0.offset).appending("metric"))
             }
         for (key, place) in places where defined[key] == nil {
-            let hint = Spelling.hint(for: key, among: defined.lazy.map(\.key))
+            let hint = Spelling.hint(for: key, among: defined.lazy.map(\.listKey))
             faults.add("a metric must be defined first, with PUT /v1/metrics/KEY; got '\(key)'\(hint)", at: place)
         }
         try faults.check()
     }
 }
 
-extension Project {
-    /// What an experiment measures, or a holdout, whose users are compared in the same way.
-    public func metrics(of experiment: Experiment) -> ExperimentMetrics {
-        let definitions = definitions
-        if let holdout = definitions.holdouts[experiment.key], holdout.id == experiment.id { return holdout.metrics }
-        return definitions.experiments[experiment.key]?.details.metrics ?? ExperimentMetrics()
+extension Form where Value == ExperimentMetrics {
+    /// - Parameter breakdowns: whether it may have attributes that divide results.
+    static func metrics(breakdowns: Bool = true) -> Self {
+        Form(
+            schema: ["$ref": "#/components/schemas/ExperimentMetrics"],
+            read: { given, faults in
+                let metrics = ExperimentMetrics(given.value, at: given.place, &faults)
+                if !breakdowns, metrics?.breakdowns.isEmpty == false {
+                    faults.add(
+                        "`breakdowns` must be left out, because holdouts have none",
+                        at: given.place.appending("breakdowns"))
+                }
+                return metrics
+            },
+            write: { $0.json },
+            file: { metrics in
+                var lists = JSONObject()
+                for list in metrics.json.object ?? JSONObject() where list.value != [] { lists[list.key] = list.value }
+                return .object(lists)
+            },
+            stored: { ExperimentMetrics(stored: $0) })
     }
 }

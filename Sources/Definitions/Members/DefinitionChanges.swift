@@ -39,7 +39,7 @@ public struct DefinitionChanges: Sendable {
 
     /// Whether two values say the same: numbers are compared by value, and the order of members counts for weights
     /// only, because the first variation is the baseline.
-    static func areSame(_ left: JSONValue, _ right: JSONValue, orderCounts: Bool = false) -> Bool {
+    public static func areSame(_ left: JSONValue, _ right: JSONValue, orderCounts: Bool = false) -> Bool {
         switch (left, right) {
         case (.integer(let left), .integer(let right)): return left == right
         case (.array(let left), .array(let right)):

@@ -1,0 +1,161 @@
+import Bucketing
+import JSON
+
+/// A member of an object that is being read, with a value that is not null.
+public struct GivenMember {
+    let object: JSONObject
+    let name: String
+    let value: JSONValue
+    /// The place of the object.
+    let owner: JSONPointer
+
+    var place: JSONPointer { owner.appending(name) }
+}
+
+/// How a value looks in JSON: its schema, how it is read and what is wrong with it, and how it is written.
+public struct Form<Value: Sendable>: Sendable {
+    /// As OpenAPI describes a value that is not null.
+    let schema: JSONValue
+    /// Reads a member of a request; `nil` if it is wrong, which the faults say.
+    let read: @Sendable (GivenMember, inout FaultCollector) -> Value?
+    /// As `GET` shows it, and as it is stored; `nil` if there is nothing to write.
+    let write: @Sendable (Value) -> JSONValue?
+    /// As a file has it.
+    let file: @Sendable (Value) -> JSONValue?
+    /// Reads a stored value, which the limits of today need not admit; `nil` if it is none.
+    let stored: @Sendable (JSONValue) -> Value?
+
+    /// - Parameters:
+    ///   - file: `nil` if it is what `write` returns.
+    ///   - stored: `nil` for all that `read` finds no fault with.
+    init(
+        schema: JSONValue,
+        read: @escaping @Sendable (GivenMember, inout FaultCollector) -> Value?,
+        write: @escaping @Sendable (Value) -> JSONValue?,
+        file: (@Sendable (Value) -> JSONValue?)? = nil,
+        stored: (@Sendable (JSONValue) -> Value?)? = nil
+    ) {
+        self.schema = schema
+        self.read = read
+        self.write = write
+        self.file = file ?? write
+        self.stored =
+            stored ?? { value in
+                var faults = FaultCollector()
+                let member = GivenMember(
+                    object: JSONObject(.init(key: "", value: value)), name: "", value: value, owner: [])
+                let found = read(member, &faults)
+                return faults.faults.isEmpty ? found : nil
+            }
+    }
+
+    /// A value that may be missing: null, which files leave out.
+    func optional() -> Form<Value?> {
+        Form<Value?>(
+            schema: schema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
+            file: { $0.flatMap { file($0) } }, stored: { stored($0) })
+    }
+}
+
+extension FaultCollector {
+    fileprivate mutating func number(_ given: GivenMember, _ range: ClosedRange<Double>) -> Double? {
+        collect(try given.object.optionalNumber(given.name, range, in: given.owner))
+    }
+
+    fileprivate mutating func text(_ given: GivenMember) -> String? {
+        collect(try given.object.optionalText(given.name, in: given.owner))
+    }
+}
+
+/// What the names of experiments, attributes and the like must be.
+public enum NameRule {
+    /// Whether a text has 1 to 255 bytes without NUL.
+    public static func admits(_ text: String) -> Bool {
+        (1...255).contains(text.utf8.count) && !text.utf8.contains(0)
+    }
+}
+
+extension Form where Value == Double {
+    static func number(_ range: ClosedRange<Double>) -> Self {
+        Form(
+            schema: ["type": "number", "minimum": .shortest(range.lowerBound), "maximum": .shortest(range.upperBound)],
+            read: { $1.number($0, range) },
+            write: { .shortest($0) })
+    }
+}
+
+extension Form where Value == String {
+    /// A text, which null empties.
+    static func text(atMost limit: Int) -> Self {
+        Form(
+            schema: ["type": "string", "maxLength": .integer(Int64(limit))],
+            read: { given, faults in
+                guard let text = faults.text(given) else { return nil }
+                if text.utf8.count > limit {
+                    faults.add(
+                        "`\(given.name)` must have at most \(limit) bytes; got \(text.utf8.count)", at: given.place)
+                }
+                return text
+            },
+            write: { .string($0) }, file: { $0.isEmpty ? JSONValue?.none : .string($0) }, stored: \.string)
+    }
+}
+
+extension Form where Value == ExperimentStatus {
+    static func status(_ allowed: [ExperimentStatus]) -> Self {
+        let names = allowed.map(\.name)
+        let list = names.count == 2 ? names.joined(separator: " or ") : "one of " + names.joined(separator: ", ")
+        return Form(
+            schema: ["type": "string", "enum": .array(names.map { .string($0) })],
+            read: { given, faults in
+                guard let text = faults.text(given) else { return nil }
+                let status = ExperimentStatus(name: text).flatMap { allowed.contains($0) ? $0 : nil }
+                if status == nil { faults.add("`\(given.name)` must be \(list); got '\(text)'", at: given.place) }
+                return status
+            },
+            write: { .string($0.name) })
+    }
+}
+
+extension Form where Value == [Identifier] {
+    /// Keys that differ, such as those of flags.
+    static func keys(_ counts: ClosedRange<Int>, of noun: String) -> Self {
+        Form(
+            schema: [
+                "type": "array", "minItems": .integer(Int64(counts.lowerBound)),
+                "maxItems": .integer(Int64(counts.upperBound)), "items": ["type": "string"],
+            ],
+            read: { given, faults in
+                guard let list = faults.list(given.object, given.name, counts, at: given.owner) else { return nil }
+                var keys: [Identifier] = []
+                for (value, place) in list {
+                    guard let text = value.string else {
+                        faults.add("a \(noun) must be named by its key; got \(value.kind)", at: place)
+                        continue
+                    }
+                    if keys.contains(Identifier(text)) {
+                        faults.add("the \(noun)s must differ; got '\(text)' twice", at: place)
+                    }
+                    keys.append(Identifier(text))
+                }
+                return keys
+            },
+            write: { JSONValue($0) },
+            stored: { $0.array.map { $0.compactMap { $0.string.map { Identifier($0) } } } ?? [] })
+    }
+}
+
+extension Form where Value == JSONValue? {
+    /// Conditions, of which null admits everybody; see ``GivenAudience``.
+    static var audience: Self {
+        Form(
+            schema: ["type": ["array", "object"], "items": [:]],
+            read: { given, faults in
+                for fault in AudienceRules.faults(in: given.value, at: given.place) {
+                    faults.add(fault.reason, at: fault.pointer)
+                }
+                return given.value
+            },
+            write: { $0 ?? .null }, file: { $0.flatMap { $0.isNull ? nil : $0 } })
+    }
+}

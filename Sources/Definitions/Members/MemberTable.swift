@@ -1,0 +1,94 @@
+public import JSON
+
+/// The members of one kind of element, in the order in which they are shown. Whatever has to know all members asks this.
+public struct MemberTable<Element: Sendable>: Sendable {
+    /// The name of the element in errors, such as "a holdout".
+    let noun: String
+    /// A new element.
+    let blank: Element
+    public let members: [Member<Element>]
+    /// What `GET` shows besides, which a request may repeat.
+    let shown: [String]
+
+    init(_ noun: String, blank: Element, showing shown: [String] = [], _ members: [Member<Element>]) {
+        self.noun = noun
+        self.blank = blank
+        self.members = members
+        self.shown = shown
+    }
+
+    public var names: [String] { members.map(\.name) }
+
+    /// What a member is that a file leaves out.
+    public var defaults: [String: JSONValue] {
+        let cleared = members.filter(\.traits.isClearedByNull)
+        return Dictionary(cleared.map { ($0.name, .null) }, uniquingKeysWith: { $1 })
+    }
+
+    // MARK: Requests
+
+    /// Reads the body of a `PUT`.
+    ///
+    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
+    public func read(_ body: JSONValue, key: String) throws(CoreError) -> Given<Element> {
+        guard body.object != nil else {
+            throw CoreError(.invalid, "\(noun) must be an object; got \(body.kind)", at: [])
+        }
+        var faults = FaultCollector()
+        let object = faults.object(body, noun, knowing: ["key"] + names, ignoring: shown, at: []) ?? JSONObject()
+        if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
+            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        let given = read(object, at: [], &faults)
+        try faults.check()
+        return given
+    }
+
+    /// Reads the members of an object. Others are not looked at.
+    public func read(_ object: JSONObject, at place: JSONPointer, _ faults: inout FaultCollector) -> Given<Element> {
+        var given = Given(draft: blank)
+        for member in members where member.read(object, place, &given.draft, &faults) {
+            given.names.insert(member.name)
+        }
+        return given
+    }
+
+    /// Gives an element the values that a body has. What it has not keeps its value.
+    public func apply(_ given: Given<Element>, to element: inout Element) {
+        for member in members where given.names.contains(member.name) { member.copy(given.draft, &element) }
+    }
+
+    // MARK: What is shown and stored
+
+    private func isSet(_ member: Member<Element>, of element: Element) -> Bool {
+        !member.traits.isShownIfSet || !member.areSame(element, blank)
+    }
+
+    /// Adds what `GET` shows.
+    public func show(_ element: Element, in object: inout JSONObject) {
+        for member in members where isSet(member, of: element) {
+            if let value = member.write(element) { object[member.name] = value }
+        }
+    }
+
+    /// Adds what a file has.
+    public func writeFile(_ element: Element, to object: inout JSONObject) {
+        for member in members where isSet(member, of: element) {
+            if let value = member.file(element) { object[member.name] = value }
+        }
+    }
+
+    /// Adds what is stored below `holdfast`.
+    public func store(_ element: Element, in object: inout JSONObject) {
+        for member in members where member.traits.isStored && !member.areSame(element, blank) {
+            if let value = member.write(element) { object[member.name] = value }
+        }
+    }
+
+    /// Reads what is stored below `holdfast`.
+    public func readStored(_ object: JSONObject, into element: inout Element) {
+        for member in members where member.traits.isStored {
+            if let value = object[member.name] { member.readStored(value, &element) }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+public import Bucketing
+public import Definitions
+public import JSON
+public import Storage
+
+extension AttributeSchema {
+    /// Returns the names of segments that an audience refers to and that are not defined, sorted.
+    public func undefinedSegments(in audience: JSONValue) -> [Identifier] {
+        Mentions(audience: audience).segments.filter { segments[$0] == nil }.sorted()
+    }
+}
+
+extension ElementChange {
+    /// - Throws: 422 with every segment that is not defined: it is most likely misspelt, and would admit nobody.
+    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
+        var faults = FaultCollector()
+        for audience in audiences {
+            for name in schema.undefinedSegments(in: audience.conditions) {
+                faults.add(schema.unknownSegment(name), at: audience.place)
+            }
+        }
+        try faults.check()
+    }
+
+    /// The conditions that no user can meet whose attributes are as they are defined.
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
+        audiences.filter { !$0.conditions.isNull }.flatMap { audience in
+            SegmentRules.warnings(
+                in: audience.conditions, at: audience.place, schema: schema, attributes: datafile.attributes.map(\.key))
+        }
+    }
+}

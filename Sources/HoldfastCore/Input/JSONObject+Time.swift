@@ -1,0 +1,19 @@
+public import Definitions
+public import JSON
+public import Storage
+
+extension JSONObject {
+    /// Returns a member that is a time of RFC 3339; `nil` if it is absent or null.
+    public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Timestamp? {
+        guard let text = try optionalText(name, in: place) else { return nil }
+        guard let time = Timestamp(rfc3339: text) else {
+            throw CoreError(
+                .invalid, "`\(name)` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
+                at: place.appending(name))
+        }
+        return time
+    }
+
+    /// A stored time, as RFC 3339 has it.
+    func time(_ key: String) -> Timestamp? { self[key]?.string.flatMap { Timestamp(rfc3339: $0) } }
+}

@@ -1,0 +1,30 @@
+public import Bucketing
+public import Definitions
+import Statistics
+
+extension ExperimentMetrics.Margin: CustomStringConvertible {
+    /// The hypothesis that the metric has become worse by just the margin.
+    func edge(isDecrease: Bool) -> NullHypothesis {
+        switch self {
+        case .share(let share): .lift(isDecrease ? share : -share)
+        case .absolute(let number): .difference(isDecrease ? number : -number)
+        }
+    }
+
+    /// For people.
+    public var description: String {
+        switch self {
+        case .share(let share): Verdict.percent(share, signed: false)
+        case .absolute(let number): Verdict.number(number, signed: false)
+        }
+    }
+}
+
+extension Project {
+    /// What an experiment measures, or a holdout, whose users are compared in the same way.
+    public func metrics(of experiment: Experiment) -> ExperimentMetrics {
+        let definitions = definitions
+        if let holdout = definitions.holdouts[experiment.key], holdout.id == experiment.id { return holdout.metrics }
+        return definitions.experiments[experiment.key]?.details.metrics ?? ExperimentMetrics()
+    }
+}
