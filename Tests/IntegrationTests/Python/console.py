@@ -1909,6 +1909,42 @@ def today_says_what_needs_somebody_and_a_phone_has_a_menu(browser, servers):
     console.close()
 
 
+def few_clicks_make_and_stop_an_experiment(browser, servers):
+    server = Server("clicks")
+    for metric, goal in (("orders", "order"), ("complaints", "complaint")):
+        server("PUT", f"/v1/metrics/{metric}", {"kind": "conversion", "goal": goal})
+    console = Console(browser, server)
+    page = console.page
+    console.open("experiments", "Experiments")
+    # Each click and each choice from a list counts; what is typed does not.
+    page.evaluate("window.clicks = 0; for (const type of ['click', 'change']) addEventListener(type, event => { if (type === 'click' ? event.isTrusted && event.detail > 0 : event.target.matches('select')) window.clicks += 1; }, true)")
+    clicks = lambda: page.evaluate("window.clicks")
+    console.link("New experiment").first.click()
+    page.get_by_label("Name", exact=True).press_sequentially("Short form")
+    console.button("Add a metric").click()
+    console.button("Add a metric").click()
+    page.get_by_label("Role of metric 2").select_option("guardrail")
+    console.button("Add a step").click()
+    console.button("Review").click()
+    console.button("Make the experiment").click()
+    console.heading("Short form")
+    made = server("GET", "/v1/experiments/short-form")
+    assert made["metrics"]["primary"] == ["complaints"] or made["metrics"]["primary"] == ["orders"], made
+    assert len(made["metrics"]["guardrails"]) == 1 and len(made["ramp"]["steps"]) == 3 and made["status"] == "draft", made
+    assert clicks() <= 8, clicks()
+    server("PUT", "/v1/experiments/short-form", {"status": "running"})
+    console.open("experiments", "Experiments")
+    expect(page.get_by_role("switch", name="short-form is running")).to_have_attribute("aria-checked", "true")
+    before = clicks()
+    page.get_by_role("switch", name="short-form is running").click()
+    console.button("Pause", console.dialog()).click()
+    console.toast("short-form is paused.")
+    assert clicks() - before == 2, clicks() - before
+    assert server("GET", "/v1/experiments/short-form")["status"] == "paused"
+    console.close()
+    server.kill()
+
+
 def a_bandit_is_made_and_ended_in_the_form(browser, servers):
     server = Server("bandit-form")
     server("PUT", "/v1/metrics/bought", {"kind": "conversion", "goal": "buy"})
@@ -2090,7 +2126,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 
