@@ -39,6 +39,9 @@ let fuzz: Target =
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
 
+/// Libraries that are loaded when they are first needed: a build needs no headers of theirs.
+let loading = LinkerSetting.linkedLibrary("dl", .when(platforms: [.linux]))
+
 let package = Package(
     name: "holdfast",
     // The client library's; the server is for Linux.
@@ -71,13 +74,13 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .target(name: "CEmbedded"),
-        .target(name: "CGzip"),
+        .target(name: "CGzip", linkerSettings: [loading]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
-        .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
-        .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
-        .target(name: "CHTTPClient", linkerSettings: [.linkedLibrary("dl", .when(platforms: [.linux]))]),
-        .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .target(name: "CCrypto", linkerSettings: [loading]),
+        .target(name: "CYAML", linkerSettings: [loading]),
+        .target(name: "CHTTPClient", linkerSettings: [loading]),
+        .target(name: "CPostgreSQL", linkerSettings: [loading]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "JSON", swiftSettings: portable),

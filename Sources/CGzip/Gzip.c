@@ -1,17 +1,50 @@
 #include "CGzip.h"
 
+#include "Zlib.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <zlib.h>
+
+static struct {
+    int is_loaded;
+#define DECLARE(result, name, parameters, arguments) result(*name) parameters;
+    HOLDFAST_FUNCTIONS(DECLARE)
+} zlib;
+
+static void load_once(void) {
+    void *library = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) return;
+    int is_complete = 1;
+#define LOAD(result, name, parameters, arguments)                                                                      \
+    *(void **)&zlib.name = dlsym(library, #name);                                                                      \
+    is_complete = is_complete && zlib.name != NULL;
+    HOLDFAST_FUNCTIONS(LOAD)
+    zlib.is_loaded = is_complete;
+}
+
+int gzip_is_available(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_once);
+    return zlib.is_loaded;
+}
+
+// zlib compares the first character, and the size of the stream.
+static const char version[] = "1";
 
 struct gzip_writer {
     z_stream stream;
 };
 
 struct gzip_writer *gzip_open(int level) {
+    if (!gzip_is_available()) return NULL;
     struct gzip_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
     // 15 bits of window, and 16 more for the header and the check sum of gzip.
-    if (deflateInit2(&writer->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) return writer;
+    if (zlib.deflateInit2_(&writer->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, version,
+                           sizeof writer->stream)
+        == Z_OK)
+        return writer;
     free(writer);
     return NULL;
 }
@@ -25,26 +58,27 @@ size_t gzip_write(struct gzip_writer *writer, const unsigned char *bytes, size_t
     writer->stream.avail_in = (unsigned)given;
     writer->stream.next_out = output;
     writer->stream.avail_out = (unsigned)room;
-    deflate(&writer->stream, is_last && given == *length ? Z_FINISH : Z_NO_FLUSH);
+    zlib.deflate(&writer->stream, is_last && given == *length ? Z_FINISH : Z_NO_FLUSH);
     *length = given - writer->stream.avail_in;
     return room - writer->stream.avail_out;
 }
 
 void gzip_close(struct gzip_writer *writer) {
-    deflateEnd(&writer->stream);
+    zlib.deflateEnd(&writer->stream);
     free(writer);
 }
 
 ptrdiff_t gzip_expand(const unsigned char *bytes, size_t length, unsigned char *output, size_t capacity) {
     const size_t most = 1 << 30;
+    if (!gzip_is_available()) return -1;
     if (length > most || capacity > most) return -2;
     z_stream stream = {.next_in = (unsigned char *)bytes, .avail_in = (unsigned)length, .next_out = output,
                        .avail_out = (unsigned)capacity};
-    if (inflateInit2(&stream, 15 + 16) != Z_OK) return -1;
-    int end = inflate(&stream, Z_FINISH);
+    if (zlib.inflateInit2_(&stream, 15 + 16, version, sizeof stream) != Z_OK) return -1;
+    int end = zlib.inflate(&stream, Z_FINISH);
     size_t written = stream.total_out;
     size_t rest = stream.avail_in;
-    inflateEnd(&stream);
+    zlib.inflateEnd(&stream);
     if (end == Z_STREAM_END) return rest == 0 ? (ptrdiff_t)written : -1;
     return written == capacity ? -2 : -1;
 }

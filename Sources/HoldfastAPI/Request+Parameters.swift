@@ -20,6 +20,10 @@ extension Request {
                     Result { () throws(CoreError) in try body(bytes) }
                 }
                 return try result.get()
+            case .unavailable:
+                throw CoreError(
+                    .unavailable,
+                    "the body must not be compressed: this server needs zlib for that (apt-get install zlib1g)")
             case .malformed: throw CoreError(.invalid, "the body must be whole and compressed by gzip")
             case .tooLong:
                 throw CoreError(.tooLarge, "the body must have at most \(limit) bytes when it is expanded")

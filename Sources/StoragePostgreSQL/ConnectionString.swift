@@ -8,6 +8,9 @@ public struct ConnectionString: Sendable {
         self.text = text
     }
 
+    /// Whether libpq is installed, without which there are no connections.
+    public static var isLibraryInstalled: Bool { cpostgresql_is_available() == 1 }
+
     var isWellFormed: Bool { parsed != nil }
 
     /// Whether it has a password. `true` for a malformed string, which may contain one.
@@ -15,7 +18,7 @@ public struct ConnectionString: Sendable {
 
     /// The settings by keyword; `nil` if the string is malformed.
     private var parsed: [String: String]? {
-        guard let options = PQconninfoParse(text, nil) else { return nil }
+        guard Self.isLibraryInstalled, let options = PQconninfoParse(text, nil) else { return nil }
         defer { PQconninfoFree(options) }
         var values: [String: String] = [:]
         var option = options

@@ -130,6 +130,19 @@ import Testing
         server.stop()
     }
 
+    @Test func `A search finds each word of the glossary`() throws {
+        let concepts = try #require(Manual.article("Concepts"))
+        let glossary = try #require(concepts.sections.first { $0.heading == "Glossary" })
+        let words = glossary.lines.filter { $0.hasPrefix("| ") }.dropFirst(2).flatMap { row in
+            row.dropFirst(2).prefix { $0 != "|" }.split(whereSeparator: { ",()".contains($0) })
+        }
+        #expect(words.count > 60)
+        for word in words where word.contains(where: \.isLetter) {
+            let hits = Manual.search(String(word), limit: 1_000)
+            #expect(hits.contains { $0.article.topic == "Concepts" }, "\(word)")
+        }
+    }
+
     @Test func `A search shows sections with links, and what was searched as text`() throws {
         let server = try startTestServer()
         let found = try server.request("GET", "/manual/?q=pgbouncer").text

@@ -1,4 +1,4 @@
-// Compression as gzip does it (RFC 1952), piece by piece, by zlib.
+// Compression as gzip does it (RFC 1952), piece by piece, by zlib, which is loaded at the first use.
 #ifndef HOLDFAST_CGZIP_H
 #define HOLDFAST_CGZIP_H
 
@@ -6,7 +6,10 @@
 
 struct gzip_writer;
 
-/// Begins an output. The level is 1 (fast) to 9 (small). Returns NULL if there is no memory.
+/// Whether zlib is installed.
+int gzip_is_available(void);
+
+/// Begins an output. The level is 1 (fast) to 9 (small). Returns NULL if there is no memory, or no zlib.
 struct gzip_writer *gzip_open(int level);
 
 /// Compresses bytes. Sets the length to how many of them were taken, and returns how many bytes of output were written.

@@ -14,7 +14,7 @@ public final class Gzip {
     /// The size of the buffer that the output grows by.
     private static let step = 16 * 1024
 
-    /// - Returns: `nil` if there is no memory.
+    /// - Returns: `nil` if there is no memory, or no zlib.
     public init?(_ level: Level) {
         guard let writer = gzip_open(level.rawValue) else { return nil }
         self.writer = writer
@@ -35,12 +35,15 @@ public final class Gzip {
         case expanded([UInt8])
         case malformed
         case tooLong
+        /// zlib is not installed.
+        case unavailable
     }
 
     /// Expands a whole file of gzip.
     ///
     /// - Parameter limit: the maximum length of the result, in bytes.
     public static func expand(_ bytes: UnsafeRawBufferPointer, limit: Int) -> Expansion {
+        guard gzip_is_available() == 1 else { return .unavailable }
         guard let start = bytes.bindMemory(to: UInt8.self).baseAddress else { return .malformed }
         var capacity = min(limit, max(step, bytes.count * 8))
         while true {

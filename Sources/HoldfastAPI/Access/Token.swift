@@ -134,11 +134,18 @@ public final class Token: Sendable {
     }
 }
 
+/// OpenSSL's library, which tokens and signatures need.
+public enum CryptographyLibrary {
+    public static var isInstalled: Bool { crypto_is_available() == 1 }
+}
+
 enum HMACSHA256 {
     static func code(of message: [UInt8], key: [UInt8]) -> [UInt8] {
         var code = [UInt8](repeating: 0, count: 32)
-        if HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil {
-            // A policy of the system may refuse the key. A random code equals no other.
+        if crypto_is_available() == 0
+            || HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil
+        {
+            // The library may be missing, or a policy of the system may refuse the key. A random code equals no other.
             for index in code.indices { code[index] = .random(in: 0...255) }
         }
         return code

@@ -35,6 +35,8 @@ struct SegmentProtocol: WireProtocol {
             return nil
         }
         let encoded = Array(value.utf8.dropFirst(6).drop { $0 == UInt8(ascii: " ") })
+        // A server with tokens does not start without.
+        guard crypto_is_available() == 1 else { return nil }
         var decoded = [UInt8](repeating: 0, count: encoded.count + 3)
         let length = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
         guard length > 0 else { return nil }

@@ -43,6 +43,7 @@ struct DatabaseOptions: ParsableArguments {
         settings.apply(option, name, to: &text)
         location = DatabaseLocation(text)
         if location.isPostgreSQL {
+            try location.expectLibrary()
             guard option == nil || !location.hasPassword else {
                 throw Failure(
                     "the password must not be on the command line, which every user of the host can see: "

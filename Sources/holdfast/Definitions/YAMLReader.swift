@@ -26,6 +26,9 @@ struct YAMLReader {
     private static let maximumDepth = 64
 
     static func documents(_ bytes: [UInt8]) throws(YAMLError) -> [YAMLDocument] {
+        guard yaml_is_available() == 1 else {
+            throw YAMLError(line: 1, reason: "YAML needs libyaml: apt-get install libyaml-0-2; JSON needs nothing")
+        }
         let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
         defer { parser.deallocate() }
         guard yaml_parser_initialize(parser) == 1 else { throw YAMLError(line: 1, reason: "too little memory") }

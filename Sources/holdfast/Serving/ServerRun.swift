@@ -21,10 +21,21 @@ struct ServerRun {
         logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
     }
 
+    /// - Throws: ``ConfigurationError`` if an option needs libcrypto, and it is not installed.
+    private func expectCryptography() throws {
+        let needs = [
+            ("--tokens-file", configuration.tokensFile != nil), ("--jwt-issuer", configuration.identity != nil),
+            ("--mcp", configuration.services.servesAssistants),
+        ]
+        guard let (option, _) = needs.first(where: \.1), !CryptographyLibrary.isInstalled else { return }
+        throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
+    }
+
     /// Serves until SIGTERM or SIGINT.
     ///
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
+        try expectCryptography()
         // By default there are eight for each core. Dispatch has work done by ever other threads, and what one of them frees
         // stays in the arena of the one that allocated it: with many arenas that adds up to several times what is in use.
         csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))

@@ -150,6 +150,15 @@ struct DatabaseLocation: Sendable, Equatable {
         #endif
     }
 
+    /// - Throws: ``Failure`` if connections need a library that is not installed.
+    func expectLibrary() throws {
+        #if PostgreSQL
+            guard ConnectionString.isLibraryInstalled else {
+                throw Failure("the database \(self) needs libpq: apt-get install libpq5")
+            }
+        #endif
+    }
+
     var isPostgreSQL: Bool { text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") }
 }
 
@@ -158,7 +167,7 @@ extension DatabaseLocation: CustomStringConvertible {
     var description: String {
         guard isPostgreSQL else { return text }
         #if PostgreSQL
-            return ConnectionString(text).withoutSecrets
+            return ConnectionString.isLibraryInstalled ? ConnectionString(text).withoutSecrets : "postgresql://…"
         #else
             return "postgresql://…"
         #endif

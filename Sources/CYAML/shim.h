@@ -1,6 +1,0 @@
-#ifndef HOLDFAST_CYAML_H
-#define HOLDFAST_CYAML_H
-
-#include <yaml.h>
-
-#endif
