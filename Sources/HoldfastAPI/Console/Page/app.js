@@ -199,6 +199,8 @@ api.server.addEventListener("out", () => { if (api.token.get()) leave(); });
 async function enter() {
 	const { parts: [path, ...parts], query } = parse(location.hash || "#/today");
 	const screen = screens.find(s => s.path === path);
+	// What the modules of most pages import in turn, so that it comes at the same time.
+	if (screen && !kept && parts.length > 0) for (const name of ["sentences", "conditions"]) import(`./${name}.js`).catch(() => { /* It is imported again. */ });
 	if (screen && !kept) import(screen.module).then(module => module.ahead?.({ parts, query })).catch(() => { /* The screen says what is wrong. */ });
 	await api.identify();
 	if (api.renewal.get()) import("./sign-in.js").then(signIn => signIn.keepSignedIn());
