@@ -39,7 +39,7 @@ import Testing
             bytes += response.text.utf8.count
         }
         // All screens together. What the first one loads is bounded in the browser test, compressed.
-        #expect(bytes < 300 * 1024)
+        #expect(bytes < 360 * 1024)
     }
 
     @Test func `Files are compressed for clients that take gzip, with an entity tag of their own`() throws {
