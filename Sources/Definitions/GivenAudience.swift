@@ -35,6 +35,6 @@ public enum GivenAudience {
 
     /// The conditions, if the datafile has them in another form.
     public static func annotation(_ audience: JSONValue?) -> JSONValue? {
-        audience.flatMap { ConditionDialect.datafileForm(of: $0) != $0 ? $0 : nil }
+        audience.flatMap { ConditionDialect.datafileForm(of: $0) != $0 ? $0 : JSONValue?.none }
     }
 }

@@ -156,6 +156,6 @@ extension Form where Value == JSONValue? {
                 }
                 return given.value
             },
-            write: { $0 ?? .null }, file: { $0.flatMap { $0.isNull ? nil : $0 } })
+            write: { $0 ?? .null }, file: { $0.flatMap { $0.isNull ? JSONValue?.none : $0 } })
     }
 }

@@ -1656,14 +1656,14 @@ def addresses_name_the_project_and_back_returns_to_where_one_was(browser, server
     console.open("experiments?project=second", "Experiments")
     expect(page.locator("tbody tr")).to_have_count(25)
     page.evaluate("scrollTo(0, 500)")
-    page.wait_for_function("history.state?.scroll === 500")
+    page.wait_for_function("() => history.state?.scroll === 500")
     # A click of Playwright would scroll.
     page.evaluate("[...document.querySelectorAll('main a')].find(a => a.textContent === 'pear-20').click()")
     console.heading("pear-20")
     assert page.evaluate("scrollY") == 0
     page.go_back()
     console.heading("Experiments")
-    page.wait_for_function("scrollY === 500")
+    page.wait_for_function("() => scrollY === 500")
     console.close()
     server.kill()
 
