@@ -1377,8 +1377,8 @@ def small_things_are_right(browser, servers):
     console.open("audit", "Audit log")
     assert console.page.locator(".entry a").first.evaluate("e => getComputedStyle(e).textDecorationLine") == "underline"
     console.page.emulate_media(forced_colors="active")
-    for screen in ("experiments", "experiments/checkout?goal=purchase"):
-        console.open(screen)
+    for screen, heading in (("experiments", "Experiments"), ("experiments/checkout?goal=purchase", "checkout")):
+        console.open(screen, heading)
         settled(console)
         console.shot("forced-" + screen.split("?")[0].replace("/", "-"))
         bars = console.page.locator(".shares .fill").first

@@ -92,6 +92,8 @@ async function navigate(isReload) {
 			for (const [name, value] of Object.entries(changes)) {
 				if (value == null || value === "") query.delete(name); else query.set(name, value);
 			}
+			// Another screen's address, whose event has yet to come, stays as it is.
+			if (location.hash !== shown) return;
 			const text = query.toString();
 			shown = location.hash.split("?")[0] + (text ? `?${text}` : "");
 			history.replaceState(history.state, "", shown);

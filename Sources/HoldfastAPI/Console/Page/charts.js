@@ -32,7 +32,7 @@ export function axis(scale, format) {
 	const ticks = marks(scale.low, scale.high, 3);
 	// Where labels would touch, that of 0 stays.
 	const named = ticks.filter(tick => tick === 0 || (!ticks.includes(0) || Math.abs(x(tick) - x(0)) > 40));
-	const isNamed = tick => named.every(other => other === 0 || Math.abs(other) >= Math.abs(tick) || Math.abs(x(other) - x(tick)) > 44) && named.includes(tick);
+	const isNamed = tick => named.every(other => other === 0 || Math.abs(other) >= Math.abs(tick) || Math.abs(x(other) - x(tick)) > 60) && named.includes(tick);
 	return h("svg", { viewBox: `0 0 ${width} 22`, class: "axis", "aria-hidden": "true", width, height: 22 },
 		h("line.grid", { x1: 0, x2: width, y1: 18, y2: 18 }),
 		ticks.map(tick => [h("line.grid", { x1: x(tick), x2: x(tick), y1: 14, y2: 22 }), isNamed(tick) && h("text.tick", { x: x(tick), y: 10, "text-anchor": x(tick) < 16 ? "start" : x(tick) > width - 16 ? "end" : "middle" }, format(tick))]));
