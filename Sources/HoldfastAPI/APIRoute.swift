@@ -293,12 +293,15 @@ struct APIRoute {
 
     /// Compared as bytes, because each request is asked.
     private static func hasEscapedNUL(_ target: String) -> Bool {
-        var rest = target.utf8[...]
-        while let percent = rest.firstIndex(of: UInt8(ascii: "%")) {
-            rest = rest[percent...].dropFirst()
-            if rest.starts(with: "00".utf8) { return true }
+        var target = target
+        return target.withUTF8 { bytes in
+            var start = 0
+            while let percent = bytes[start...].firstIndex(of: UInt8(ascii: "%")) {
+                start = percent + 1
+                if bytes[start...].starts(with: [UInt8(ascii: "0"), UInt8(ascii: "0")]) { return true }
+            }
+            return false
         }
-        return false
     }
 
     /// Whether a JSON text has a string with a NUL, which it can only escape.

@@ -57,15 +57,16 @@ public struct AllowedHosts: Sendable {
 
     /// - Parameter host: the field `Host`, with or without a port (RFC 9110 §7.2).
     func admits(_ host: String) -> Bool {
-        let name = host.utf8.prefix { $0 != UInt8(ascii: ":") }
-        // An IPv6 address is in brackets. This is compared for each request, so bytes come first.
-        if name.isEmpty || name.first == UInt8(ascii: "[") || name.elementsEqual("localhost".utf8)
-            || name.elementsEqual("127.0.0.1".utf8)
-        {
-            return true
+        // This is asked for each request. An IPv6 address is in brackets.
+        let isUsual = host.utf8.withContiguousStorageIfAvailable { bytes in
+            let end = bytes.firstIndex(of: UInt8(ascii: ":")) ?? bytes.count
+            return bytes.first == UInt8(ascii: "[") || end == 0
+                || Self.usualNames.contains { $0.count == end && bytes[..<end].elementsEqual($0) }
         }
-        return admits(name: Substring(name).lowercased())
+        return isUsual == true || admits(name: host.prefix { $0 != ":" }.lowercased())
     }
+
+    private static let usualNames = [Array("localhost".utf8), Array("127.0.0.1".utf8)]
 
     private func admits(name: String) -> Bool {
         var name = name
