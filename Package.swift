@@ -74,13 +74,13 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .target(name: "CEmbedded"),
-        .target(name: "CGzip", linkerSettings: [loading]),
+        .target(name: "CGzip", dependencies: ["CSystem"], linkerSettings: [loading]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
-        .target(name: "CCrypto", linkerSettings: [loading]),
-        .target(name: "CYAML", linkerSettings: [loading]),
+        .target(name: "CCrypto", dependencies: ["CSystem"], linkerSettings: [loading]),
+        .target(name: "CYAML", dependencies: ["CSystem"], linkerSettings: [loading]),
         .target(name: "CHTTPClient", linkerSettings: [loading]),
-        .target(name: "CPostgreSQL", linkerSettings: [loading]),
+        .target(name: "CPostgreSQL", dependencies: ["CSystem"], linkerSettings: [loading]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "JSON", swiftSettings: portable),

@@ -2,32 +2,12 @@
 
 #include "Zlib.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-static struct {
-    int is_loaded;
-#define DECLARE(result, name, parameters, arguments) result(*name) parameters;
-    HOLDFAST_FUNCTIONS(DECLARE)
-} zlib;
+#define HOLDFAST_LIBRARY "libz.so.1"
+#include "LoadedLibrary.h"
 
-static void load_once(void) {
-    void *library = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) return;
-    int is_complete = 1;
-#define LOAD(result, name, parameters, arguments)                                                                      \
-    *(void **)&zlib.name = dlsym(library, #name);                                                                      \
-    is_complete = is_complete && zlib.name != NULL;
-    HOLDFAST_FUNCTIONS(LOAD)
-    zlib.is_loaded = is_complete;
-}
-
-int gzip_is_available(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load_once);
-    return zlib.is_loaded;
-}
+int gzip_is_available(void) { return library_is_available(); }
 
 // zlib compares the first character, and the size of the stream.
 static const char version[] = "1";
@@ -41,7 +21,7 @@ struct gzip_writer *gzip_open(int level) {
     struct gzip_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
     // 15 bits of window, and 16 more for the header and the check sum of gzip.
-    if (zlib.deflateInit2_(&writer->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, version,
+    if (library.deflateInit2_(&writer->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, version,
                            sizeof writer->stream)
         == Z_OK)
         return writer;
@@ -58,13 +38,13 @@ size_t gzip_write(struct gzip_writer *writer, const unsigned char *bytes, size_t
     writer->stream.avail_in = (unsigned)given;
     writer->stream.next_out = output;
     writer->stream.avail_out = (unsigned)room;
-    zlib.deflate(&writer->stream, is_last && given == *length ? Z_FINISH : Z_NO_FLUSH);
+    library.deflate(&writer->stream, is_last && given == *length ? Z_FINISH : Z_NO_FLUSH);
     *length = given - writer->stream.avail_in;
     return room - writer->stream.avail_out;
 }
 
 void gzip_close(struct gzip_writer *writer) {
-    zlib.deflateEnd(&writer->stream);
+    library.deflateEnd(&writer->stream);
     free(writer);
 }
 
@@ -74,11 +54,11 @@ ptrdiff_t gzip_expand(const unsigned char *bytes, size_t length, unsigned char *
     if (length > most || capacity > most) return -2;
     z_stream stream = {.next_in = (unsigned char *)bytes, .avail_in = (unsigned)length, .next_out = output,
                        .avail_out = (unsigned)capacity};
-    if (zlib.inflateInit2_(&stream, 15 + 16, version, sizeof stream) != Z_OK) return -1;
-    int end = zlib.inflate(&stream, Z_FINISH);
+    if (library.inflateInit2_(&stream, 15 + 16, version, sizeof stream) != Z_OK) return -1;
+    int end = library.inflate(&stream, Z_FINISH);
     size_t written = stream.total_out;
     size_t rest = stream.avail_in;
-    zlib.inflateEnd(&stream);
+    library.inflateEnd(&stream);
     if (end == Z_STREAM_END) return rest == 0 ? (ptrdiff_t)written : -1;
     return written == capacity ? -2 : -1;
 }

@@ -1,39 +1,14 @@
 #include "CPostgreSQL.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct {
-    int is_loaded;
-#define DECLARE(result, name, parameters, arguments) result(*name) parameters;
-    HOLDFAST_FUNCTIONS(DECLARE)
-} pq;
+#define HOLDFAST_LIBRARY "libpq.so.5"
+#include "LoadedLibrary.h"
 
-static void load_once(void) {
-    void *library = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) return;
-    int is_complete = 1;
-#define LOAD(result, name, parameters, arguments)                                                                      \
-    *(void **)&pq.name = dlsym(library, #name);                                                                      \
-    is_complete = is_complete && pq.name != NULL;
-    HOLDFAST_FUNCTIONS(LOAD)
-    pq.is_loaded = is_complete;
-}
+int cpostgresql_is_available(void) { return library_is_available(); }
 
-int cpostgresql_is_available(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load_once);
-    return pq.is_loaded;
-}
-
-#define DEFINE(result, name, parameters, arguments)                                                                    \
-    result name parameters {                                                                                           \
-        cpostgresql_is_available();                                                                                      \
-        return pq.name arguments;                                                                                        \
-    }
-HOLDFAST_FUNCTIONS(DEFINE)
+HOLDFAST_FUNCTIONS(HOLDFAST_DEFINE)
 
 char *cpostgresql_sqlstate(const PGresult *result) { return PQresultErrorField(result, PG_DIAG_SQLSTATE); }
 
