@@ -87,6 +87,22 @@ public struct FaultCollector {
         return tags
     }
 
+    /// Returns a member that is a number in a range; `nil` if it is absent, null or wrong.
+    public mutating func number(
+        _ object: JSONObject, _ name: String, _ range: ClosedRange<Double>, _ example: String,
+        in place: JSONPointer = []
+    ) -> Double? {
+        guard let value = object[name], !value.isNull else { return nil }
+        guard let number = value.double, range.contains(number) else {
+            let found = value.double.map { "\($0)" } ?? value.kind
+            add(
+                "`\(name)` must be a number from \(range.lowerBound) to \(range.upperBound), such as \(example); got "
+                    + found, at: place.appending(name))
+            return nil
+        }
+        return number
+    }
+
     /// - Throws: 422 if anything was wrong.
     public func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }

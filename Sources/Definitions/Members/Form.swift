@@ -1,15 +1,15 @@
-import Bucketing
-import JSON
+public import Bucketing
+public import JSON
 
 /// A member of an object that is being read, with a value that is not null.
 public struct GivenMember {
-    let object: JSONObject
-    let name: String
-    let value: JSONValue
+    public let object: JSONObject
+    public let name: String
+    public let value: JSONValue
     /// The place of the object.
-    let owner: JSONPointer
+    public let owner: JSONPointer
 
-    var place: JSONPointer { owner.appending(name) }
+    public var place: JSONPointer { owner.appending(name) }
 }
 
 /// How a value looks in JSON: its schema, how it is read and what is wrong with it, and how it is written.
@@ -26,10 +26,11 @@ public struct Form<Value: Sendable>: Sendable {
     let stored: @Sendable (JSONValue) -> Value?
 
     /// - Parameters:
+    ///   - schema: null if `openapi.json` alone has it.
     ///   - file: `nil` if it is what `write` returns.
     ///   - stored: `nil` for all that `read` finds no fault with.
-    init(
-        schema: JSONValue,
+    public init(
+        schema: JSONValue = .null,
         read: @escaping @Sendable (GivenMember, inout FaultCollector) -> Value?,
         write: @escaping @Sendable (Value) -> JSONValue?,
         file: (@Sendable (Value) -> JSONValue?)? = nil,
@@ -50,7 +51,7 @@ public struct Form<Value: Sendable>: Sendable {
     }
 
     /// A value that may be missing: null, which files leave out.
-    func optional() -> Form<Value?> {
+    public func optional() -> Form<Value?> {
         Form<Value?>(
             schema: schema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
             file: { $0.flatMap { file($0) } }, stored: { stored($0) })
@@ -76,17 +77,24 @@ public enum NameRule {
 }
 
 extension Form where Value == Double {
-    static func number(_ range: ClosedRange<Double>) -> Self {
+    public static func number(_ range: ClosedRange<Double>) -> Self {
         Form(
             schema: ["type": "number", "minimum": .shortest(range.lowerBound), "maximum": .shortest(range.upperBound)],
-            read: { $1.number($0, range) },
-            write: { .shortest($0) })
+            read: { $1.number($0, range) }, write: { .shortest($0) }, stored: { $0.double })
+    }
+
+    /// - Parameter example: what an error shows.
+    public static func number(_ range: ClosedRange<Double>, suchAs example: String) -> Self {
+        Form(
+            schema: number(range).schema,
+            read: { $1.number($0.object, $0.name, range, example, in: $0.owner) }, write: { .shortest($0) },
+            stored: { $0.double })
     }
 }
 
 extension Form where Value == String {
     /// A text, which null empties.
-    static func text(atMost limit: Int) -> Self {
+    public static func text(atMost limit: Int) -> Self {
         Form(
             schema: ["type": "string", "maxLength": .integer(Int64(limit))],
             read: { given, faults in
@@ -102,7 +110,7 @@ extension Form where Value == String {
 }
 
 extension Form where Value == ExperimentStatus {
-    static func status(_ allowed: [ExperimentStatus]) -> Self {
+    public static func status(_ allowed: [ExperimentStatus]) -> Self {
         let names = allowed.map(\.name)
         let list = names.count == 2 ? names.joined(separator: " or ") : "one of " + names.joined(separator: ", ")
         return Form(
@@ -118,8 +126,18 @@ extension Form where Value == ExperimentStatus {
 }
 
 extension Form where Value == [Identifier] {
+    public static var tags: Self {
+        Form(
+            schema: [
+                "type": "array", "maxItems": 100, "items": ["type": "string", "minLength": 1, "maxLength": 255],
+            ],
+            read: { given, faults in faults.tags(given.object)?.map { Identifier($0) } },
+            write: { JSONValue($0) },
+            stored: { $0.array.map { $0.compactMap { $0.string.map { Identifier($0) } } } ?? [] })
+    }
+
     /// Keys that differ, such as those of flags.
-    static func keys(_ counts: ClosedRange<Int>, of noun: String) -> Self {
+    public static func keys(_ counts: ClosedRange<Int>, of noun: String) -> Self {
         Form(
             schema: [
                 "type": "array", "minItems": .integer(Int64(counts.lowerBound)),
@@ -147,7 +165,7 @@ extension Form where Value == [Identifier] {
 
 extension Form where Value == JSONValue? {
     /// Conditions, of which null admits everybody; see ``GivenAudience``.
-    static var audience: Self {
+    public static var audience: Self {
         Form(
             schema: ["type": ["array", "object"], "items": [:]],
             read: { given, faults in

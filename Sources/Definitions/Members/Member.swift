@@ -6,7 +6,7 @@ public typealias MemberPath<Element, Value> = any WritableKeyPath<Element, Value
 /// A member of an element, said once: how it is read, merged, stored, shown and described comes from it.
 public final class Member<Element: Sendable>: Sendable {
     /// What of a member differs from the usual.
-    struct Traits {
+    public struct Traits: Sendable {
         /// Whether null gives the member the value of a new element; otherwise null is as if it were absent.
         var isClearedByNull = false
         /// Whether a file and `GET` leave it out while it has the value of a new element; otherwise only what a form does not
@@ -16,6 +16,26 @@ public final class Member<Element: Sendable>: Sendable {
         var isStored = false
         /// Whether `?from=` copies it.
         var isCopied = false
+        /// What it is in a file that leaves it out; `nil` for what it was before.
+        var fileDefault: JSONValue?
+
+        public init(
+            isClearedByNull: Bool = false, isShownIfSet: Bool = false, isStored: Bool = false, isCopied: Bool = false,
+            fileDefault: JSONValue? = nil
+        ) {
+            self.isClearedByNull = isClearedByNull
+            self.isShownIfSet = isShownIfSet
+            self.isStored = isStored
+            self.isCopied = isCopied
+            self.fileDefault = fileDefault ?? (isClearedByNull ? .some(.null) : nil)
+        }
+
+        /// Of what is stored, and shown, copied and kept in files if it is set. Null clears it.
+        public static var cleared: Self {
+            Self(isClearedByNull: true, isShownIfSet: true, isStored: true, isCopied: true)
+        }
+        /// The same of what a copy does not take over.
+        public static var own: Self { Self(isClearedByNull: true, isShownIfSet: true, isStored: true) }
     }
 
     public let name: String
@@ -23,31 +43,68 @@ public final class Member<Element: Sendable>: Sendable {
     public let schema: JSONValue
     let traits: Traits
 
-    /// Reads the member of a body into a draft, and says whether it is given.
-    let read: @Sendable (JSONObject, JSONPointer, inout Element, inout FaultCollector) -> Bool
-    /// Copies the value from the first element to the second.
-    let copy: @Sendable (Element, inout Element) -> Void
+    /// Reads the member of a body into a draft, and returns which names are given: none, that of the member, or those of its
+    /// own members after it and a dot.
+    let read: @Sendable (JSONObject, JSONPointer, inout Element, inout FaultCollector) -> Set<String>
+    /// Gives an element the value of a draft.
+    let copy: @Sendable (Given<Element>, inout Element) -> Void
     let write: @Sendable (Element) -> JSONValue?
     let file: @Sendable (Element) -> JSONValue?
     let readStored: @Sendable (JSONValue, inout Element) -> Void
     /// Whether two elements have the same value.
     let areSame: @Sendable (Element, Element) -> Bool
 
-    init<Value: Equatable & Sendable>(
+    /// - Parameter replace: returns the value that takes the place of the second one; `nil` for the first one as it is.
+    public init<Value: Equatable & Sendable>(
         _ name: String, _ path: MemberPath<Element, Value>, _ form: Form<Value>, _ description: String = "",
-        _ traits: Traits = Traits()
+        _ traits: Traits = Traits(), replacing replace: (@Sendable (Value, Value) -> Value)? = nil
     ) {
         self.name = name
         self.traits = traits
         schema = Self.schema(form.schema, description)
         read = { object, place, draft, faults in
-            guard let value = object[name] else { return false }
-            if value.isNull { return traits.isClearedByNull }
+            guard let value = object[name] else { return [] }
+            if value.isNull { return traits.isClearedByNull ? [name] : [] }
             let given = GivenMember(object: object, name: name, value: value, owner: place)
             if let value = form.read(given, &faults) { draft[keyPath: path] = value }
-            return true
+            return [name]
         }
-        copy = { $1[keyPath: path] = $0[keyPath: path] }
+        copy = { given, element in
+            let value = given.draft[keyPath: path]
+            element[keyPath: path] = replace.map { $0(value, element[keyPath: path]) } ?? value
+        }
+        write = { form.write($0[keyPath: path]) }
+        file = { form.file($0[keyPath: path]) }
+        readStored = { value, element in
+            if let value = form.stored(value) { element[keyPath: path] = value }
+        }
+        areSame = { $0[keyPath: path] == $1[keyPath: path] }
+    }
+
+    /// A member with members of its own, each of which keeps its value if it is left out. Null clears all.
+    ///
+    /// - Parameter form: how it is stored and kept in files.
+    public init<Value: Equatable & Sendable>(
+        _ name: String, _ path: MemberPath<Element, Value>, of table: MemberTable<Value>, _ form: Form<Value>,
+        _ traits: Traits
+    ) {
+        self.name = name
+        self.traits = traits
+        schema = form.schema
+        read = { object, place, draft, faults in
+            guard let value = object[name] else { return [] }
+            guard !value.isNull else { return Set([name] + table.names.map { "\(name).\($0)" }) }
+            let place = place.appending(name)
+            guard let object = table.object(value, at: place, &faults) else { return [name] }
+            let given = table.read(object, at: place, &faults)
+            draft[keyPath: path] = given.draft
+            return Set([name] + given.names.map { "\(name).\($0)" })
+        }
+        copy = { given, element in
+            var own = Given(draft: given.draft[keyPath: path])
+            own.names = Set(table.names.filter { given.names.contains("\(name).\($0)") })
+            table.apply(own, to: &element[keyPath: path])
+        }
         write = { form.write($0[keyPath: path]) }
         file = { form.file($0[keyPath: path]) }
         readStored = { value, element in
@@ -71,6 +128,8 @@ public struct Given<Element: Sendable>: Sendable {
     public var draft: Element
     /// The names of the members.
     var names: Set<String> = []
+
+    public init(draft: Element) { self.draft = draft }
 
     public func has(_ name: String) -> Bool { names.contains(name) }
 

@@ -10,7 +10,7 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// What `GET` shows besides, which a request may repeat.
     let shown: [String]
 
-    init(_ noun: String, blank: Element, showing shown: [String] = [], _ members: [Member<Element>]) {
+    public init(_ noun: String, blank: Element, showing shown: [String] = [], _ members: [Member<Element>]) {
         self.noun = noun
         self.blank = blank
         self.members = members
@@ -19,10 +19,13 @@ public struct MemberTable<Element: Sendable>: Sendable {
 
     public var names: [String] { members.map(\.name) }
 
-    /// What a member is that a file leaves out.
+    /// The names of those that a copy takes over.
+    public var copied: [String] { members.filter(\.traits.isCopied).map(\.name) }
+
+    /// What a member is that a file leaves out; without those that keep what they were.
     public var defaults: [String: JSONValue] {
-        let cleared = members.filter(\.traits.isClearedByNull)
-        return Dictionary(cleared.map { ($0.name, .null) }, uniquingKeysWith: { $1 })
+        let pairs = members.compactMap { member in member.traits.fileDefault.map { (member.name, $0) } }
+        return Dictionary(pairs, uniquingKeysWith: { $1 })
     }
 
     // MARK: Requests
@@ -47,15 +50,18 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// Reads the members of an object. Others are not looked at.
     public func read(_ object: JSONObject, at place: JSONPointer, _ faults: inout FaultCollector) -> Given<Element> {
         var given = Given(draft: blank)
-        for member in members where member.read(object, place, &given.draft, &faults) {
-            given.names.insert(member.name)
-        }
+        for member in members { given.names.formUnion(member.read(object, place, &given.draft, &faults)) }
         return given
+    }
+
+    /// Returns a value as an object that has no other members.
+    func object(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> JSONObject? {
+        faults.object(value, noun, knowing: names, ignoring: shown, at: place)
     }
 
     /// Gives an element the values that a body has. What it has not keeps its value.
     public func apply(_ given: Given<Element>, to element: inout Element) {
-        for member in members where given.names.contains(member.name) { member.copy(given.draft, &element) }
+        for member in members where given.names.contains(member.name) { member.copy(given, &element) }
     }
 
     // MARK: What is shown and stored

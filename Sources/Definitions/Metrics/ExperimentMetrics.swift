@@ -149,7 +149,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
 
 extension Form where Value == ExperimentMetrics {
     /// - Parameter breakdowns: whether it may have attributes that divide results.
-    static func metrics(breakdowns: Bool = true) -> Self {
+    public static func metrics(breakdowns: Bool = true) -> Self {
         Form(
             schema: ["$ref": "#/components/schemas/ExperimentMetrics"],
             read: { given, faults in

@@ -158,14 +158,8 @@ extension ExperimentDefinition {
     fileprivate func writeDetails(to object: inout JSONObject) {
         var details = details
         details.ramp = definedRamp
-        details.plan.start = nil
-        details.write(to: &object)
-        if let schedule = object["schedule"]?.object {
-            object["schedule"] = .object(schedule.keeping(["start_at", "end_at"]))
-        }
-        if let ramp = object["ramp"]?.object { object["ramp"] = .object(ramp.keeping(["steps", "on_alarm", "keep"])) }
+        ExperimentDetails.members.writeFile(details, to: &object)
         if let bandit = details.bandit { object["bandit"] = bandit.definition(predicts: gate != nil) }
-        object["metrics"] = details.metrics.definition
         if let conclusion {
             let shown = conclusion.description(of: self).object ?? JSONObject()
             object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
@@ -187,26 +181,6 @@ extension JSONValue {
     /// `nil` for null.
     fileprivate var unlessNull: JSONValue? {
         if case .null = self { JSONValue?.none } else { self }
-    }
-}
-
-extension JSONObject {
-    /// Returns the object with some of its members, without those that are null.
-    fileprivate func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
-        var object = JSONObject()
-        for member in self where names.contains(member.key) && (evenNull || !member.value.isNull) {
-            object[member.key] = member.value
-        }
-        return object
-    }
-}
-
-extension ExperimentMetrics {
-    /// The lists that are not empty; `nil` if all are.
-    fileprivate var definition: JSONValue? {
-        let lists = json.object ?? JSONObject()
-        let object = lists.keeping(lists.filter { $0.value != [] }.map(\.key))
-        return isEmpty ? JSONValue?.none : .object(object)
     }
 }
 

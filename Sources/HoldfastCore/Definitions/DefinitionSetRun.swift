@@ -150,7 +150,7 @@ struct DefinitionSetRun {
             }
         }
         if kind == .experiments, var plan = body["plan"]?.object {
-            for name in ExperimentPlan.Change.members where plan[name] == nil { plan[name] = .null }
+            for name in ExperimentPlan.members.names where plan[name] == nil { plan[name] = .null }
             body["plan"] = .object(plan)
         }
         return DefinitionChanges(of: .object(shown)).members(of: .object(body)).object ?? body
@@ -203,11 +203,8 @@ extension DefinitionSet.Kind {
                 "description": .null,
             ]
         case .experiments:
-            [
-                "name": .null, "description": .null, "hypothesis": .null, "owner": .null, "tags": [], "metrics": .null,
-                "plan": .null, "schedule": .null, "ramp": .null, "bandit": .null, "group": .null, "audience": .null,
-                AssignmentLifetime.apiMember: .null,
-            ]
+            ExperimentDetails.members.defaults.merging(
+                ["group": .null, "audience": .null, AssignmentLifetime.apiMember: .null], uniquingKeysWith: { $1 })
         case .flags: ["rules": [], "description": .null, "tags": []]
         case .holdouts: HoldoutDefinition.members.defaults
         }

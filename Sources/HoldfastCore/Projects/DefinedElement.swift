@@ -140,10 +140,7 @@ extension Experiment: DefinedElement {
     public static var putAction: AuditAction { .experimentPut }
     public static var deleteAction: AuditAction { .experimentArchive }
     public static var copiedMembers: [String] {
-        [
-            "traffic", "audience", "name", "description", "hypothesis", "owner", "tags", "metrics", "plan",
-            AssignmentLifetime.apiMember,
-        ]
+        ["traffic", "audience"] + ExperimentDetails.members.copied + [AssignmentLifetime.apiMember]
     }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }

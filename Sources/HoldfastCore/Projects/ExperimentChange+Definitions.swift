@@ -71,9 +71,7 @@ extension ExperimentChange {
         }
         var experiment = former ?? ExperimentDefinition(id: id, key: Identifier(key))
         try changeStatus(of: &experiment, isNew: former == nil)
-        for (name, text) in texts { experiment.details.texts[name] = text.isEmpty ? nil : text }
-        experiment.details.tags = tags.map { $0.map { Identifier($0) } } ?? experiment.details.tags
-        if let metrics {
+        if let metrics = details.value("metrics", \.metrics) {
             try metrics.check(definitions.metrics)
             if experiment.conclusion != nil, Set(metrics.all) != Set(experiment.details.metrics.all) {
                 throw CoreError(
@@ -81,9 +79,8 @@ extension ExperimentChange {
                     "the metrics of '\(key)' must stay as they are, because its results are kept; reopen it first",
                     at: ["metrics"])
             }
-            experiment.details.metrics = metrics
         }
-        plan?.apply(to: &experiment.details.plan)
+        ExperimentDetails.members.apply(details, to: &experiment.details)
         experiment.assignmentLifetime = assignmentLifetime ?? experiment.assignmentLifetime
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
@@ -99,10 +96,7 @@ extension ExperimentChange {
         }
         let name = group.map(\.name) ?? present?.name
         setTimes(of: &experiment, former)
-        if let bandit {
-            experiment.details.bandit = bandit?.replacing(former?.details.bandit)
-            if let predicts = bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
-        }
+        if let predicts = details.draft.bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
         try experiment.checkBandit(definitions.metrics)
         allocate(&experiment, former, isGrouped: name != nil)
         experiment.audience = audience ?? experiment.audience
@@ -121,16 +115,12 @@ extension ExperimentChange {
         }
     }
 
-    /// Sets the schedule and the ramp. A change of the traffic by hand ends the ramp.
+    /// What the schedule starts is a draft. A change of the traffic by hand ends the ramp.
     private func setTimes(of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
-        if let schedule {
-            experiment.details.schedule = schedule?.replacing(former?.details.schedule)
-            // What is to start later must not run now.
-            if former == nil, status == nil, schedule?.startAt != nil {
-                experiment.status = ExperimentStatus.draft.rawValue
-            }
+        // What is to start later must not run now.
+        if former == nil, status == nil, details.draft.schedule?.startAt != nil {
+            experiment.status = ExperimentStatus.draft.rawValue
         }
-        if let ramp { experiment.details.ramp = ramp?.replacing(former?.details.ramp) }
         if let traffic, !isOfRamp, let former, traffic != former.enrolledTraffic,
             experiment.details.ramp.map({ $0.isPending || $0.state.status == .held }) ?? false
         {
@@ -209,7 +199,7 @@ extension ExperimentChange {
         _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool
     ) {
         let split = former?.split
-        let givenRamp = ramp == nil ? nil : experiment.details.ramp
+        let givenRamp = details.has("ramp") ? experiment.details.ramp : nil
         let rampTraffic = givenRamp.flatMap { $0.isPending ? $0.step.traffic : nil }
         let total = traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100
         // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.

@@ -60,29 +60,16 @@ public struct ExperimentChange: Sendable {
         variations = weights.map { VariationChange(key: $0.key.string, weight: $0.weight) }
     }
 
-    /// Those of ``ExperimentDetails/texts`` that are given; an empty one removes the text.
-    var texts: [String: String] = [:]
-    var tags: [String]?
-    /// What the experiment is to measure.
-    var metrics: ExperimentMetrics?
-    /// A wrapped `nil` removes it.
-    var schedule: ExperimentSchedule??
-    /// A wrapped `nil` removes it.
-    var ramp: Ramp??
+    /// What people say about the experiment, and when it changes by itself.
+    var details = Given(draft: ExperimentDetails())
     /// Whether the experiment's ramp makes the change.
     private(set) var isOfRamp = false
-    /// A wrapped `nil` removes it.
-    var bandit: Bandit??
     /// A wrapped `nil` leaves it to the project.
     var assignmentLifetime: AssignmentLifetime??
-    var plan: ExperimentPlan.Change?
 
     static let members =
-        [
-            "key", "id", "variations", "traffic", "status", "enrollment", "group", "audience", "tags", "metrics",
-            "schedule", "ramp", "bandit", "plan", AssignmentLifetime.apiMember,
-        ]
-        + ExperimentDetails.texts.map(\.0)
+        ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"]
+        + ExperimentDetails.members.names + [AssignmentLifetime.apiMember]
 
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.
     public init(_ value: JSONValue, key: String) throws(CoreError) {
@@ -105,22 +92,7 @@ public struct ExperimentChange: Sendable {
             }
         }
         variations = object["variations"].flatMap { Self.variations($0, &faults) }
-        for (name, limit) in ExperimentDetails.texts { texts[name] = faults.text(object, name, atMost: limit) }
-        tags = faults.tags(object)
-        metrics = object["metrics"].flatMap { ExperimentMetrics($0, at: ["metrics"], &faults) }
-        if let value = object["schedule"] {
-            schedule = .some(value.isNull ? nil : ExperimentSchedule(value, at: ["schedule"], &faults))
-        }
-        if let value = object["ramp"] {
-            ramp = .some(value.isNull ? nil : Ramp(value, at: ["ramp"], &faults))
-            if !value.isNull, traffic != nil {
-                faults.add("`traffic` must be left out, because the `ramp` sets it", at: ["traffic"])
-            }
-        }
-        if let value = object["bandit"] {
-            bandit = .some(value.isNull ? nil : Bandit(value, at: ["bandit"], &faults))
-        }
-        plan = object["plan"].map { ExperimentPlan.Change($0, &faults) }
+        details = ExperimentDetails.members.read(object, at: [], &faults)
         assignmentLifetime = faults.collect(try AssignmentLifetime.change(in: object)) ?? nil
         try faults.check()
     }

@@ -279,7 +279,7 @@ extension Experiment {
             "sdk_key": .string(sdkKey), "revision": .string(datafile.revision),
         ]
         guard let definition, var object = description.object else { return description }
-        definition.details.write(to: &object)
+        ExperimentDetails.members.show(definition.details, in: &object)
         object[AssignmentLifetime.apiMember] = definition.assignmentLifetime.map { .string($0.text) }
         object["bandit"] = definition.details.bandit?.description(of: definition)
         object["plan"] = definitions.planDescription(of: definition)

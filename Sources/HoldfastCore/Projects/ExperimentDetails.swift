@@ -6,11 +6,10 @@ public import Storage
 /// What people say about an experiment, and when it changes by itself. Decisions do not depend on it, and SDKs do not get
 /// it.
 struct ExperimentDetails: Sendable, Equatable {
-    /// The members that are texts, with the maximum number of bytes of each.
-    static let texts = [("name", 255), ("description", 4_096), ("hypothesis", 4_096), ("owner", 255)]
-
-    /// By the name of the member; only those that are not empty.
-    var texts: [String: String] = [:]
+    var name = ""
+    var description = ""
+    var hypothesis = ""
+    var owner = ""
     var tags: [Identifier] = []
     var metrics = ExperimentMetrics()
     var schedule: ExperimentSchedule?
@@ -18,33 +17,93 @@ struct ExperimentDetails: Sendable, Equatable {
     var bandit: Bandit?
     var plan = ExperimentPlan()
 
+    static let members = MemberTable<ExperimentDetails>(
+        "an experiment", blank: ExperimentDetails(),
+        [
+            Member(
+                "name", \.name, .text(atMost: 255), "A name for people. SDKs do not get it. Null removes it.", .cleared),
+            Member(
+                "description", \.description, .text(atMost: 4_096),
+                "What is tested. SDKs do not get it. Null removes it.", .cleared),
+            Member(
+                "hypothesis", \.hypothesis, .text(atMost: 4_096),
+                "What is expected, and why. SDKs do not get it. Null removes it.", .cleared),
+            Member(
+                "owner", \.owner, .text(atMost: 255), "Who is responsible. SDKs do not get it. Null removes it.",
+                .cleared),
+            Member(
+                "tags", \.tags, .tags, "Labels. SDKs do not get them.",
+                .init(isShownIfSet: true, isStored: true, isCopied: true, fileDefault: [])),
+            Member("metrics", \.metrics, .metrics(), "", .cleared),
+            Member("schedule", \.schedule, .schedule, "", .own) { $0?.replacing($1) },
+            Member("ramp", \.ramp, .ramp, "", .own) { $0?.replacing($1) },
+            Member("bandit", \.bandit, .bandit, "", .own) { $0?.replacing($1) },
+            Member("plan", \.plan, of: ExperimentPlan.members, .plan, .cleared),
+        ])
+
     init() {}
 
-    init(_ object: JSONObject) {
-        for (name, _) in Self.texts { texts[name] = object[name]?.string }
-        tags = object.identifiers("tags")
-        metrics = ExperimentMetrics(stored: object["metrics"])
-        schedule = object["schedule"]?.object.map { ExperimentSchedule($0) }
-        ramp = object["ramp"]?.object.flatMap { Ramp(stored: $0) }
-        bandit = object["bandit"]?.object.flatMap { Bandit(stored: $0) }
-        plan = ExperimentPlan(stored: object["plan"])
-    }
-
-    /// Writes what is not empty.
-    func write(to object: inout JSONObject) {
-        for (name, _) in Self.texts {
-            if let text = texts[name] { object[name] = .string(text) }
-        }
-        if !tags.isEmpty { object["tags"] = JSONValue(tags) }
-        if !metrics.isEmpty { object["metrics"] = metrics.json }
-        object["schedule"] = schedule?.json
-        object["ramp"] = ramp?.json
-        object["bandit"] = bandit?.json
-        if !plan.isEmpty { object["plan"] = plan.json }
-    }
+    /// Reads what is stored.
+    init(_ object: JSONObject) { Self.members.readStored(object, into: &self) }
 
     /// What a search looks through.
-    var searchedTexts: [String] { Array(texts.values) + tags.map(\.string) }
+    var searchedTexts: [String] {
+        [name, description, hypothesis, owner].filter { !$0.isEmpty } + tags.map(\.string)
+    }
+}
+
+extension Form where Value == ExperimentSchedule? {
+    fileprivate static var schedule: Self {
+        Form(
+            read: { ExperimentSchedule($0.value, at: $0.place, &$1) }, write: { $0?.json },
+            file: { $0.map { .object(($0.json.object ?? JSONObject()).keeping(["start_at", "end_at"])) } },
+            stored: { $0.object.map { ExperimentSchedule($0) } })
+    }
+}
+
+extension Form where Value == Ramp? {
+    fileprivate static var ramp: Self {
+        Form(
+            read: { given, faults in
+                let ramp = Ramp(given.value, at: given.place, &faults)
+                if let traffic = given.object["traffic"]?.double, (0...100).contains(traffic) {
+                    faults.add("`traffic` must be left out, because the `ramp` sets it", at: ["traffic"])
+                }
+                return ramp
+            },
+            write: { $0?.json },
+            file: { $0.map { .object(($0.json.object ?? JSONObject()).keeping(["steps", "on_alarm", "keep"])) } },
+            stored: { $0.object.flatMap { Ramp(stored: $0) } })
+    }
+}
+
+extension Form where Value == Bandit? {
+    fileprivate static var bandit: Self {
+        Form(
+            read: { Bandit($0.value, at: $0.place, &$1) }, write: { $0?.json },
+            stored: { $0.object.flatMap { Bandit(stored: $0) } })
+    }
+}
+
+extension Form where Value == ExperimentPlan {
+    /// What was planned at the start is the server's.
+    fileprivate static var plan: Self {
+        Form(
+            read: { _, _ in nil }, write: { $0.json },
+            file: { $0.definition.isEmpty ? JSONValue?.none : .object($0.definition) },
+            stored: { ExperimentPlan(stored: $0) })
+    }
+}
+
+extension JSONObject {
+    /// Returns the object with some of its members, without those that are null.
+    func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
+        var object = JSONObject()
+        for member in self where names.contains(member.key) && (evenNull || !member.value.isNull) {
+            object[member.key] = member.value
+        }
+        return object
+    }
 }
 
 extension AssignmentLifetime {

@@ -26,70 +26,37 @@ struct ExperimentPlan: Sendable, Equatable {
     /// Reads what is stored.
     init(stored value: JSONValue?) {
         let object = value?.object
-        alpha = object?["alpha"]?.double
-        power = object?["power"]?.double
-        minimumEffect = object?["minimum_effect"]?.double
+        Self.members.readStored(object ?? JSONObject(), into: &self)
         start = (object?["start"]?.object).flatMap { start in
             start["plan"]?.object.map { Start(revision: start["revision"]?.string ?? "", plan: $0) }
         }
     }
 
-    /// What the member `plan` of a change says. Members that are left out keep their values; null stands for the default.
-    struct Change: Sendable {
-        private var alpha: Double??
-        private var power: Double??
-        private var minimumEffect: Double??
-
-        static let members = ["alpha", "power", "minimum_effect"]
-
-        /// - Parameter value: null for defaults only.
-        init(_ value: JSONValue, _ faults: inout FaultCollector) {
-            guard !value.isNull else {
-                (alpha, power, minimumEffect) = (.some(nil), .some(nil), .some(nil))
-                return
-            }
-            let place: JSONPointer = ["plan"]
-            let shown = ["fixed_at_revision", "changed_since_start"]
-            guard
-                let object = faults.object(
-                    value, "`plan`", knowing: Self.members, ignoring: shown, at: place)
-            else { return }
-            if object["alpha"] != nil {
-                alpha = .some(faults.number(object, "alpha", PlanRequest.alphas, "0.05", in: place))
-            }
-            if object["power"] != nil {
-                power = .some(faults.number(object, "power", PlanRequest.powers, "0.8", in: place))
-            }
-            if object["minimum_effect"] != nil {
-                minimumEffect = .some(
-                    faults.number(
-                        object, "minimum_effect", MetricDefinition.minimumEffects, "0.05 for 5% of the baseline",
-                        in: place))
-            }
-        }
-
-        /// Changes a plan. What was planned at the start stays.
-        func apply(to plan: inout ExperimentPlan) {
-            plan.alpha = alpha ?? plan.alpha
-            plan.power = power ?? plan.power
-            plan.minimumEffect = minimumEffect ?? plan.minimumEffect
-        }
-    }
+    static let members = MemberTable<ExperimentPlan>(
+        "`plan`", blank: ExperimentPlan(), showing: ["fixed_at_revision", "changed_since_start"],
+        [
+            Member(
+                "alpha", \.alpha, Form<Double>.number(PlanRequest.alphas, suchAs: "0.05").optional(), "", .cleared),
+            Member("power", \.power, Form<Double>.number(PlanRequest.powers, suchAs: "0.8").optional(), "", .cleared),
+            Member(
+                "minimum_effect", \.minimumEffect,
+                Form<Double>.number(MetricDefinition.minimumEffects, suchAs: "0.05 for 5% of the baseline").optional(),
+                "",
+                .cleared),
+        ])
 
     var isEmpty: Bool { self == ExperimentPlan() }
 
     /// What is said of the rule.
-    fileprivate var members: JSONObject {
+    var definition: JSONObject {
         var object = JSONObject()
-        object["alpha"] = alpha.map { .shortest($0) }
-        object["power"] = power.map { .shortest($0) }
-        object["minimum_effect"] = minimumEffect.map { .shortest($0) }
+        Self.members.show(self, in: &object)
         return object
     }
 
     /// What is stored.
     var json: JSONValue {
-        var object = members
+        var object = definition
         object["start"] = start.map { ["revision": .string($0.revision), "plan": .object($0.plan)] }
         return .object(object)
     }
@@ -103,7 +70,7 @@ extension ExperimentDefinition {
 extension ProjectDefinitions {
     /// Everything that is planned of an experiment.
     private func plan(of experiment: ExperimentDefinition) -> JSONObject {
-        var plan = experiment.details.plan.members
+        var plan = experiment.details.plan.definition
         let measured = experiment.details.metrics
         for member in measured.json.object ?? JSONObject() where member.value.array?.isEmpty == false {
             plan["metrics.\(member.key)"] = member.value
@@ -151,23 +118,5 @@ extension ProjectDefinitions {
             "fixed_at_revision": plan.start.map { .string($0.revision) } ?? .null,
             "changed_since_start": .array(planChanges(of: experiment).map { .string($0) }),
         ]
-    }
-}
-
-extension FaultCollector {
-    /// Returns a member that is a number in a range; `nil` if it is absent, null or wrong.
-    mutating func number(
-        _ object: JSONObject, _ name: String, _ range: ClosedRange<Double>, _ example: String,
-        in place: JSONPointer = []
-    ) -> Double? {
-        guard let value = object[name], !value.isNull else { return nil }
-        guard let number = value.double, range.contains(number) else {
-            let found = value.double.map { "\($0)" } ?? value.kind
-            add(
-                "`\(name)` must be a number from \(range.lowerBound) to \(range.upperBound), such as \(example); got "
-                    + found, at: place.appending(name))
-            return nil
-        }
-        return number
     }
 }

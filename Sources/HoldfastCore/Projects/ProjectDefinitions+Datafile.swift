@@ -65,7 +65,7 @@ extension ProjectDefinitions {
         ] where root[name] != nil || !list.isEmpty {
             root[name] = .array(list)
         }
-        root[Annotations.member] = ownMembers
+        root[Annotations.member] = ownMembers(changed)
     }
 
     /// Notes which experiments are paused, or have a flag that is off, before they have ever run.
@@ -83,12 +83,19 @@ extension ProjectDefinitions {
 
     /// What people say about experiments, by their ids, and the metrics, which SDKs do not get, and how long assignments
     /// last; `nil` if there is nothing.
-    private var ownMembers: JSONValue? {
+    ///
+    /// - Parameter changed: the experiments of which it is written. That of the others is as it was.
+    private func ownMembers(_ changed: Set<Identifier>) -> JSONValue? {
+        let written = Self.experimentMembers(of: root)
         var members = JSONObject()
         var details = JSONObject()
         for experiment in experiments {
+            guard changed.contains(experiment.id) else {
+                details[experiment.id.string] = written?[experiment.id.string]
+                continue
+            }
             var object = JSONObject()
-            experiment.details.write(to: &object)
+            ExperimentDetails.members.show(experiment.details, in: &object)
             object["conclusion"] = experiment.conclusion?.details
             if !object.isEmpty { details[experiment.id.string] = .object(object) }
         }

@@ -115,7 +115,7 @@ public struct ExperimentSelection: Sendable {
         var found: [Experiment] = []
         for experiment in project.datafile.experimentsBesideRules {
             let details = definitions.experiments[experiment.key]?.details
-            if let owner, details?.texts["owner"] != owner { continue }
+            if let owner, owner.isEmpty || details?.owner != owner { continue }
             if let tag, details?.tags.contains(tag) != true { continue }
             if let text,
                 !([experiment.key.string, experiment.id.string] + (details?.searchedTexts ?? []))
@@ -136,8 +136,8 @@ public struct ExperimentSelection: Sendable {
         _ experiments: [Experiment], _ definitions: ProjectDefinitions, _ enrolled: [Identifier: EnrolledUsers],
         _ findings: [Identifier: ExperimentMonitor.Finding]
     ) -> [Experiment] {
-        func text(_ name: String, of experiment: Experiment) -> String? {
-            definitions.experiments[experiment.key]?.details.texts[name]?.lowercased()
+        func text(_ path: KeyPath<ExperimentDetails, String>, of experiment: Experiment) -> String {
+            definitions.experiments[experiment.key]?.details[keyPath: path].lowercased() ?? ""
         }
         func sorted<Value: Comparable>(_ value: (Experiment) -> Value) -> [Experiment] {
             let valued = experiments.enumerated().map { (value: value($1), index: $0, experiment: $1) }
@@ -151,8 +151,12 @@ public struct ExperimentSelection: Sendable {
         case .key: return sorted { $0.key.string.lowercased() }
         case .status: return sorted(\.statusName)
         case .traffic: return sorted(\.traffic)
-        case .owner: return sorted { text("owner", of: $0) ?? "" }
-        case .name: return sorted { text("name", of: $0) ?? $0.key.string.lowercased() }
+        case .owner: return sorted { text(\.owner, of: $0) }
+        case .name:
+            return sorted { experiment in
+                let name = text(\.name, of: experiment)
+                return name.isEmpty ? experiment.key.string.lowercased() : name
+            }
         case .tags:
             return sorted { experiment in
                 let tags = definitions.experiments[experiment.key]?.details.tags ?? []
@@ -170,7 +174,7 @@ public struct ExperimentSelection: Sendable {
     public static func labels(of project: Project, limit: Int) -> (owners: [String], tags: [String]) {
         var owners: Set<String> = [], tags: Set<String> = []
         for experiment in project.definitions.experiments {
-            if let owner = experiment.details.texts["owner"] { owners.insert(owner) }
+            if !experiment.details.owner.isEmpty { owners.insert(experiment.details.owner) }
             for tag in experiment.details.tags { tags.insert(tag.string) }
         }
         return (Array(owners.sorted().prefix(limit)), Array(tags.sorted().prefix(limit)))
