@@ -71,7 +71,7 @@ import Testing
         let open = try startTestServer()
         let anybody = try open.request("GET", "/v1/whoami")
         #expect(anybody["name"] == "anonymous" && anybody["scope"] == .null)
-        #expect(anybody["scopes"].array?.contains("admin") == true)
+        #expect(anybody["scopes"].array?.contains("admin") == true && anybody["approvals"] == 1)
         open.stop()
     }
 }

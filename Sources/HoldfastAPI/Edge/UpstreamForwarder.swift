@@ -20,11 +20,13 @@ struct UpstreamForwarder {
     ]
     /// What a response is passed on with, beside type and entity tag.
     private static let responseFields: [(StaticString, name: String)] = [
-        "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Link", "Location", "Retry-After",
+        "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Content-Security-Policy", "Link",
+        "Location", "Retry-After",
         "WWW-Authenticate",
     ].map { ($0, $0.description.lowercased()) }
     private static let contentTypes: [StaticString] = [
-        MediaType.json, MediaType.problem, MediaType.lines, "text/csv; charset=utf-8", "image/svg+xml",
+        MediaType.json, MediaType.problem, MediaType.lines, "text/csv; charset=utf-8", "text/html; charset=utf-8",
+        "image/svg+xml",
     ]
 
     init(_ upstream: any UpstreamRequests, _ gate: AccessGate, _ catalog: ProjectCatalog) {

@@ -56,7 +56,7 @@ struct NativeProtocol: WireProtocol {
             projects: projects, metrics: services.reportedEvaluations, uses: services.uses,
             limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
-        let tokens = TokensEndpoint(control: services.access)
+        let tokens = TokensEndpoint(control: services.access, isEdge: services.upstream != nil)
         let feed = FeedEndpoint(reader: services.feed, projects: projects)
         let knownUsers = KnownUsersEndpoint(store: session)
         let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
@@ -184,6 +184,9 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),
+            APIRoute(
+                .get, "/v1/experiments/{key}/report.html", scope: .token(.read), respondsLater: true, readsQuery: true,
+                results.getReport),
             APIRoute(
                 .get, "/v1/experiments/{key}/results/series", scope: .token(.read), respondsLater: true,
                 readsQuery: true, results.getSeries),

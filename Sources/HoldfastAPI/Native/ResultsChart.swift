@@ -180,7 +180,7 @@ struct ResultsChart {
 
     // MARK: Numbers
 
-    private static func percent(_ share: Double) -> String {
+    static func percent(_ share: Double) -> String {
         (share > 0 ? "+" : share < 0 ? "−" : "") + decimal(abs(share) * 100, places: 1) + "%"
     }
 
@@ -196,7 +196,7 @@ struct ResultsChart {
     }
 
     /// Formats a number with about four significant digits.
-    private static func significant(_ number: Double) -> String {
+    static func significant(_ number: Double) -> String {
         guard number != 0, number.isFinite else { return number == 0 ? "0" : "unknown" }
         return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
     }
@@ -276,15 +276,46 @@ struct SVGDrawing {
             """
     }
 
+    mutating func polyline(_ points: [(x: Double, y: Double)], _ color: String, width: Double) {
+        elements += """
+            <polyline points="\(Self.list(points))" fill="none" stroke="\(color)" stroke-width="\(width)"/>
+
+            """
+    }
+
+    mutating func polygon(_ points: [(x: Double, y: Double)], _ color: String, opacity: Double) {
+        elements += """
+            <polygon points="\(Self.list(points))" fill="\(color)" fill-opacity="\(opacity)"/>
+
+            """
+    }
+
+    /// The drawing as a file.
     func text(height: Double) -> String {
         """
         <?xml version="1.0" encoding="UTF-8"?>
-        <svg xmlns="http://www.w3.org/2000/svg" width="\(Self.place(width))" height="\(Self.place(height))" \
-        viewBox="0 0 \(Self.place(width)) \(Self.place(height))" font-family="system-ui, 'DejaVu Sans', sans-serif">
+        <svg xmlns="http://www.w3.org/2000/svg" \(size(height)) font-family="system-ui, 'DejaVu Sans', sans-serif">
         <rect width="100%" height="100%" fill="#ffffff"/>
         \(elements)</svg>
 
         """
+    }
+
+    /// The drawing as an element of an HTML page.
+    func element(height: Double, label: String) -> String {
+        """
+        <svg role="img" aria-label="\(Self.escaped(label))" \(size(height))>
+        \(elements)</svg>
+        """
+    }
+
+    private func size(_ height: Double) -> String {
+        "width=\"\(Self.place(width))\" height=\"\(Self.place(height))\" "
+            + "viewBox=\"0 0 \(Self.place(width)) \(Self.place(height))\""
+    }
+
+    private static func list(_ points: [(x: Double, y: Double)]) -> String {
+        points.map { "\(place($0.x)),\(place($0.y))" }.joined(separator: " ")
     }
 
     private static func place(_ number: Double) -> String {
@@ -292,7 +323,7 @@ struct SVGDrawing {
     }
 
     /// Escapes the characters that XML 1.0 reserves, and drops those that it forbids.
-    private static func escaped(_ text: String) -> String {
+    static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {
             switch scalar {

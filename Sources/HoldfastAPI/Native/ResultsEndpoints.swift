@@ -50,13 +50,48 @@ struct ResultsEndpoints {
         return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
     }
 
-    /// Computes the results of all metrics of a plan, off the event loop.
-    private func compute(
-        _ metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], _ alpha: Double, _ description: JSONValue,
-        of experiment: Experiment, _ project: Project, _ query: ResultsQuery
-    ) async throws -> [UInt8] {
-        var query = query
-        query.confidence = 1 - alpha
+    /// A page that can be printed and sent, with all metrics of the plan, or with one goal.
+    func getReport(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let known = ["goal"] + ResultsQuery.planParameters.filter { $0 != "format" }
+        let query = try ResultsQuery(request.query(knowing: known))
+        let (project, experiment) = try experiment(request, call)
+        let now = services.store.clock.now()
+        let author = call.author(request).name
+        let nonce = (0..<2).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }.joined()
+        let description = experiment.description(in: project).object ?? JSONObject()
+        let bytes: [UInt8]
+        if query.goal == nil, let plan = try await services.compute({ project.plan(of: experiment) }) {
+            let measured = try await totals(of: plan.metrics, experiment, project, query)
+            bytes = try await services.compute { [query] in
+                guard let results = try Self.results(of: measured, plan.alpha, experiment, project, query, now) else {
+                    return []
+                }
+                let series = try measured.first.map { try Self.series($0.totals, experiment, project, query, now) }
+                let report = ExperimentReport(results, of: description, series: series, madeAt: now, by: author)
+                return Array(report.page(nonce: nonce).utf8)
+            }
+        } else {
+            let totals = try await totals(experiment, project, query)
+            bytes = try await services.compute { [query] in
+                let results = try Self.results(of: totals, experiment, project, query, now)
+                let series = try Self.series(totals, experiment, project, query, now)
+                let report = ExperimentReport(results, of: description, series: series, madeAt: now, by: author)
+                return Array(report.page(nonce: nonce).utf8)
+            }
+        }
+        var response = Response(.ok, contentType: "text/html; charset=utf-8", body: .bytes(bytes))
+        response.fields = [
+            ("Content-Security-Policy", "\(ExperimentReport.policy(nonce: nonce)); sandbox; frame-ancestors 'none'"),
+            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store"),
+        ]
+        return response
+    }
+
+    /// Reads what the store has of all metrics of a plan.
+    private func totals(
+        of metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], _ experiment: Experiment, _ project: Project,
+        _ query: ResultsQuery
+    ) async throws -> [(role: PlanVerdict.Role, totals: Totals)] {
         var measured: [(role: PlanVerdict.Role, totals: Totals)] = []
         for (role, metric) in metrics {
             measured.append(
@@ -64,13 +99,32 @@ struct ResultsEndpoints {
         }
         // A metric that joined the plan since has none.
         try Self.requireFrozen(measured.lazy.compactMap(\.totals.frozen).first, of: experiment, query)
+        return measured
+    }
+
+    private static func results(
+        of measured: [(role: PlanVerdict.Role, totals: Totals)], _ alpha: Double, _ experiment: Experiment,
+        _ project: Project, _ query: ResultsQuery, _ now: Timestamp
+    ) throws(CoreError) -> PlanResults? {
+        var query = query
+        query.confidence = 1 - alpha
+        var results: [(role: PlanVerdict.Role, results: ExperimentResults)] = []
+        for (role, totals) in measured {
+            results.append((role, try Self.results(of: totals, experiment, project, query, now)))
+        }
+        return PlanResults(results, alpha: alpha)
+    }
+
+    /// Computes the results of all metrics of a plan, off the event loop.
+    private func compute(
+        _ metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], _ alpha: Double, _ description: JSONValue,
+        of experiment: Experiment, _ project: Project, _ query: ResultsQuery
+    ) async throws -> [UInt8] {
+        let measured = try await totals(of: metrics, experiment, project, query)
         let now = services.store.clock.now()
-        return try await services.compute { [query, measured] in
-            let results = try measured.map { role, totals in
-                (role: role, results: try Self.results(of: totals, experiment, project, query, now))
-            }
-            guard let plan = PlanResults(results, alpha: alpha) else { return [] }
-            return plan.json(plan: description).encoded()
+        return try await services.compute {
+            try Self.results(of: measured, alpha, experiment, project, query, now)?.json(plan: description).encoded()
+                ?? []
         }
     }
 
@@ -109,14 +163,19 @@ struct ResultsEndpoints {
         let totals = try await totals(experiment, project, query)
         let now = services.store.clock.now()
         let bytes = try await services.compute {
-            let series = try ResultsSeries(Self.results(of: totals, experiment, project, query, now)) {
-                query throws(CoreError) in
-                try Self.results(of: totals, experiment, project, query, now)
-            }
+            let series = try Self.series(totals, experiment, project, query, now)
             return query.format == .csv ? Array(series.csv.utf8) : series.json.encoded()
         }
         return query.format == .csv
             ? Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes)) : .json(bytes)
+    }
+
+    private static func series(
+        _ totals: Totals, _ experiment: Experiment, _ project: Project, _ query: ResultsQuery, _ now: Timestamp
+    ) throws(CoreError) -> ResultsSeries {
+        try ResultsSeries(results(of: totals, experiment, project, query, now)) { query throws(CoreError) in
+            try results(of: totals, experiment, project, query, now)
+        }
     }
 
     /// Reads what the store has of the goal or the metric that a query is about.

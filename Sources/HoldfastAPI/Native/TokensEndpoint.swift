@@ -6,6 +6,7 @@ import Storage
 /// `GET /v1/tokens`: the tokens of the token file, without their secrets. `GET /v1/whoami`: the caller's own.
 struct TokensEndpoint {
     let control: AccessControl
+    let isEdge: Bool
 
     func get(_ request: borrowing Request, _ call: Call) -> Response {
         .json(["tokens": .array(control.tokens.map { .object($0.description) })])
@@ -21,6 +22,8 @@ struct TokensEndpoint {
             "scopes": .array(scopes.map { .string("\($0)") }),
             "projects": token?.projects.sdkKeys.map { .array($0.map { .string($0) }) } ?? .null,
             "expires_at": token?.expiresAt.map { .string($0.rfc3339) } ?? .null,
+            // An edge does not know its upstream's.
+            "approvals": isEdge ? .null : .integer(control.needsApproval ? 2 : 1),
         ])
     }
 }

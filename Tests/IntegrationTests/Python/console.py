@@ -40,13 +40,18 @@ LIMIT = 60_000
 
 
 class Server:
+    # Those that run, and the thread that started each.
+    running = {}
+
     def __init__(self, name, *options, port=0, environment={}):
         self.name, self.options = name, options
         self.process = subprocess.Popen(
-            [BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--database", f"{DIRECTORY}/{name}.db",
+            # It ends with this process, however that ends.
+            ["setpriv", "--pdeathsig", "KILL", BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--database", f"{DIRECTORY}/{name}.db",
              "--log-format", "json", *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             # On a slow machine nothing must be refused for lack of time.
             env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s", "HOLDFAST_LOCK_TIMEOUT": "60s", **environment})
+        Server.running[self] = threading.current_thread()
         for line in self.process.stderr:
             if '"listening"' in line:
                 self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
@@ -72,6 +77,7 @@ class Server:
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        Server.running.pop(self, None)
 
 
 # MARK: Data
@@ -618,7 +624,7 @@ def results_are_shown_by_day_and_by_group_and_explained(browser, servers):
     server("POST", "/v1/events", [{"user_id": f"g{n}", "goal": "sold"} for n in [*range(0, 60), *range(300, 390)]])
     console.open("experiments/grouped", "grouped")
     settled(console)
-    expect(page.locator(".verdict")).to_contain_text("Continue: nothing is certain yet")
+    expect(page.locator(".verdict")).to_contain_text("Continue: not certain enough to decide")
     expect(page.get_by_text("Why some numbers seem to disagree").first).to_be_visible()
     expect(page.get_by_text("would be certain if this were the only look")).to_be_visible()
     groups = page.get_by_role("region", name="Results by country")
@@ -1051,7 +1057,7 @@ def all_metrics_have_one_verdict(browser, servers):
     expect(page.get_by_text("until the smallest effect of interest is found")).to_have_count(0)
     server("PUT", "/v1/experiments/planned", {"plan": {"alpha": 0.0001}})
     expect(page.get_by_text("The plan was changed after the start")).to_be_visible()
-    expect(page.get_by_text("Continue: nothing is certain yet")).to_be_visible()
+    expect(page.get_by_text("Continue: not certain enough to decide")).to_be_visible()
     console.close()
 
 
@@ -1972,6 +1978,80 @@ def a_bandit_is_made_and_ended_in_the_form(browser, servers):
     server.kill()
 
 
+def results_of_some_users_have_an_address(browser, servers):
+    server = Server("narrow")
+    server("PUT", "/v1/attributes/plan", {"type": "selection", "values": ["free", "pro"]})
+    server("PUT", "/v1/segments/payers", {"conditions": condition("plan", "exact", "pro")})
+    server("PUT", "/v1/metrics/orders", {"kind": "conversion", "goal": "order"})
+    server("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"], "metrics": {"primary": ["orders"], "breakdowns": ["plan"]}})
+    users = [f"n{n}" for n in range(400)]
+    server("POST", "/v1/profiles/attributes", text="\n".join(json.dumps({"user_id": user, "attributes": {"plan": "pro" if n % 4 == 0 else "free"}}) for n, user in enumerate(users)))
+    server("POST", "/v1/exposures", [{"user_id": user, "experiment": "checkout", "variation_key": ["control", "new"][n // 4 % 2]} for n, user in enumerate(users)])
+    server("POST", "/v1/events", [{"user_id": user, "goal": "order"} for user in users[::3]])
+    console = Console(browser, server)
+    page = console.page
+    counted = page.locator(".tile", has_text="Users counted")
+    console.open("experiments/checkout", "checkout")
+    expect(counted).to_contain_text("400")
+    page.get_by_text("Only some users, or some of what they did").click()
+    page.get_by_label("Segment").select_option("payers")
+    page.get_by_label("First days of each user").fill("7")
+    console.button("Show").click()
+    expect(counted).to_contain_text("100")
+    expect(page).to_have_url(re.compile("segment=payers&days=7"))
+    expect(page.get_by_text("By group")).to_have_count(0)
+    # The address shows everybody the same, and what is wrong in it is said.
+    other = Console(browser, server)
+    other.open("experiments/checkout?attribute=plan&value=free", "checkout")
+    expect(other.page.locator(".tile", has_text="Users counted")).to_contain_text("300")
+    expect(other.page.get_by_label("Its value at first")).to_have_value("free")
+    other.open("experiments/checkout?attribute=plan&value=gold", "checkout")
+    expect(other.page.get_by_role("alert").first).to_contain_text("must be a value of 'plan'")
+    # A group without users is no experiment that nobody has seen.
+    other.open("experiments/checkout?enrolled_to=2020-01-01", "checkout")
+    expect(other.page.locator(".tile", has_text="Users counted")).to_contain_text("0")
+    expect(other.page.get_by_text("Nobody has been seen yet")).to_have_count(0)
+    other.close()
+    # The report has the same users.
+    with page.expect_download() as download:
+        console.button("Report").click()
+    text = open(download.value.path()).read()
+    assert download.value.suggested_filename == "checkout-report.html" and "100 counted" in text and "<script" not in text, text
+    console.button("All users").click()
+    expect(counted).to_contain_text("400")
+    assert "segment" not in page.url, page.url
+    console.close()
+    # Opened as a file, it shows all of itself and loads nothing.
+    tab = browser.new_page()
+    loaded, errors = [], []
+    tab.on("request", lambda request: loaded.append(request.url))
+    tab.on("console", lambda message: errors.append(message.text))
+    tab.set_content(text)
+    assert loaded == [] and errors == [], (loaded, errors)
+    assert tab.evaluate("getComputedStyle(document.querySelector('h1')).fontSize") == "26px"
+    for width in (1000, 390):
+        tab.set_viewport_size({"width": width, "height": 800})
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        if SHOTS:
+            tab.screenshot(path=f"{SHOTS}/report-{width}.png", full_page=True)
+    tab.close()
+    server.kill()
+
+
+def without_a_second_person_nothing_asks_for_proposals(browser, servers):
+    console = Console(browser, servers["open"])
+    asked = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    console.page.clock.install()
+    console.open("experiments", "Experiments")
+    expect(console.row("checkout")).to_be_visible()
+    console.page.clock.run_for(61_000)
+    expect(console.row("checkout")).to_be_visible()
+    assert [url for url in asked if "/v1/overview" in url], asked
+    assert not [url for url in asked if "/v1/proposals" in url], asked
+    console.close()
+
+
 def flags_are_paged_by_the_server(browser, servers):
     server = Server("many-flags")
     variations = [{"key": "on", "value": True}, {"key": "off", "value": False}]
@@ -2113,7 +2193,7 @@ def people_sign_in_at_the_identity_provider(browser, servers):
 
 # Those of each list follow each other, and the lists run at the same time.
 CHECKS = [
-    [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
+    [the_first_screen_is_there_soon, without_a_second_person_nothing_asks_for_proposals, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
      the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field, what_is_new_overwrites_nothing, small_things_are_right, an_edit_of_somebody_else_is_not_overwritten,
      a_switch_pauses_and_changes_arrive_by_themselves, an_experiment_is_concluded_with_a_winner_and_reopened, an_experiment_tells_its_life_and_is_concluded_from_its_verdict, users_are_found_by_the_beginning_of_their_ids, all_metrics_have_one_verdict,
      results_are_drawn_exported_and_shared, results_are_refreshed_in_place, results_are_shown_by_day_and_by_group_and_explained, messages_cover_nothing,
@@ -2126,7 +2206,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 
@@ -2151,7 +2231,18 @@ def run(checks, servers, failures):
                     page.screenshot(path=picture)
                     print(f"  the page: {picture}", flush=True)
                     page.close()
+            # A check that failed has not ended its own.
+            for server in [server for server, thread in list(Server.running.items()) if thread is threading.current_thread()]:
+                server.kill()
         browser.close()
+
+
+def runs_here(path):
+    try:
+        words = path.read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[:2] == [BINARY.encode(), b"serve"] and any(word.startswith(DIRECTORY.encode() + b"/") for word in words)
 
 
 def main():
@@ -2172,8 +2263,12 @@ def main():
         for thread in threads:
             thread.join()
     finally:
-        for server in servers.values():
+        for server in list(Server.running):
             server.kill()
+    left = [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if runs_here(path)]
+    if left:
+        failures.append(f"processes {left} are left behind")
+        print(f"FAILED: {failures[-1]}", flush=True)
     sys.exit(1 if failures else 0)
 
 

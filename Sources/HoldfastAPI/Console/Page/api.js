@@ -193,8 +193,9 @@ export const get = async (path, query, options) => (await call("GET", path, { qu
 export let proposals = [];
 
 export async function readProposals() {
-	if (!may("admin")) return;
-	// A server without any approvals has none, and a new one has no project.
+	// Without a second person nothing waits.
+	if (!may("admin") || me.approvals === 1) return;
+	// A new server has no project.
 	const found = (await get("/v1/proposals", { status: "pending", limit: 100 }, { silent: true, signal: null }).catch(() => null))?.proposals ?? [];
 	if (found.length > 0) {
 		const { inLine, differences } = await import("./sentences.js");

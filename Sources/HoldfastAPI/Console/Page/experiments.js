@@ -19,7 +19,7 @@ export function ahead({ parts: [key, part], query }) {
 	if (part) return;
 	api.ahead(api.path("experiments", key));
 	api.ahead(api.path("experiments", key, "goals"));
-	api.ahead(api.path("experiments", key, "results"), { baseline: query.get("baseline"), live: query.get("live") });
+	api.ahead(api.path("experiments", key, "results"), { baseline: query.get("baseline"), live: query.get("live"), ...filtersOf(query) });
 	for (const module of ["results", "plan", "audit"]) import(`./${module}.js`);
 }
 
@@ -37,6 +37,10 @@ export async function named(ids) {
 	}
 	return found;
 }
+
+/// The parameters of results that say which users count, and how much of what they did.
+export const filterNames = ["attribute", "value", "segment", "days", "window", "enrolled_from", "enrolled_to"];
+export const filtersOf = query => Object.fromEntries(filterNames.map(name => [name, query.get(name)]));
 
 export const resultsOf = (key, query, options) => api.get(api.path("experiments", key, "results"), { ...query, by: "day", mde: 0.05 }, options);
 

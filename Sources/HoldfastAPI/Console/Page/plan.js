@@ -10,7 +10,7 @@ import { marginOf } from "./sentences.js";
 const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metrics.secondary, metrics.guardrails].some(list => list.length > 0);
 
 /// The results of all metrics; null if the experiment measures none.
-export const planOf = async (experiment, { baseline, live }) => isMeasured(experiment) ? api.get(api.path("experiments", experiment.key, "results"), { baseline, live }) : null;
+export const planOf = async (experiment, { metric, confidence, ...options }) => isMeasured(experiment) ? api.get(api.path("experiments", experiment.key, "results"), options) : null;
 
 /// How numbers of a kind of metric are written.
 export const formatOf = kind => ["conversion", "retention", "funnel"].includes(kind) ? percent : measure;

@@ -1,14 +1,15 @@
 // An experiment with its results: the numbers of each variation, and the conclusions that they permit.
 
-import { h, icon, replace, update } from "./dom.js";
+import { h, icon, newID, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, keyChip, lazily, link, moment, older, page, pending, section, status, submitButton, table, to } from "./parts.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, field, here, keyChip, lazily, link, moment, older, page, pending, section, select, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, rampStatus, sentence, short, signed, time, utcDay } from "./format.js";
+import { vocabulary } from "./conditions.js";
 import { axis, drawn, lineChart, scale, swatch } from "./charts.js";
 import { breakdownSection, disagreements, durationSection, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
 import { entryList } from "./audit.js";
 import { marginOf } from "./sentences.js";
-import { conclude, controlRamp, duplicate, load, reopen, resultsOf, setStatus, shares, waiting } from "./experiments.js";
+import { conclude, controlRamp, duplicate, filterNames, filtersOf, load, reopen, resultsOf, setStatus, shares, waiting } from "./experiments.js";
 
 /// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -25,22 +26,22 @@ export async function show(context, key) {
 
 	const body = h("div");
 	const overview = h("div"), waits = h("div");
-	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric"), live: query.get("live") });
+	const options = () => ({ baseline: query.get("baseline"), live: query.get("live"), ...filtersOf(query), confidence: query.get("confidence"), metric: query.get("metric") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1", isDaily: query.get("chart") === "day" };
 	let loaded = [], plan = null, grown = null, wasCalm = false;
 
 	/// Fetches the results of all goals, and draws them.
 	async function refresh() {
 		const wanted = [...measures.map(name => ["metric", name]), ...goals.map(name => ["goal", name])];
-		[plan, ...loaded] = await Promise.all([planOf(experiment, options()), ...(wanted.length ? wanted : [["goal", "-"]]).map(async ([kind, goal]) => {
+		const refused = error => { if (error.name === "AbortError") throw error; return { error }; };
+		[plan, ...loaded] = await Promise.all([planOf(experiment, options()).catch(refused), ...(wanted.length ? wanted : [["goal", "-"]]).map(async ([kind, goal]) => {
 			const { metric, ...rest } = options();
 			try {
 				return { kind, goal, results: await resultsOf(key, kind === "metric" ? { metric: goal, ...rest } : { goal, metric, ...rest }) };
-			} catch (error) {
-				if (error.name === "AbortError") throw error;
-				return { kind, goal, error };
-			}
+			} catch (error) { return { kind, goal, ...refused(error) }; }
 		})]);
+		if (plan?.error && !loaded.some(l => l.error)) throw plan.error;
+		if (plan?.error) plan = null;
 		view.isPlanned = plan !== null;
 		view.metrics = plan?.metrics ?? [];
 		draw();
@@ -66,8 +67,9 @@ export async function show(context, key) {
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
 		// Before anybody has been seen there is nothing to read but what is still to be done.
-		const isCalm = ["draft", "not_started"].includes(experiment.status) || first && experiment.status !== "concluded" && first.users.counted === 0 && !first.users.forced && !first.users.multiple_variations;
-		controls.hidden = isCalm;
+		const isNarrowed = filterNames.some(name => query.get(name));
+		const isCalm = ["draft", "not_started"].includes(experiment.status) || !isNarrowed && first && experiment.status !== "concluded" && first.users.counted === 0 && !first.users.forced && !first.users.multiple_variations;
+		controls.hidden = narrow.hidden = isCalm;
 		update(waits, waiting(key));
 		if (isCalm) {
 			// What is typed there stays.
@@ -107,7 +109,7 @@ export async function show(context, key) {
 
 	/// Results by group are read on their own: they take longer, and change less.
 	const groups = h("div");
-	const drawGroups = () => update(groups, breakdownSection(experiment, query.get("group"), measures.length ? ["metric", measures[0]] : goals.length ? ["goal", goals[0]] : null, value => { context.setQuery({ group: value }); drawGroups(); }, options()));
+	const drawGroups = () => update(groups, ["attribute", "segment", "days"].some(name => query.get(name)) ? null : breakdownSection(experiment, query.get("group"), measures.length ? ["metric", measures[0]] : goals.length ? ["goal", goals[0]] : null, value => { context.setQuery({ group: value }); drawGroups(); }, options()));
 
 	const names = h("datalist", { id: "known-goals" }, [...measured, ...known].map(g => h("option", { value: g })));
 	const goalInput = h("input", { list: "known-goals", placeholder: measured.length ? "Add a metric or goal" : "Add a goal", label: "Add a goal" });
@@ -128,8 +130,10 @@ export async function show(context, key) {
 		choose("Confidence", Object.keys(confidences).map(c => [c === "0.95" ? "" : c, `${percent(Number(c), 0)} intervals`]), query.get("confidence") ?? "", ask("confidence")),
 		h("label.check", h("input", { type: "checkbox", checked: view.cuped, onchange: e => redraw({ cuped: e.target.checked }) }), "CUPED"),
 		h("div.actions",
-			button("CSV", () => exportAs(key, loaded, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, loaded, options(), "svg"), "quiet"),
+			button("Report", () => report(experiment, measured.length ? null : goals[0], options()), "quiet"), button("CSV", () => exportAs(key, loaded, options(), "csv"), "quiet"), button("SVG", () => exportAs(key, loaded, options(), "svg"), "quiet"),
 			button("Print", () => print(), "quiet"), button("Copy link", () => copy(location.href, "The link was copied. It has no token in it."), "quiet")));
+
+	const narrow = narrowing(experiment, query, changes => { context.setQuery(changes); drawGroups(); return refresh(); });
 
 	api.server.addEventListener("proposals", () => { if (loaded.length) draw(); }, { signal: context.signal });
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
@@ -151,7 +155,7 @@ export async function show(context, key) {
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload, label === "Start" ? "primary" : "")),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, waits, overview, controls, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
+	}, waits, overview, controls, narrow, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
@@ -209,6 +213,49 @@ const knownGoals = async key => (await api.get(api.path("experiments", key, "goa
 
 const noGoal = key => empty("Which goal?", "Add the name of a goal above. Apps report goals like this:",
 	`curl ${here("v1/events")} -d '{"user_id":"ann","goal":"purchase","value":49.9}'`);
+
+/// One page to print and to send, with everything that decided.
+async function report(experiment, goal, { confidence, metric, ...options }) {
+	const { data } = await api.call("GET", api.path("experiments", experiment.key, "report.html"), { query: { goal, ...options }, text: true });
+	download(`${experiment.key}-report.html`, "text/html", data);
+}
+
+/// Results of some of the users, or of some of what they did; `set` stores the choice in the address.
+function narrowing(experiment, query, set) {
+	const isNarrowed = () => filterNames.some(name => query.get(name)), breakdowns = experiment.metrics?.breakdowns ?? [];
+	const form = () => pending(async () => {
+		const { attributes, segments } = await vocabulary(), of = name => query.get(name) ?? "";
+		const values = h("datalist", { id: newID("values") });
+		const suggest = () => replace(values, (attributes.find(a => a.name === attribute.input.value)?.values ?? []).map(value => h("option", { value })));
+		const attribute = field("Attribute", select([["", "any"], ...breakdowns], of("attribute"), { onchange: suggest }));
+		const value = field("Its value at first", h("input", { value: of("value"), list: values.id }), { after: values });
+		const segment = field("Segment", select([["", "any"], ...segments.map(s => s.name)], of("segment")));
+		const days = field("First days of each user", h("input", { type: "number", min: 0.01, max: 3650, step: "any", value: of("days"), placeholder: "all" }));
+		const day = (label, name) => field(label, h("input", { type: "date", value: of(name) }));
+		const from = day("Enrolled from", "enrolled_from"), to = day("Enrolled to", "enrolled_to");
+		const ended = h("input", { type: "checkbox", checked: of("window") === "ended" });
+		suggest();
+		const problem = h("div");
+		const apply = async changes => {
+			problem.replaceChildren();
+			// Frozen results have no count of single users.
+			if ((changes.segment || changes.days) && experiment.conclusion?.frozen_at) changes.live = "true";
+			try { await set(changes); } catch (error) { if (error.name !== "AbortError") replace(problem, failure(error)); }
+		};
+		return h("form", { onsubmit: event => {
+			event.preventDefault();
+			const chosen = attribute.input.value;
+			apply({ attribute: chosen, value: chosen && value.input.value, segment: segment.input.value, days: days.input.value, window: ended.checked ? "ended" : null, enrolled_from: from.input.value, enrolled_to: to.input.value });
+		} }, h("div.fields", breakdowns.length > 0 && [attribute, value], segments.length > 0 && segment, days, from, to),
+			h("label.check", ended, "Only users whose time is over: the window of the metric, or the first days"),
+			h("p.note", "Who looks at many parts of the users finds one that differs: the verdict of some users stays “Continue”."), problem,
+			h("div.buttons", button("All users", async () => { await apply(Object.fromEntries(filterNames.map(name => [name, null]))); element.open = false; }), submitButton("Show", "")));
+	});
+	const element = lazily("Only some users, or some of what they did", form);
+	element.classList.add("narrowing");
+	element.open = isNarrowed();
+	return element;
+}
 
 async function exportAs(key, shown, { metric, ...options }, format) {
 	for (const { kind, goal } of shown) {
@@ -423,7 +470,7 @@ function timeline(key) {
 export function verdict({ decision, winner, reasons }, carrying, next) {
 	const [tone, title] = {
 		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
-		continue: ["", "Continue: nothing is certain yet"], invalid: ["bad", "Invalid: do not decide by these numbers"],
+		continue: ["", "Continue: not certain enough to decide"], invalid: ["bad", "Invalid: do not decide by these numbers"],
 	}[decision];
 	const shown = banner(tone, title,
 		carrying?.lift != null && h("p.carrying", h("span", { class: `lift ${tone}` }, signed(carrying.lift)), " lift", carrying.interval && `, between ${signed(carrying.interval[0])} and ${signed(carrying.interval[1])}`, carrying.p != null && h("span.faint", ` (p ${pValue(carrying.p)}, valid at any look)`)),

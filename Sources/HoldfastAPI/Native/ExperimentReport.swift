@@ -1,0 +1,470 @@
+import Bucketing
+import Definitions
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// A page about an experiment that can be printed and sent: what was tried, what was found and what was decided. It loads
+/// nothing, has no script, and its pictures stand in it.
+struct ExperimentReport {
+    /// A variation compared with the baseline by one metric.
+    fileprivate struct Row {
+        var variation: String
+        var users: Int
+        var mean: Double?
+        var baseline: Double?
+        var effect: EffectSize?
+        var pValue: Double?
+        var outcome: String
+    }
+
+    private struct Measured {
+        var name: String
+        var role: String
+        var isShare: Bool
+        var isDecrease: Bool
+        /// Where the margin of a guardrail is on the axis of lifts.
+        var margin: Double?
+        var rows: [Row]
+    }
+
+    private let results: ExperimentResults
+    private let description: JSONObject
+    private let measured: [Measured]
+    private let decision: Verdict.Decision
+    private let winner: String?
+    private let reasons: [String]
+    private let warnings: [String]
+    private let series: ResultsSeries?
+    private let madeAt: Timestamp
+    private let author: String
+    private var html = ""
+
+    /// - Parameters:
+    ///   - experiment: as `GET` presents it.
+    ///   - series: of the first metric.
+    init(
+        _ plan: PlanResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp, by author: String
+    ) {
+        results = plan.common
+        description = experiment
+        measured = plan.metrics.map { metric in
+            let results = metric.results
+            return Measured(
+                name: results.subject.string, role: metric.role.name, isShare: results.isShare,
+                isDecrease: results.measured?.definition.direction == .decrease,
+                margin: metric.role.margin(isDecrease: results.measured?.definition.direction == .decrease),
+                rows: zip(results.variations, metric.findings).compactMap { variation, finding in
+                    finding.map {
+                        Row(
+                            results, variation, $0.effect, $0.pValue,
+                            $0.outcome.rawValue.replacing("_", with: " ").replacing(
+                                "uncertain", with: "not certain yet"))
+                    }
+                })
+        }
+        (decision, reasons) = (plan.verdict.decision, plan.verdict.reasons)
+        winner = plan.verdict.winner.map { plan.common.variations[$0].name }
+        warnings = (plan.warnings + plan.metrics.flatMap(\.warnings)).map(\.message)
+        (self.series, self.madeAt, self.author) = (series, madeAt, author)
+    }
+
+    /// - Parameter results: of one goal.
+    init(
+        _ results: ExperimentResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp,
+        by author: String
+    ) {
+        self.results = results
+        description = experiment
+        let verdict = results.verdict
+        measured = [
+            Measured(
+                name: results.subject.string, role: "primary", isShare: results.isShare, isDecrease: false,
+                rows: verdict.findings.map { finding in
+                    Row(
+                        results, results.variations[finding.index], finding.effect, finding.pValue,
+                        finding.outcome == .uncertain ? "not certain yet" : finding.outcome.rawValue)
+                })
+        ]
+        (decision, reasons) = (verdict.decision, verdict.reasons)
+        winner = verdict.winner.map { results.variations[$0].name }
+        warnings = results.warnings.map(\.message)
+        (self.series, self.madeAt, self.author) = (series, madeAt, author)
+    }
+
+    // MARK: The page
+
+    /// - Parameter nonce: that of the style sheet, which the policy names.
+    func page(nonce: String) -> String {
+        var page = self
+        page.addHeading()
+        page.addDecision()
+        page.addTrial()
+        page.addMetrics()
+        page.addSeries()
+        page.addUsers()
+        page.addEnd()
+        let title = Self.escaped(page.title)
+        return """
+            <!doctype html>
+            <html lang="en">
+            <head>
+            <meta charset="utf-8">
+            <meta http-equiv="Content-Security-Policy" content="\(Self.policy(nonce: nonce))">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <title>\(title) · Holdfast</title>
+            <style nonce="\(nonce)">
+            \(Self.style)
+            </style>
+            </head>
+            <body>
+            <main>
+            \(page.html)</main>
+            </body>
+            </html>
+
+            """
+    }
+
+    /// Nothing is loaded, and nothing runs.
+    static func policy(nonce: String) -> String {
+        "default-src 'none'; style-src 'nonce-\(nonce)'; base-uri 'none'; form-action 'none'"
+    }
+
+    private var title: String { description["name"]?.string ?? results.experiment.key.string }
+
+    private mutating func addHeading() {
+        html += "<p class=\"soft\">Report of an experiment</p>\n<h1>\(Self.escaped(title))</h1>\n"
+        var facts = [description["status"]?.string?.replacing("_", with: " ") ?? "", results.experiment.key.string]
+        if let owner = description["owner"]?.string { facts.append("owner: \(owner)") }
+        if let first = results.days.first, let last = results.days.last {
+            let (from, to) = (ExperimentTally.date(of: first.day), ExperimentTally.date(of: last.day))
+            facts.append(from == to ? "users of \(from)" : "users from \(from) to \(to)")
+        }
+        html += "<p class=\"soft\">\(facts.map(Self.escaped).joined(separator: " · "))</p>\n"
+        if let hypothesis = description["hypothesis"]?.string {
+            html += "<p class=\"hypothesis\">\(Self.escaped(hypothesis))</p>\n"
+        }
+    }
+
+    private mutating func addDecision() {
+        if let conclusion = description["conclusion"]?.object {
+            let winner = conclusion["winner"]?.string
+            addDecision(
+                "decided", winner.map { "Concluded: everybody gets \($0)" } ?? "Concluded without a winner",
+                [
+                    conclusion["reason"]?.string ?? "",
+                    "By \(conclusion["author"]?.string ?? ""), \(Self.time(conclusion["concluded_at"]?.string ?? "")).",
+                ])
+        }
+        let carrying = measured.first?.rows.first { $0.variation == winner }?.effect
+        let sentence =
+            switch decision {
+            case .ship: "Ship \(winner ?? "")" + (carrying.map { ": \($0)" } ?? "")
+            case .stop: "Stop: no variation is better"
+            case .continue: "Continue: not certain enough to decide"
+            case .invalid: "Invalid: do not decide by these numbers"
+            }
+        addDecision(decision.rawValue, sentence, reasons)
+        addList(warnings.filter { !reasons.contains($0) }, class: "warnings")
+    }
+
+    private mutating func addDecision(_ kind: String, _ sentence: String, _ reasons: [String]) {
+        html += "<section class=\"verdict \(kind)\"><h2>\(Self.escaped(sentence))</h2>\n"
+        addList(reasons.filter { !$0.isEmpty })
+        html += "</section>\n"
+    }
+
+    private mutating func addTrial() {
+        html += "<h2>What was tried</h2>\n"
+        if let text = description["description"]?.string { html += "<p>\(Self.escaped(text))</p>\n" }
+        let variations = description["variations"]?.array ?? []
+        let split = variations.map {
+            "\($0.object?["key"]?.string ?? "") \(Self.decimal($0.object?["share"]?.double ?? 0))%"
+        }
+        let audience = description["audience"]
+        let isForAll = audience?.array?.isEmpty ?? (audience?.object == nil)
+        var rows = [
+            ("Variations", split.joined(separator: ", ") + " of all users"),
+            ("Baseline", results.baseline?.name ?? ""),
+            ("Traffic", "\(Self.decimal(description["traffic"]?.double ?? 0))% of users take part"),
+            ("Audience", isForAll ? "everybody" : audience.map { String(decoding: $0.encoded(), as: UTF8.self) } ?? ""),
+        ]
+        for role in ["primary", "guardrail", "secondary"] {
+            let names = measured.filter { $0.role == role }.map { metric in
+                metric.name + (metric.margin.map { " (margin \(Self.decimal(abs($0) * 100))%)" } ?? "")
+            }
+            let title =
+                ["primary": "Decided by", "guardrail": "Must not suffer", "secondary": "Also measured"][role] ?? ""
+            if !names.isEmpty { rows.append((title, names.joined(separator: ", "))) }
+        }
+        if let plan = description["plan"]?.object, results.query.goal == nil {
+            let effect = plan["minimum_effect"]?.double.map { ", for effects from \(Self.decimal($0 * 100))%" } ?? ""
+            rows.append(
+                (
+                    "Decision rule",
+                    "\(Self.decimal((plan["alpha"]?.double ?? 0) * 100))% error, \(Self.decimal((plan["power"]?.double ?? 0) * 100))% power\(effect)"
+                ))
+            let changed = plan["changed_since_start"]?.array?.compactMap(\.string) ?? []
+            if !changed.isEmpty { rows.append(("Changed since the start", changed.joined(separator: ", "))) }
+        }
+        let body = rows.map { "<tr><th scope=\"row\">\(Self.escaped($0))</th><td>\(Self.escaped($1))</td></tr>\n" }
+        html += "<table class=\"facts\">\n\(body.joined())</table>\n"
+    }
+
+    // MARK: Numbers
+
+    private mutating func addMetrics() {
+        let rows = measured.flatMap(\.rows)
+        html += "<h2>What was found</h2>\n"
+        guard !rows.isEmpty else {
+            html += "<p class=\"soft\">There is nothing to compare yet.</p>\n"
+            return
+        }
+        let scale = ChartScale(
+            covering: rows.compactMap(\.effect?.liftInterval) + measured.compactMap { $0.margin.map { $0...$0 } }
+                + [0...0], onto: 4...196)
+        let percent = Self.decimal(results.query.confidence * 100)
+        html += """
+            <table class="numbers">
+            <thead><tr><th scope="col">Metric</th><th scope="col">Value</th><th scope="col">Lift</th>\
+            <th scope="col">\(percent)% interval, valid at every look</th><th scope="col">p</th><th scope="col">Outcome</th>\
+            <th scope="col">Users</th></tr></thead>
+
+            """
+        let names = ["primary": "Decides", "guardrail": "Must not suffer", "secondary": "Explains"]
+        for metric in measured {
+            html += "<tbody><tr><th class=\"group\" colspan=\"7\" scope=\"rowgroup\">\(Self.escaped(metric.name)) "
+            html += "<span class=\"soft\">\(names[metric.role] ?? "")\(metric.isDecrease ? "; less is better" : "")"
+            html += "</span></th></tr>\n"
+            for row in metric.rows { html += text(of: row, metric, scale) }
+            html += "</tbody>\n"
+        }
+        html += "</table>\n"
+    }
+
+    private func text(of row: Row, _ metric: Measured, _ scale: ChartScale) -> String {
+        func value(_ number: Double?) -> String {
+            guard let number else { return "–" }
+            return metric.isShare ? Self.decimal(number * 100) + "%" : ResultsChart.significant(number)
+        }
+        let lift = row.effect?.lift
+        let interval = row.effect?.liftInterval
+        let tone =
+            ["better": "good", "within margin": "good", "worse": "bad", "beyond margin": "bad"][row.outcome] ?? ""
+        let drawn =
+            if let lift, let interval {
+                Self.drawn(interval, lift, tone, metric.margin, scale)
+                    + "<br>\(ResultsChart.percent(interval.lowerBound)) to \(ResultsChart.percent(interval.upperBound))"
+            } else {
+                Self.escaped(row.effect.map { "\($0)" } ?? "–")
+            }
+        let p = row.pValue.map { ExperimentResults.short($0).replacing("= ", with: "") } ?? "–"
+        return """
+            <tr><th scope="row">\(Self.escaped(row.variation))</th><td>\(value(row.mean))<br><span class="soft">baseline \
+            \(value(row.baseline))</span></td><td class="\(tone)">\(lift.map(ResultsChart.percent) ?? "–")</td><td>\(drawn)</td>\
+            <td>\(Self.escaped(p))</td><td>\(Self.escaped(row.outcome))</td><td>\(row.users)</td></tr>
+
+            """
+    }
+
+    private static func drawn(
+        _ interval: ClosedRange<Double>, _ lift: Double, _ tone: String, _ margin: Double?, _ scale: ChartScale
+    ) -> String {
+        let color = ["good": "#2f7d3a", "bad": "#b01f17"][tone] ?? "#5f6b6d"
+        var drawing = SVGDrawing(width: 200)
+        drawing.line(x: scale.position(0), y: 0, toX: scale.position(0), toY: 20, "#8a8f8c", width: 1)
+        if let margin {
+            drawing.line(x: scale.position(margin), y: 0, toX: scale.position(margin), toY: 20, "#b01f17", width: 1)
+        }
+        let (low, high) = (scale.position(interval.lowerBound), scale.position(interval.upperBound))
+        drawing.line(x: low, y: 10, toX: high, toY: 10, color, width: 2)
+        for x in [low, high] { drawing.line(x: x, y: 6, toX: x, toY: 14, color, width: 2) }
+        drawing.circle(x: scale.position(lift), y: 10, radius: 4, color)
+        return drawing.element(height: 20, label: "interval of the lift")
+    }
+
+    // MARK: Over time
+
+    private static let colors = [
+        "#5f6b6d", "#0e8482", "#c8641b", "#a83a6f", "#3d63b8", "#7d7212", "#7a4bb0", "#2f7d3a", "#8b5a3c", "#1f7fa3",
+    ]
+
+    /// The lift by days of enrollment, with the band that holds at every look.
+    private mutating func addSeries() {
+        guard let series, series.days.count > 1 else { return }
+        struct Point {
+            var day: Int
+            var lift: Double
+            var interval: ClosedRange<Double>
+        }
+        let lines = series.whole.variations.indices.prefix(Self.colors.count).compactMap {
+            index -> (name: String, color: String, points: [Point])? in
+            let points = series.days.enumerated().compactMap { day, entry -> Point? in
+                let comparison = entry.results.estimate(of: entry.results.variations[index])?.comparison
+                guard let numbers = comparison?.numbers, let lift = numbers.lift,
+                    let interval = numbers.sequentialLiftInterval
+                else { return nil }
+                return Point(day: day, lift: lift, interval: interval)
+            }
+            let name = series.whole.variations[index].name
+            return points.count > 1 ? (name, Self.colors[index], points) : nil
+        }
+        let last = lines.compactMap(\.points.last)
+        guard !last.isEmpty else { return }
+        // Early bands are as wide as nothing is known; they must not flatten what came later.
+        let reach = max(0.05, last.map { max(abs($0.interval.lowerBound), abs($0.interval.upperBound)) }.max() ?? 0) * 2
+        let (top, bottom, left, right) = (10.0, 190.0, 60.0, 690.0)
+        let scale = ChartScale(covering: [-reach...reach], onto: 0...1)
+        func y(_ value: Double) -> Double { bottom - min(max(scale.position(value), 0), 1) * (bottom - top) }
+        func x(_ day: Int) -> Double { left + Double(day) / Double(series.days.count - 1) * (right - left) }
+        var drawing = SVGDrawing(width: 700)
+        for tick in scale.ticks {
+            drawing.line(
+                x: left, y: y(tick), toX: right, toY: y(tick), tick == 0 ? "#8a8f8c" : "#e2e2dd", width: 1)
+            drawing.text(
+                scale.label(tick, isShare: true), x: left - 8, y: y(tick) + 4, size: 11, "#565d5f", anchor: "end")
+        }
+        for (name, color, points) in lines {
+            let upper = points.map { (x($0.day), y($0.interval.upperBound)) }
+            let lower = points.reversed().map { (x($0.day), y($0.interval.lowerBound)) }
+            drawing.polygon(upper + lower, color, opacity: 0.14)
+            drawing.polyline(points.map { (x($0.day), y($0.lift)) }, color, width: 2)
+            if let end = points.last {
+                drawing.text(
+                    name, x: x(end.day), y: y(end.lift) - 6, size: 12, color, anchor: "end", weight: "600", limit: 30)
+            }
+        }
+        for (day, anchor) in [(0, "start"), (series.days.count - 1, "end")] {
+            drawing.text(
+                ExperimentTally.date(of: series.days[day].day), x: x(day), y: 208, size: 11, "#565d5f", anchor: anchor)
+        }
+        html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
+        html += "<p class=\"soft\">All users enrolled until each day, with the band that holds at every look.</p>\n"
+        html += drawing.element(height: 214, label: "lift over time") + "</figure>\n"
+    }
+
+    // MARK: Users, and who and when
+
+    private mutating func addUsers() {
+        html += "<section><h2>Users</h2>\n<p>\(results.counted) counted"
+        let left = [(results.multipleVariations, "in several variations"), (results.chosen, "forced")]
+            .filter { $0.0 > 0 }.map { "\($0) \($1)" }
+        html += (left.isEmpty ? "" : "; left out: " + left.joined(separator: ", ")) + ".</p>\n"
+        let ratio = results.sampleRatio
+        let p = ratio.pValue.map { "p \(ExperimentResults.short($0))" } ?? "no users yet"
+        html +=
+            ratio.isMismatch
+            ? "<p class=\"bad\">Sample ratio mismatch, \(Self.escaped(p)): the users are not split as configured.</p>\n"
+            : "<p>Sample ratio: as configured (\(Self.escaped(p))).</p>\n"
+        for period in ratio.periods {
+            let total = Double(period.users.reduce(0, +))
+            let rows = zip(results.variations, period.users).enumerated().map { index, pair in
+                let expected = period.shares.map { Self.decimal($0[index] * total, places: 1) } ?? "–"
+                return
+                    "<tr><th scope=\"row\">\(Self.escaped(pair.0.name))</th><td>\(pair.1)</td><td>\(expected)</td></tr>\n"
+            }
+            let since = period.since.map { "Since \(Self.time($0.rfc3339))" } ?? "Variation"
+            html += """
+                <table><thead><tr><th scope="col">\(since)</th><th scope="col">Users</th><th scope="col">Expected</th></tr></thead>
+                <tbody>\(rows.joined())</tbody></table>
+
+                """
+        }
+        html += "</section>\n"
+    }
+
+    private mutating func addEnd() {
+        let kept = results.frozenAt.map {
+            "These are the results of \(Self.time($0.rfc3339)), the time of the conclusion. "
+        }
+        let filter = results.query.filter.isEmpty ? "" : "Only some users, or some of what they did, count. "
+        let revision = description["revision"]?.string ?? ""
+        html += """
+            <footer class="soft">\(kept ?? "")\(filter)Made \(Self.time(madeAt.rfc3339)) by \(Self.escaped(author)), from \
+            revision \(Self.escaped(revision)) of the project \(Self.escaped(results.sdkKey)). The intervals and p-values hold \
+            however often one looks.</footer>
+
+            """
+    }
+
+    private mutating func addList(_ lines: [String], class name: String = "") {
+        guard !lines.isEmpty else { return }
+        let items = lines.map { "<li>\(Self.escaped(Self.sentence($0)))</li>" }.joined(separator: "\n")
+        html += "<ul class=\"\(name)\">\n\(items)\n</ul>\n"
+    }
+
+    private static func sentence(_ text: String) -> String {
+        let isEnded = text.last.map { ".!?".contains($0) } ?? true
+        return text.prefix(1).uppercased() + text.dropFirst() + (isEnded ? "" : ".")
+    }
+
+    private static func decimal(_ number: Double, places: Int = 2) -> String {
+        ResultsChart.decimal(number, places: places, trimmed: true)
+    }
+
+    /// `2026-11-27T12:30:00.000Z` as `2026-11-27 12:30 UTC`.
+    private static func time(_ text: String) -> String {
+        escaped(text.prefix(16).replacing("T", with: " ") + " UTC")
+    }
+
+    private static func escaped(_ text: String) -> String { SVGDrawing.escaped(text) }
+
+    private static let style = """
+        :root {color-scheme:light}
+        body {margin:0; background:#fff; color:#1b1e1f; font:14px/1.5 system-ui, "DejaVu Sans", sans-serif; overflow-wrap:anywhere}
+        main {max-width:760px; margin:0 auto; padding:32px 24px}
+        h1 {font-size:26px; line-height:1.2; margin:0 0 4px}
+        h2 {font-size:16px; margin:24px 0 6px}
+        p {margin:4px 0}
+        .soft {color:#565d5f; font-weight:400}
+        .hypothesis {font-size:16px; margin-top:12px}
+        .verdict {border:1px solid #e2e2dd; border-left:4px solid #5f6b6d; border-radius:6px; padding:12px 16px; margin:16px 0}
+        .verdict h2 {margin:0 0 4px; font-size:18px}
+        .ship, .decided {border-left-color:#2f7d3a}
+        .stop, .invalid {border-left-color:#b01f17}
+        ul {margin:4px 0; padding-left:20px}
+        table {border-collapse:collapse; width:100%; font-size:13px; margin:6px 0}
+        th, td {text-align:left; vertical-align:top; padding:6px 12px 6px 0; border-bottom:1px solid #e2e2dd; font-variant-numeric:tabular-nums}
+        .facts th {width:150px; color:#565d5f; font-weight:400}
+        .group {padding-top:12px}
+        .numbers tbody th[scope=row] {padding-left:12px; font-weight:400}
+        .good {color:#2f7d3a; font-weight:600}
+        .bad, .warnings {color:#b01f17; font-weight:600}
+        figure {margin:0}
+        svg {max-width:100%; height:auto}
+        footer {margin-top:24px; border-top:1px solid #e2e2dd; padding-top:8px; font-size:12px}
+        @page {margin:16mm}
+        @media print {main {padding:0; max-width:none} section, figure, tbody, .facts {break-inside:avoid} h2 {break-after:avoid}}
+        """
+}
+
+extension ExperimentReport.Row {
+    fileprivate init(
+        _ results: ExperimentResults, _ variation: ExperimentResults.VariationResult, _ effect: EffectSize?,
+        _ pValue: Double?, _ outcome: String
+    ) {
+        self.init(
+            variation: variation.name, users: variation.tally.counted,
+            mean: variation.tally.counted > 0 ? results.estimate(of: variation)?.mean : nil,
+            baseline: results.baseline.flatMap { results.estimate(of: $0)?.mean }, effect: effect, pValue: pValue,
+            outcome: outcome)
+    }
+}
+
+extension ExperimentResults {
+    /// Whether what is compared is a share of users.
+    fileprivate var isShare: Bool {
+        guard let kind = measured?.definition.kind else { return query.metric == .conversion }
+        return [.conversion, .retention, .funnel].contains(kind)
+    }
+}
+
+extension PlanVerdict.Role {
+    /// Where the margin is on an axis of lifts.
+    fileprivate func margin(isDecrease: Bool) -> Double? {
+        guard case .guardrail(.share(let share)) = self else { return nil }
+        return isDecrease ? share : -share
+    }
+}
