@@ -86,7 +86,8 @@ let package = Package(
         .target(name: "JSON", swiftSettings: portable),
         .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: portable),
         .target(name: "Definitions", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
-        .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip"], swiftSettings: server),
+        .target(name: "Tracing", dependencies: ["JSON"], swiftSettings: server),
+        .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip", "Tracing"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
         .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
         .target(
@@ -135,7 +136,8 @@ let package = Package(
             swiftSettings: server),
         .target(
             name: "StorageEdge",
-            dependencies: ["Storage", "StorageSQLite", "Bucketing", "JSON", "CHTTPClient"], swiftSettings: server),
+            dependencies: ["Storage", "StorageSQLite", "Bucketing", "JSON", "CHTTPClient", "Tracing"],
+            swiftSettings: server),
         .target(
             name: "StoragePostgreSQL", dependencies: ["Storage", "Bucketing", "JSON", "CPostgreSQL", "Migrations"],
             swiftSettings: server),
@@ -150,8 +152,8 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "Definitions", "JSON", "Statistics", "Storage", "CCrypto",
-                "CEmbedded",
+                "HTTPServer", "HoldfastCore", "Bucketing", "Definitions", "JSON", "Statistics", "Storage", "Tracing",
+                "CCrypto", "CEmbedded",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             // CEmbedded carries them, and the manual.
@@ -163,7 +165,7 @@ let package = Package(
             dependencies: [
                 "CSystem", "HTTPServer", "Bucketing", "Definitions", "JSON", "Storage", "StorageSQLite", "StorageEdge",
                 "HoldfastCore",
-                "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML",
+                "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML", "Tracing",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(
                     name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["Server"])),
@@ -283,6 +285,7 @@ let package = Package(
             exclude: ["Python", "Year/verdict.py"],
             swiftSettings: strict
         ),
+        .testTarget(name: "TracingTests", dependencies: ["Tracing", "JSON"], swiftSettings: strict),
         .testTarget(
             name: "StatisticsTests", dependencies: ["Statistics", "JSON"],
             exclude: ["contrast_vectors.py", "vectors.py"],

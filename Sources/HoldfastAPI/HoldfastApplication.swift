@@ -3,6 +3,7 @@ public import HTTPServer
 import HoldfastCore
 import Logging
 public import Storage
+public import Tracing
 
 /// Holdfast as one event loop serves it: the protocols, the loop's own session of the store, and its metrics.
 public final class HoldfastApplication: Application {
@@ -21,7 +22,8 @@ public final class HoldfastApplication: Application {
     /// - Throws: ``StorageError`` when the store cannot be read.
     public init(services: Services, loop: EventLoop) throws {
         self.services = services
-        session = try services.store.makeSession(on: loop)
+        let own = try services.store.makeSession(on: loop)
+        session = services.options.tracing.map { TracedSession(own, system: $0.databaseSystem) } ?? own
         try session.prepareLookups()
         let loopServices = LoopServices(services, session, loop)
         let protocols: [any WireProtocol] =
@@ -56,6 +58,8 @@ public final class HoldfastApplication: Application {
         self.protocolOfRoute = protocolOfRoute
         loopServices.requests.application = self
     }
+
+    public var tracer: Tracer? { services.options.tracing?.tracer }
 
     public var logsRequests: Bool { services.options.accessLog }
 
@@ -121,6 +125,7 @@ public final class HoldfastApplication: Application {
 
     public func requestCompleted(_ summary: RequestSummary) {
         metrics.count(summary)
+        if let span = summary.span { end(span, summary) }
         guard services.options.accessLog else { return }
         var metadata: Logger.Metadata = [
             "method": "\(summary.method.name)", "target": "\(services.access.loggable(summary.target ?? "-"))",
@@ -129,8 +134,21 @@ public final class HoldfastApplication: Application {
             "request_id": "\(services.access.loggable(summary.id.description))",
         ]
         metadata.addClient(of: summary.peer, forwardedFor: summary.forwardedFor, services.options.trustedProxies)
+        if let span = summary.span { metadata["trace_id"] = "\(span.context.traceID)" }
         if let caller = summary.caller { metadata["token"] = "\(caller)" }
         services.logger.info("request", metadata: metadata)
+    }
+
+    /// Ends the span of a request. Its path is that of the route, because others name users.
+    private func end(_ span: Span, _ summary: RequestSummary) {
+        let (method, code) = (summary.method.name, Int(summary.status.code))
+        var attributes: Span.Attributes = [
+            ("http.request.method", .text("\(method)")), ("http.response.status_code", .number(code)),
+            ("url.scheme", .text("http")),
+        ]
+        let pattern = summary.route.map { router.routes[$0].pattern }
+        if let pattern { attributes += [("http.route", .text(pattern)), ("url.path", .text(pattern))] }
+        span.end(pattern.map { "\(method) \($0)" } ?? "\(method)", attributes, error: code >= 500 ? "\(code)" : nil)
     }
 
     public func report(_ event: ServerEvent) {

@@ -3,6 +3,7 @@ public import HTTPServer
 public import HoldfastCore
 public import Logging
 public import Storage
+public import Tracing
 internal import Synchronization
 
 /// What all event loops of one server share.
@@ -61,12 +62,25 @@ public final class Services: Sendable {
         public var changeStreams = 1_000
         /// Seconds between the heartbeats of an idle stream of changes.
         public var changeHeartbeat: Double = 15
+        /// Traces requests; `nil` for none.
+        public var tracing: Tracing?
         /// Whether `/mcp` is served, for assistants.
         public var servesAssistants = false
         /// Whether `/console/` is served.
         public var servesConsole = true
 
         public init() {}
+    }
+
+    public struct Tracing: Sendable {
+        let tracer: Tracer
+        /// The name of the database in spans, such as `sqlite`.
+        let databaseSystem: String
+
+        public init(_ tracer: Tracer, databaseSystem: String) {
+            self.tracer = tracer
+            self.databaseSystem = databaseSystem
+        }
     }
 
     /// - Parameter upstream: where an edge sends what it cannot answer; `nil` for a server that has all data.

@@ -2,6 +2,7 @@ import Bucketing
 import Dispatch
 import JSON
 import Storage
+import Tracing
 
 /// Sends changes of profiles to the upstream, which decides: all that wait in one request. Its response has the lines of the
 /// feed up to these changes, which are applied before anybody hears of a result. So one exchange enrolls a user and brings
@@ -12,6 +13,7 @@ final class Enroller: Sendable {
         let change: ProfileChange
         /// The generation of the definitions with which it was decided; `nil` for a change that is no decision.
         let generation: Int64?
+        let span: Span?
         let report: @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     }
 
@@ -56,7 +58,8 @@ final class Enroller: Sendable {
         // Those of a user stay in order.
         let generation = change.isDecision ? applier.decidingGeneration ?? 0 : nil
         let hasRoom = lanes.add(
-            Job(change: change, generation: generation, report: report), key: change.userID.hashValue)
+            Job(change: change, generation: generation, span: Span.current, report: report),
+            key: change.userID.hashValue)
         if !hasRoom { report(.failure(.overloaded)) }
     }
 
@@ -74,7 +77,7 @@ final class Enroller: Sendable {
             try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
             guard !jobs.isEmpty else { return true }
             var sent = Result { () throws(UpstreamError) in
-                try send(jobs.map(\.change), connection, upstream, applier)
+                try send(jobs.map(\.change), jobs.compactMap(\.span), connection, upstream, applier)
             }
             if case .failure(.refused(410, let detail)) = sent {
                 // The upstream has changed nothing.
@@ -82,7 +85,7 @@ final class Enroller: Sendable {
                 try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
                 guard !jobs.isEmpty else { return true }
                 sent = Result { () throws(UpstreamError) in
-                    try send(jobs.map(\.change), connection, upstream, applier)
+                    try send(jobs.map(\.change), jobs.compactMap(\.span), connection, upstream, applier)
                 }
             }
             let response = try sent.get()
@@ -130,14 +133,16 @@ final class Enroller: Sendable {
     }
 
     private static func send(
-        _ changes: [ProfileChange], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier
+        _ changes: [ProfileChange], _ spans: [Span], _ connection: UpstreamConnection, _ upstream: Upstream,
+        _ applier: FeedApplier
     ) throws(UpstreamError) -> Response {
         let position = applier.position
         let askedAt = DispatchTime.now().uptimeNanoseconds
         var body = try connection.expect(
             .init(
                 method: "POST", path: "/edge/v1/changes", fields: ["Content-Type: application/json"],
-                body: encode(changes, after: position, applier.generation), seconds: upstream.configuration.timeout)
+                body: encode(changes, after: position, applier.generation), seconds: upstream.configuration.timeout,
+                spans: spans)
         ).body
         var first: Response?
         _ = try body.takeLines { line throws(UpstreamError) in

@@ -1,11 +1,13 @@
 import Bucketing
 import JSON
 import Storage
+import Tracing
 
 /// Asks the upstream for users, many in one request: while the copy is not complete, or too far behind.
 final class Lookups: Sendable {
     private struct Job: Sendable {
         let userID: Identifier
+        let span: Span?
         let report: @Sendable (Result<MirroredUser, StorageError>) -> Void
     }
 
@@ -27,7 +29,9 @@ final class Lookups: Sendable {
 
     /// - Parameter report: called on any thread; with ``StorageError/unavailable(reason:)`` if the upstream is away.
     func find(_ userID: Identifier, _ report: @escaping @Sendable (Result<MirroredUser, StorageError>) -> Void) {
-        if !lanes.add(Job(userID: userID, report: report), key: userID.hashValue) { report(.failure(.overloaded)) }
+        if !lanes.add(Job(userID: userID, span: Span.current, report: report), key: userID.hashValue) {
+            report(.failure(.overloaded))
+        }
     }
 
     func wait() { lanes.wait() }
@@ -37,7 +41,7 @@ final class Lookups: Sendable {
         var failure: StorageError?
         do throws(UpstreamError) {
             guard upstream.isUp else { throw .noResponse("it was away before") }
-            found = try find(Array(Set(jobs.map(\.userID))), connection, upstream)
+            found = try find(Array(Set(jobs.map(\.userID))), jobs.compactMap(\.span), connection, upstream)
         } catch {
             upstream.didFail(error)
             failure = .unavailable(reason: "\(error)")
@@ -50,7 +54,7 @@ final class Lookups: Sendable {
     }
 
     private static func find(
-        _ userIDs: [Identifier], _ connection: UpstreamConnection, _ upstream: Upstream
+        _ userIDs: [Identifier], _ spans: [Span], _ connection: UpstreamConnection, _ upstream: Upstream
     ) throws(UpstreamError) -> [Identifier: Result<MirroredUser, StorageError>] {
         var writer = JSONWriter(capacity: 32 * userIDs.count)
         writer.beginObject()
@@ -59,7 +63,7 @@ final class Lookups: Sendable {
         var body = try connection.expect(
             .init(
                 method: "POST", path: "/edge/v1/lookup", fields: ["Content-Type: application/json"],
-                body: writer.finish(), seconds: upstream.configuration.timeout)
+                body: writer.finish(), seconds: upstream.configuration.timeout, spans: spans)
         ).body
         var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
         _ = try body.takeLines { line throws(UpstreamError) in

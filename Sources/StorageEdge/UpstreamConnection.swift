@@ -4,6 +4,7 @@ import Glibc
 import JSON
 import Storage
 import Synchronization
+import Tracing
 
 /// Why there is nothing useful from the upstream.
 public enum UpstreamError: Error, Sendable {
@@ -45,6 +46,23 @@ extension UpstreamError: CustomStringConvertible {
     }
 }
 
+extension UpstreamError {
+    /// What kind of error it is, without what is particular.
+    fileprivate var kind: String {
+        switch self {
+        case .noResponse: "no_response"
+        case .late: "late"
+        case .refused(let status, _): "\(status)"
+        case .foreign: "foreign"
+        case .malformed: "malformed"
+        case .damaged: "damaged"
+        case .tooLarge: "too_large"
+        case .overloaded: "overloaded"
+        case .closing: "closing"
+        }
+    }
+}
+
 /// A response of the upstream, whatever its status.
 public struct UpstreamResponse: Sendable {
     public var status = 0
@@ -67,6 +85,9 @@ final class Cancellation: Sendable {
 /// Sends requests to the upstream, one at a time, over connections that stay open. Used by one thread at a time.
 final class UpstreamConnection {
     private let url: String
+    /// Of the URL, for spans.
+    private let host: String
+    private let port: Int
     private let identity: UpstreamIdentity
     private let connectSeconds: Double
     private let cancellation: Cancellation
@@ -80,9 +101,19 @@ final class UpstreamConnection {
     ) {
         self.isInVain = isInVain
         url = configuration.url
+        (host, port) = Self.address(of: configuration.url)
         self.identity = identity
         connectSeconds = configuration.timeout
         self.cancellation = cancellation
+    }
+
+    private static func address(of url: String) -> (host: String, port: Int) {
+        let authority = url.split(separator: "/", maxSplits: 2).dropFirst().first ?? ""
+        guard let colon = authority.lastIndex(of: ":"), let port = Int(authority[authority.index(after: colon)...])
+        else {
+            return (String(authority), url.hasPrefix("https:") ? 443 : 80)
+        }
+        return (String(authority[..<colon]), port)
     }
 
     deinit {
@@ -105,6 +136,8 @@ final class UpstreamConnection {
         var isSentOnce = false
         /// The maximum size of the body.
         var mostBytes = Int.max
+        /// For which requests of clients it is made, as far as they are traced.
+        var spans: [Span] = []
     }
 
     /// - Returns: the response with success.
@@ -166,7 +199,39 @@ final class UpstreamConnection {
         let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     }
 
+    /// Makes a request, in a span within the first of those for which it is made.
     private func perform(
+        _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
+    ) throws(UpstreamError) -> UpstreamResponse {
+        guard let parent = request.spans.first(where: \.context.isSampled) ?? request.spans.first else {
+            return try exchange(request, receive)
+        }
+        let span = parent.child(.client)
+        var traced = request
+        traced.fields.append("Traceparent: \(span.context.traceparent)")
+        if let state = span.state { traced.fields.append("Tracestate: \(state)") }
+        let result = Result { () throws(UpstreamError) in try exchange(traced, receive) }
+        // Paths of clients name users.
+        let isOwn = request.path.hasPrefix("/edge/v1/") && !request.path.contains("?")
+        var attributes: Span.Attributes = [
+            ("http.request.method", .text(request.method)), ("server.address", .text(host)),
+            ("server.port", .number(port)),
+        ]
+        if isOwn { attributes.append(("url.template", .text(request.path))) }
+        var error: String?
+        switch result {
+        case .success(let response):
+            attributes.append(("http.response.status_code", .number(response.status)))
+            if response.status >= 400 { error = "\(response.status)" }
+        case .failure(let failure): error = failure.kind
+        }
+        let links = request.spans.lazy.filter { $0 !== parent && $0.context.isSampled }.map(\.context)
+        span.end(
+            isOwn ? "\(request.method) \(request.path)" : request.method, attributes, error: error, links: Array(links))
+        return try result.get()
+    }
+
+    private func exchange(
         _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     ) throws(UpstreamError) -> UpstreamResponse {
         guard !cancellation.isCancelled else { throw .closing }

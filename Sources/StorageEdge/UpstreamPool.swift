@@ -1,6 +1,7 @@
 import Dispatch
 import Storage
 import Synchronization
+import Tracing
 
 /// Passes requests of clients on to the upstream, a few at a time.
 public final class UpstreamPool: Sendable {
@@ -61,6 +62,7 @@ public final class UpstreamPool: Sendable {
         // Not every change may be made twice.
         request.isSentOnce = method != "GET" && method != "HEAD"
         request.mostBytes = mostBytes
+        request.spans = Span.current.map { [$0] } ?? []
         let sent = request
         let result: Result<UpstreamResponse, UpstreamError> = await settled { [self] completion in
             add(Job(request: sent, report: completion))

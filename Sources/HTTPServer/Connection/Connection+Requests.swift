@@ -1,3 +1,5 @@
+import Tracing
+
 /// Passes complete requests to their handlers.
 extension Connection {
     /// The most steps that one connection takes in one iteration, before others are served. A request takes at least
@@ -18,12 +20,15 @@ extension Connection {
             case .request:
                 callHandler()
             case .bodyBytes(let range):
-                let wantsMore = upload?.receiver.received(machine.input.readableBytes[slice: range]) ?? true
+                let wantsMore =
+                    Span.with(upload?.span) {
+                        upload?.receiver.received(machine.input.readableBytes[slice: range])
+                    } ?? true
                 machine.usedBodyBytes(range, wantsMore: wantsMore)
             case .bodyEnd:
-                let receiver = upload?.receiver
+                let ended = upload
                 upload = nil
-                receiver?.ended()
+                Span.with(ended?.span) { ended?.receiver.ended() }
             case .failed(let failure):
                 refuse(failure)
             }
@@ -56,8 +61,8 @@ extension Connection {
         let id = requestID()
         // A response before the end of the body closes the connection, unless the body is empty.
         let responder = begin(id, route: route, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
-        let receiver = handler(request(id, parameters, body: 0..<0), responder)
-        upload = receiver.map { ($0, responder.sequence, route) }
+        let receiver = Span.with(span) { handler(request(id, parameters, body: 0..<0), responder) }
+        upload = receiver.map { ($0, responder.sequence, route, span) }
         machine.streamBody(isWanted: receiver != nil)
     }
 
@@ -73,7 +78,7 @@ extension Connection {
         if worker.isBehind, !route.isVital {
             responder.send(worker.overloadResponse(route: index))
         } else if case .buffered(let handler) = route.handler {
-            handler(request(id, parameters, body: machine.bodyRange), responder)
+            Span.with(span) { handler(request(id, parameters, body: machine.bodyRange), responder) }
         }
         machine.handled(holdsNext: route.holdsNext)
     }
@@ -101,9 +106,14 @@ extension Connection {
     /// - Parameter route: the index in the route table; `nil` if none matched.
     private func begin(_ id: RequestID, route: Int?, keepsAlive: Bool) -> Responder {
         awaitsBody = false
-        let request = PendingRequest(
+        var request = PendingRequest(
             machine.head, in: machine.input.readableBytes, id: id, route: route, keepsAlive: keepsAlive,
             at: worker.now, for: worker.application)
+        span = worker.beginSpan(of: machine.head, in: machine.input.readableBytes, route: route)
+        if let span {
+            request.fields.append(("Traceparent", span.context.traceparent))
+            request.span = span
+        }
         return Responder(target: self, sequence: machine.begin(request))
     }
 

@@ -1,3 +1,5 @@
+import Tracing
+
 /// One connection: moves bytes between its socket and its state machine, and requests and responses between the state
 /// machine and the handlers. Confined to its event loop's thread.
 ///
@@ -9,7 +11,7 @@ final class Connection {
     let peer: IPAddress
     var machine: ConnectionMachine
     /// The request whose body is being streamed to its receiver.
-    var upload: (receiver: any BodyReceiver, sequence: UInt64, route: Int)?
+    var upload: (receiver: any BodyReceiver, sequence: UInt64, route: Int, span: Span?)?
     /// The route of the current head.
     var match = Router.Match.notFound
     /// Whether a head was read whose request waits for its body.
@@ -18,6 +20,9 @@ final class Connection {
     var isUnfinished = false
     /// Whether the worker serves it in the current or the next iteration.
     var isActive = false
+
+    /// The span of the current request; `nil` if nothing is traced.
+    var span: Span?
 
     private let socket: Socket
     private var state = State.open

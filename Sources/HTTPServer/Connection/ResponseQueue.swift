@@ -1,3 +1,5 @@
+import Tracing
+
 /// The responses of one connection, in the order of their requests (RFC 9112 §9.3.2), and the bytes to send.
 ///
 /// Handlers may respond in any order. ``add(_:to:)`` keeps a response with its request; ``writeNext(date:)`` moves it
@@ -221,6 +223,8 @@ package struct PendingRequest {
     var caller: String?
     /// Works on the response, if that is asynchronous.
     var task: Task<Void, Never>?
+    /// `nil` if nothing is traced.
+    var span: Span?
     /// Header fields that the response gets in addition to its own.
     package var fields: [(name: StaticString, value: String)] = []
 

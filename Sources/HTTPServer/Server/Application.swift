@@ -1,9 +1,14 @@
+public import Tracing
+
 /// What a server serves. Each event loop has its own instance and uses it only on its thread, so it needs no locks.
 public protocol Application: AnyObject {
     var router: Router { get }
 
     /// Whether ``requestCompleted(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
     var logsRequests: Bool { get }
+
+    /// Begins a span for each request; `nil` if nothing is traced.
+    var tracer: Tracer? { get }
 
     /// Called before the jobs and handlers of one loop iteration. All their requests have been received by then.
     func beginBatch()
@@ -44,6 +49,8 @@ public protocol Application: AnyObject {
 }
 
 extension Application {
+    public var tracer: Tracer? { nil }
+
     public var readsOrigin: Bool { false }
 
     public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] { [] }
@@ -100,6 +107,8 @@ public struct RequestSummary: Sendable {
     public let forwardedFor: String?
     /// As set by ``Responder/setCaller(_:)``.
     public let caller: String?
+    /// To be ended by the application.
+    public let span: Span?
     /// The start of ``nanoseconds`` on the monotonic clock.
     let startedAt: UInt64
 
@@ -113,6 +122,7 @@ public struct RequestSummary: Sendable {
         target = request.target
         forwardedFor = request.forwardedFor
         caller = request.caller
+        span = request.span
         startedAt = request.startedAt
     }
 }

@@ -1,5 +1,6 @@
 import Glibc
 internal import Synchronization
+import Tracing
 
 /// One event loop with its listening socket, its connections and its application. Each iteration receives what has
 /// arrived, runs the jobs of other threads, calls the handlers, and sends the responses, in this order. So a handler
@@ -10,6 +11,7 @@ final class Worker {
     let application: any Application
     /// The application's router, without the existential access of each request.
     let router: Router
+    private let tracer: Tracer?
     var metrics = ConnectionMetrics()
     /// The start of the iteration in monotonic nanoseconds.
     private(set) var now = SystemCall.monotonicNanoseconds()
@@ -58,6 +60,7 @@ final class Worker {
         self.balance = balance
         self.application = application
         router = application.router
+        tracer = application.tracer
         longestIteration = configuration.limits.loopDelaySeconds.nanoseconds
         let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
         // A single body within its limit always has room.
@@ -157,6 +160,18 @@ final class Worker {
         summary.nanoseconds = lastResponse &- summary.startedAt
         summary.peer = peer
         application.requestCompleted(summary)
+    }
+
+    /// Begins the span of a request; `nil` if nothing is traced.
+    ///
+    /// - Parameter route: the index in the route table; `nil` if none matched.
+    @inline(__always)
+    func beginSpan(of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?) -> Span? {
+        guard let tracer else { return nil }
+        return tracer.begin(
+            traceparent: head.joinedValue(of: "traceparent", in: bytes),
+            state: head.joinedValue(of: "tracestate", in: bytes),
+            isQuiet: route.map { router.routes[$0].isVital } ?? false)
     }
 
     /// The response to a request that is refused because the event loop lags behind.

@@ -9,7 +9,8 @@ public struct AllowedOrigins: Sendable {
     private let origins: Set<String>?
 
     private static let exposed: Field = (
-        "Access-Control-Expose-Headers", "Allow, ETag, Retry-After, X-Refused-Events, X-Request-Id, X-SSE-Support"
+        "Access-Control-Expose-Headers",
+        "Allow, ETag, Retry-After, Traceparent, X-Refused-Events, X-Request-Id, X-SSE-Support"
     )
     private static let fieldsForAll: [Field] = [("Access-Control-Allow-Origin", "*"), exposed]
     private static let fieldsForOthers: [Field] = [("Vary", "Origin")]
@@ -65,7 +66,7 @@ public struct AllowedOrigins: Sendable {
 enum CrossOriginPreflight {
     /// Header fields that clients send.
     private static let requestFields =
-        "authorization, content-type, if-match, if-modified-since, if-none-match, last-event-id, x-api-key, x-optimizely-sdk-key, x-optimizely-strict, x-record-exposures, x-request-id"
+        "authorization, content-type, if-match, if-modified-since, if-none-match, last-event-id, traceparent, tracestate, x-api-key, x-optimizely-sdk-key, x-optimizely-strict, x-record-exposures, x-request-id"
 
     /// Returns a route for each path that pages may call.
     static func routes(for routes: [APIRoute]) -> [Route] {

@@ -3,6 +3,7 @@ import Glibc
 import HTTPServer
 import HoldfastCore
 import Storage
+import Tracing
 internal import Synchronization
 
 /// `GET /metrics`, in the text format of Prometheus 0.0.4.
@@ -30,6 +31,11 @@ struct MetricsEndpoint {
         appendIdentityKeys(services, to: &page)
         appendWarnings(services.monitor.findings, to: &page)
         appendAttributes(services, to: &page)
+        let spans = services.options.tracing?.tracer.counts ?? Tracer.Counts()
+        page.single("holdfast_trace_spans_sent_total", .counter, "Spans that the collector has taken.", spans.sent)
+        page.single(
+            "holdfast_trace_spans_dropped_total", .counter,
+            "Spans that the collector has refused, or that came while it was away and too many waited.", spans.dropped)
         appendProcess(services.build, to: &page)
         return page.text
     }

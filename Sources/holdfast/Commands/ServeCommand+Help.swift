@@ -11,6 +11,7 @@ extension ServeCommand {
             "BASICS",
             [
                 "--listen", "--database", "--datafile", "--share-ids", "--read-only", "--log-", "--access-log",
+                "--traces-",
                 "--no-console", "--mcp", "--shutdown-", "--reuse-port", "--event-loops", "--version", "-h",
             ]
         ),

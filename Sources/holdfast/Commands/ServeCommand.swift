@@ -250,6 +250,17 @@ struct ServeCommand: ParsableCommand {
     var logFormat: String?
 
     @Option(
+        help: .init("Collector of OpenTelemetry that gets traces of requests (default: none).", valueName: "url"))
+    var tracesEndpoint: String?
+
+    @Option(
+        help: .init("Which part of the traces that begin here is recorded, 0 to 1 (default: 1).", valueName: "number"))
+    var tracesSample: String?
+
+    @Option(help: .init("The name of this service in traces (default: holdfast).", valueName: "name"))
+    var tracesService: String?
+
+    @Option(
         help: .init(
             "Log level: trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
     var logLevel: String?
@@ -291,6 +302,7 @@ struct ServeCommand: ParsableCommand {
         result.services.importLineBytes = result.http.limits.bodyBytes
         try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
+        result.traces = try traces(settings)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)
         try settings.apply(logLevel, "log-level", to: &result.logLevel)
         if result.upstream != nil { try Self.expectEdge(result) }
@@ -318,6 +330,19 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(maxWaitingWriteBytes, "max-waiting-write-bytes", in: sizes, to: &waitingBytes)
         store.waitingBytes = waitingBytes.bytes
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
+    }
+
+    private func traces(_ settings: Settings) throws -> TraceCollector? {
+        var (url, service): (String?, String?)
+        var sample: Probability?
+        settings.apply(tracesEndpoint, "traces-endpoint", to: &url)
+        settings.apply(tracesService, "traces-service", to: &service)
+        try settings.apply(tracesSample, "traces-sample", to: &sample)
+        guard let url else { return nil }
+        var collector = try TraceCollector(url: url)
+        if let service { collector.service = service }
+        if let sample { collector.sample = sample.value }
+        return collector
     }
 
     private func identity(_ settings: Settings) throws -> IdentitySource? {

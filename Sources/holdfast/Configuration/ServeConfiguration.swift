@@ -26,6 +26,8 @@ struct ServeConfiguration: Sendable {
     var upstream: EdgeConfiguration?
     /// The file of its token, which is read again at SIGHUP.
     var upstreamTokenFile: String?
+    /// Who gets the spans of requests; `nil` for nobody.
+    var traces: TraceCollector?
     var tokensFile: String?
     /// Who signs people in; `nil` for nobody.
     var identity: IdentitySource?

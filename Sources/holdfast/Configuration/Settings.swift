@@ -128,6 +128,20 @@ protocol Setting {
     static var form: String { get }
 }
 
+/// A number from 0 to 1.
+struct Probability: Setting {
+    let value: Double
+
+    init?(setting: String) {
+        // `Double` would also accept `0x1`, `1e-3` and `nan`.
+        guard setting.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let value = Double(setting), value <= 1
+        else { return nil }
+        self.value = value
+    }
+
+    static let form = "a number from 0 to 1, such as 0.05"
+}
+
 /// A time such as `500ms`, `10s`, `15m`, `12h` or `90d`.
 struct Period: Comparable {
     let seconds: Double

@@ -8,6 +8,7 @@ import HoldfastCore
 import Logging
 import Storage
 import StorageEdge
+import Tracing
 
 /// One run of the server, from its configuration to the end of the process.
 struct ServerRun {
@@ -72,6 +73,11 @@ struct ServerRun {
             }
             if let notifier { notifier.reloading(reload) } else { _ = reload() }
         }
+        let tracer = configuration.traces?.tracer(logger)
+        if let tracer {
+            let system = configuration.database.isPostgreSQL ? "postgresql" : "sqlite"
+            configuration.services.tracing = Services.Tracing(tracer, databaseSystem: system)
+        }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let sharing: SharePolicy = configuration.sharesIDs ? .allow : .refuse(.all)
         let loaded =
@@ -110,6 +116,9 @@ struct ServerRun {
         signals.waitForDelay()
         stop(server, services)
         isStopped = true
+        if let tracer, case let lost = tracer.close(), lost > 0 {
+            logger.warning("spans were not sent in time", metadata: ["spans": .stringConvertible(lost)])
+        }
         if let failure = store.closeFailure {
             logger.error("the write-ahead log was not copied into the database", metadata: ["reason": "\(failure)"])
             throw Failure("\(configuration.database): acknowledged writes may be missing in it: \(failure)")

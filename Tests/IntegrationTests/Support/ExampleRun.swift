@@ -22,6 +22,8 @@ struct ExampleRun {
             options = ["--tokens-file", try directory.write(tokens, to: "tokens"), "--approvals", "2"]
         }
         if section.file == "Assistants.md" { options = ["--mcp"] }
+        // Nobody listens there.
+        if section.title == "Traces" { options = ["--traces-endpoint", "http://127.0.0.1:9"] }
         server = try ServerProcess(database: directory.file("holdfast.db"), options)
         // Where output is no terminal, curl would show its progress.
         _ = try directory.write("silent\nshow-error\n", to: ".curlrc")

@@ -1,0 +1,95 @@
+import Bucketing
+import Storage
+import Tracing
+
+/// A session whose work shows in the traces of the requests that ask for it. A server that traces nothing has none.
+final class TracedSession: StoreSession {
+    private let base: any StoreSession
+    /// The database as OpenTelemetry names it.
+    private let system: String
+
+    init(_ base: any StoreSession, system: String) {
+        self.base = base
+        self.system = system
+    }
+
+    func prepareLookups() throws(StorageError) { try base.prepareLookups() }
+    func beginBatch() { base.beginBatch() }
+    func endBatch() { base.endBatch() }
+    var projectNotices: UInt64 { base.projectNotices }
+    var cacheMetrics: CacheMetrics { base.cacheMetrics }
+    func close() { base.close() }
+
+    func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
+        trace("profile", completion, { $0.failure }) { base.profile(of: userID, $0) }
+    }
+
+    func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>) {
+        trace("attributes", completion, { $0.failure }) { base.attributes(of: userID, $0) }
+    }
+
+    func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
+        trace("read \(nameOfCase(query.subject))", completion, { $0.failure }) { base.read(query, $0) }
+    }
+
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
+        trace(nameOfCase(change.operation), completion, { $0.failure }) { base.submit(change, by: author, $0) }
+    }
+
+    func submit(
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        trace("change profiles", size: changes.count, completion, firstFailure) {
+            base.submit(changes, by: author, $0)
+        }
+    }
+
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
+        trace("record events", size: events.count, completion, { $0.failure }) { base.record(events, $0) }
+    }
+
+    func write<Value>(
+        _ changes: [UserChange<Value>], _ completion: @escaping ([Result<Value, StorageError>]) -> Void
+    ) {
+        trace("change users", size: changes.count, completion, firstFailure) { base.write(changes, $0) }
+    }
+
+    func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
+        trace("change definitions", completion, { $0.failure }) { base.write(change, $0) }
+    }
+
+    /// Does work in a span of its own, if the request is recorded. What the completion begins belongs to the request again.
+    private func trace<Outcome>(
+        _ operation: @autoclosure () -> String, size: Int = 1, _ completion: @escaping (Outcome) -> Void,
+        _ failure: @escaping (Outcome) -> StorageError?, _ work: (@escaping (Outcome) -> Void) -> Void
+    ) {
+        guard let request = Span.current, request.context.isSampled else { return work(completion) }
+        let (span, name, system) = (request.child(.client), operation(), system)
+        Span.with(span) {
+            work { outcome in
+                var attributes: Span.Attributes = [
+                    ("db.system.name", .text(system)), ("db.operation.name", .text(name)),
+                ]
+                if size > 1 { attributes.append(("db.operation.batch.size", .number(size))) }
+                span.end(name, attributes, error: failure(outcome).map { nameOfCase($0) })
+                Span.with(request) { completion(outcome) }
+            }
+        }
+    }
+}
+
+@available(*, unavailable) extension TracedSession: Sendable {}
+
+extension Result {
+    fileprivate var failure: Failure? { if case .failure(let error) = self { error } else { nil } }
+}
+
+private func firstFailure<Value>(_ results: [Result<Value, StorageError>]) -> StorageError? {
+    results.lazy.compactMap(\.failure).first
+}
+
+/// The name of a case without its values, which may be users.
+private func nameOfCase(_ value: Any) -> String {
+    Mirror(reflecting: value).children.first?.label ?? "\(value)"
+}

@@ -1,0 +1,90 @@
+import Glibc
+
+/// One piece of work in a trace, from its creation to its ``end(_:_:error:links:)``. A span that is never ended is not
+/// recorded.
+public final class Span: Sendable {
+    /// The span that the current code works for; `nil` if nothing is traced. What handlers and completions begin, inherits
+    /// it.
+    @TaskLocal public static var current: Span?
+
+    public enum Kind: Int, Sendable {
+        // The numbers of OTLP.
+        case server = 2
+        case client = 3
+    }
+
+    public enum Value: Sendable {
+        case text(String)
+        case number(Int)
+    }
+
+    public typealias Attributes = [(name: StaticString, value: Value)]
+
+    public let context: TraceContext
+    /// What other vendors want to be passed on (`tracestate`).
+    public let state: String?
+    private let parentID: UInt64?
+    private let kind: Kind
+    private let tracer: Tracer
+    /// In nanoseconds, since 1970 and on the monotonic clock.
+    private let startedAt: (wall: UInt64, monotonic: UInt64)
+
+    init(_ context: TraceContext, parentID: UInt64?, state: String?, _ kind: Kind, _ tracer: Tracer) {
+        self.context = context
+        self.parentID = parentID
+        self.state = state
+        self.kind = kind
+        self.tracer = tracer
+        startedAt = context.isSampled ? (Self.now(CLOCK_REALTIME), Self.now(CLOCK_MONOTONIC)) : (0, 0)
+    }
+
+    /// Begins a span within this one.
+    public func child(_ kind: Kind) -> Span {
+        let own = TraceContext(trace: context.trace, spanID: Tracer.newID(), isSampled: context.isSampled)
+        return Span(own, parentID: context.spanID, state: state, kind, tracer)
+    }
+
+    /// Ends the span, once.
+    ///
+    /// - Parameters:
+    ///   - name: few different ones.
+    ///   - error: the kind of failure; `nil` for success.
+    ///   - links: other spans for which the work was done, too.
+    public func end(
+        _ name: String, _ attributes: Attributes, error: String? = nil, links: [TraceContext] = []
+    ) {
+        guard context.isSampled else { return }
+        let duration = Self.now(CLOCK_MONOTONIC) &- startedAt.monotonic
+        tracer.record(
+            EndedSpan(
+                context: context, parentID: parentID, kind: kind, name: name, startedAt: startedAt.wall,
+                endedAt: startedAt.wall &+ duration, attributes: attributes, error: error, links: links))
+    }
+
+    /// Runs work for a span.
+    @inline(__always)
+    public static func with<Result>(_ span: Span?, _ work: () -> Result) -> Result {
+        guard let span else { return work() }
+        return $current.withValue(span, operation: work)
+    }
+
+    private static func now(_ clock: clockid_t) -> UInt64 {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+    }
+}
+
+/// A span as it is sent.
+struct EndedSpan: Sendable {
+    let context: TraceContext
+    let parentID: UInt64?
+    let kind: Span.Kind
+    let name: String
+    /// In nanoseconds since 1970.
+    let startedAt: UInt64
+    let endedAt: UInt64
+    let attributes: Span.Attributes
+    let error: String?
+    let links: [TraceContext]
+}

@@ -1,0 +1,63 @@
+import FoundationEssentials
+import JSON
+import Logging
+import Tracing
+
+/// A collector of OpenTelemetry, which takes spans by OTLP over HTTP.
+struct TraceCollector: Sendable {
+    /// Where spans are posted.
+    let url: String
+    /// The name of the service in traces.
+    var service = "holdfast"
+    /// Which part of the traces that begin here is recorded.
+    var sample = 1.0
+
+    /// - Throws: ``Failure`` unless it is the address of a collector. One without a path gets OTLP's.
+    init(url: String) throws(Failure) {
+        let target = URL(string: url, encodingInvalidCharacters: false)
+        guard let target, ["http", "https"].contains(target.scheme), let host = target.host, !host.isEmpty,
+            target.user == nil, target.password == nil, target.fragment == nil
+        else {
+            throw Failure(
+                "--traces-endpoint must be an http or https URL without user and password, such as "
+                    + "http://localhost:4318/v1/traces; got '\(url)'")
+        }
+        let hasPath = !target.path.isEmpty && target.path != "/" || target.query != nil
+        self.url = hasPath ? url : (url.hasSuffix("/") ? String(url.dropLast()) : url) + "/v1/traces"
+    }
+
+    func tracer(_ logger: Logger) -> Tracer {
+        let url = url
+        return Tracer(
+            sample: sample, resource: [("service.name", service), ("service.version", Holdfast.version)],
+            send: { body, seconds in Self.send(body, to: url, seconds: seconds) },
+            report: { reason in
+                if let reason {
+                    logger.warning("spans cannot be sent", metadata: ["collector": "\(url)", "reason": "\(reason)"])
+                } else {
+                    logger.notice("the collector takes spans again", metadata: ["collector": "\(url)"])
+                }
+            })
+    }
+
+    private static func send(_ body: [UInt8], to url: String, seconds: Int) -> Tracer.Delivery {
+        let response: HTTPExchange
+        do throws(Failure) {
+            response = try HTTPExchange(
+                "POST", url, fields: ["Content-Type: application/json", "Expect:"], body: body, seconds: seconds,
+                server: url)
+        } catch {
+            return .failed("\(error)")
+        }
+        switch response.status {
+        case 200..<300:
+            let success = (try? JSONParser().parse(response.body))?.object?["partialSuccess"]?.object
+            // A 64-bit number, which JSON of protobuf has as a text.
+            let rejected = success?["rejectedSpans"]
+            return .taken(rejected: rejected?.integer.map { Int($0) } ?? rejected?.string.flatMap { Int($0) } ?? 0)
+        // Those that OTLP calls retryable.
+        case 429, 502, 503, 504: return .failed("it responds \(response.status)")
+        default: return .refused("it responds \(response.status)")
+        }
+    }
+}
