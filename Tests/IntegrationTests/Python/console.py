@@ -269,13 +269,13 @@ def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
     for name, screen in SCREENS.items():
         console.open(screen)
         settled(console)
-        for scheme, width in (("light", 1440), ("dark", 1024), ("light", 390), ("light", 320)):
+        for scheme, width in (("light", 1440), ("dark", 1440), ("dark", 1024), ("dark", 390), ("light", 390), ("light", 320)):
             console.page.emulate_media(color_scheme=scheme)
             console.page.set_viewport_size({"width": width, "height": 900})
             found = console.page.evaluate(AUDIT)
             assert not found, (name, scheme, width, found)
             console.shot(f"{name}-{scheme}-{width}")
-            if width > 320:
+            if width in (1440, 390):
                 found = violations(console.page)
                 assert not found, (name, scheme, width, found)
         console.page.set_viewport_size({"width": 390, "height": 900})
@@ -2052,6 +2052,89 @@ def without_a_second_person_nothing_asks_for_proposals(browser, servers):
     console.close()
 
 
+def a_week_is_done_by_keyboard(browser, servers):
+    server = Server("week")
+    server("PUT", "/v1/metrics/orders", {"kind": "conversion", "goal": "order"})
+    console = Console(browser, server)
+    page, keyboard = console.page, console.page.keyboard
+    console.open("today", "Today")
+    # A pointer that does anything fails the check.
+    page.evaluate("for (const kind of ['pointerdown', 'mousedown']) addEventListener(kind, () => { throw new Error('a pointer'); }, true)")
+
+    def reach(target, backwards=False):
+        """Tabs until the element has the focus, as somebody without a mouse does."""
+        expect(target).to_be_visible()
+        for _ in range(150):
+            keyboard.press("Shift+Tab" if backwards else "Tab")
+            if target.evaluate("e => e === document.activeElement"):
+                outline = target.evaluate("e => { const s = getComputedStyle(e); return parseFloat(s.outlineWidth) > 0 && s.outlineStyle !== 'none'; }")
+                assert outline, f"{target} shows no focus"
+                return
+        raise AssertionError(f"{target} is not reached")
+
+    def press(target, key="Enter"):
+        reach(target)
+        keyboard.press(key)
+
+    def visit(words, heading):
+        keyboard.press("Control+k")
+        expect(console.dialog()).to_be_visible()
+        keyboard.type(words)
+        expect(page.locator(".palette [aria-selected=true]")).to_contain_text(words)
+        keyboard.press("Enter")
+        console.heading(heading)
+        settled(console)
+
+    # Monday: an experiment with a metric, and its start.
+    visit("Experiments", "Experiments")
+    press(console.link("New experiment").first)
+    console.heading("New experiment")
+    keyboard.type("Short form")
+    press(console.button("Add a metric"))
+    expect(page.get_by_label("Metric 1", exact=True)).to_have_value("orders")
+    press(console.button("Review"))
+    press(console.button("Make the experiment"))
+    console.heading("Short form")
+    press(console.button("Start"))
+    press(console.button("Start", console.dialog()))
+    console.toast("short-form is running.")
+    # Wednesday: its results, with a chart that is read by arrow keys, and a user who must see the other variation.
+    server("POST", "/v1/exposures", [{"user_id": f"w{n}", "experiment": "short-form", "variation_key": ["control", "new"][n % 2]} for n in range(800)])
+    server("POST", "/v1/events", [{"user_id": f"w{n}", "goal": "order"} for n in range(800) if n % 2 and n % 3 or n % 8 == 0])
+    visit("Today", "Today")
+    visit("Short form", "Short form")
+    expect(page.locator(".verdict")).to_contain_text("Ship new")
+    visit("w0", "w0")
+    press(console.button("Override…", console.row("short-form")))
+    dialog = console.dialog()
+    expect(dialog).to_be_visible()
+    reach(dialog.get_by_label("Variation"))
+    keyboard.type("new")
+    reach(dialog.get_by_label("Reason"))
+    keyboard.type("ticket 9")
+    press(console.button("Override", dialog))
+    console.toast("w0 now has new in short-form")
+    # The focus is where it was, not at the beginning of the page.
+    assert page.evaluate("document.activeElement.closest('main, dialog') !== null || document.activeElement === document.body")
+    # Thursday: paused from the list, by the switch, and running again.
+    visit("Experiments", "Experiments")
+    for name, status in (("Pause", "paused"), ("Resume", "running")):
+        press(page.get_by_role("switch", name="short-form is running"), "Space")
+        press(console.button(name, console.dialog()))
+        console.toast(f"short-form is {status}.")
+        assert server("GET", "/v1/experiments/short-form")["status"] == status
+    # Friday: concluded with the winner.
+    visit("Short form", "Short form")
+    press(console.button("Conclude with new…"))
+    reach(console.dialog().get_by_label("Reason"))
+    keyboard.type("More orders")
+    press(console.button("Conclude", console.dialog()))
+    expect(page.get_by_text("Concluded: everybody gets new")).to_be_visible()
+    assert server("GET", "/v1/experiments/short-form")["conclusion"]["winner"] == "new"
+    console.close()
+    server.kill()
+
+
 def flags_are_paged_by_the_server(browser, servers):
     server = Server("many-flags")
     variations = [{"key": "on", "value": True}, {"key": "off", "value": False}]
@@ -2206,7 +2289,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 
