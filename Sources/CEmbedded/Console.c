@@ -80,6 +80,9 @@ static const struct embedded_file files[] = {
     {"catalog.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/catalog.js" suffix(, 0)
     }},
+    {"environments.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/environments.js" suffix(, 0)
+    }},
     {"sign-in.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/sign-in.js" suffix(, 0)
     }},

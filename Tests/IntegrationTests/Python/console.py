@@ -2135,6 +2135,66 @@ def a_week_is_done_by_keyboard(browser, servers):
     server.kill()
 
 
+def an_experiment_is_copied_to_the_next_project(browser, servers):
+    server = Server("environments")
+    server("PUT", "/v1/projects/a-staging", {})
+    server("PUT", "/v1/projects/b-production", {})
+
+    def ask(method, path, project, body=None):
+        request = http.client.HTTPConnection("127.0.0.1", server.port)
+        request.request(method, path, body and json.dumps(body), {"X-Optimizely-SDK-Key": project})
+        response = request.getresponse()
+        content = response.read()
+        assert response.status < 300, content
+        return json.loads(content)
+
+    for project in ("a-staging", "b-production"):
+        ask("PUT", "/v1/experiments/same", project, {"variations": ["x", "y"], "traffic": 50 if project == "a-staging" else 5})
+    ask("PUT", "/v1/experiments/checkout", "a-staging", {"variations": ["control", "new"], "hypothesis": "Shorter is better", "traffic": 40})
+    ask("PUT", "/v1/flags/dark", "a-staging", {"type": "boolean", "variations": [{"key": "on", "value": True}, {"key": "off", "value": False}], "otherwise": "off", "rules": [{"variation": "on", "traffic": 20}], "enabled": True})
+    console = Console(browser, server)
+    page = console.page
+    console.open("projects", "Projects")
+    console.link("Compare").click()
+    console.heading("All projects")
+    expect(console.row("same")).to_contain_text("the same")
+    expect(console.row("checkout")).to_contain_text("in one project")
+    found = violations(page)
+    assert not found, found
+    console.shot("all-projects")
+    console.button("Copy checkout from a-staging to b-production").click()
+    expect(console.dialog()).to_contain_text("Hypothesis Shorter is better")
+    expect(console.dialog()).to_contain_text("It is new, so nothing changes for any user.")
+    console.button("Make it there", console.dialog()).click()
+    console.toast("Copied checkout to b-production.")
+    expect(console.row("checkout")).to_contain_text("the same")
+    one, other = [ask("GET", "/v1/experiments/checkout", project) for project in ("a-staging", "b-production")]
+    assert (other["status"], other["traffic"], other["hypothesis"]) == ("draft", 40, "Shorter is better"), other
+    assert one["id"] != other["id"] and [v["key"] for v in other["variations"]] == ["control", "new"], other
+    # A later change is copied over it; the status and the traffic stay those of the project.
+    ask("PUT", "/v1/experiments/checkout", "b-production", {"status": "running", "traffic": 5})
+    ask("PUT", "/v1/experiments/checkout", "a-staging", {"variations": [{"key": "control", "weight": 1}, {"key": "new", "weight": 3}]})
+    page.reload()
+    expect(console.row("checkout")).to_contain_text("differs")
+    page.get_by_label("Show").select_option("different")
+    expect(console.row("same")).to_have_count(0)
+    console.button("Copy checkout from a-staging to b-production").click()
+    expect(console.dialog()).to_contain_text("Variations control 50%, new 50% → control 25%, new 75%")
+    console.button("Change it there", console.dialog()).click()
+    console.toast("Copied checkout to b-production.")
+    other = ask("GET", "/v1/experiments/checkout", "b-production")
+    assert (other["status"], other["traffic"], [v["share"] for v in other["variations"]]) == ("running", 5, [1.25, 3.75]), other
+    page.get_by_label("Kind").select_option("flags")
+    console.button("Copy dark from a-staging to b-production").click()
+    console.button("Make it there", console.dialog()).click()
+    console.toast("Copied dark to b-production.")
+    flag = ask("GET", "/v1/flags/dark", "b-production")
+    assert flag["enabled"] is False and flag["rules"][0]["traffic"] == 20, flag
+    expect(page).to_have_url(re.compile("kind=flags"))
+    console.close()
+    server.kill()
+
+
 def flags_are_paged_by_the_server(browser, servers):
     server = Server("many-flags")
     variations = [{"key": "on", "value": True}, {"key": "off", "value": False}]
@@ -2289,7 +2349,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, an_experiment_is_copied_to_the_next_project, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

@@ -121,9 +121,10 @@ async function defineHoldout(former) {
 }
 
 async function projects(context) {
+	if (context.parts[0] === "all") return (await import("./environments.js")).show(context);
 	const all = await api.list("/v1/projects", "projects");
 	const actions = doing([icon("plus"), "New project…"], () => defineProject(all.map(p => p.sdk_key)), context.reload, "primary");
-	return page("Projects", { actions, below: "Each has its own experiments, flags and datafile. Users are shared." },
+	return page("Projects", { actions: [all.length > 1 && h("a.button", { href: "#/projects/all" }, "Compare"), actions], below: "Each has its own experiments, flags and datafile. Users are shared." },
 		all.length === 0 ? empty("No project yet", "The first experiment makes one.") : table("Projects", [
 			["Project", p => [h("span.name", p.name || p.sdk_key), p.default && badge("default", "good")], "wide"], ["SDK key", p => code(p.sdk_key)],
 			["Experiments", p => integer(p.experiments), "number"], ["Flags", p => integer(p.flags), "number"], ["Revision", p => p.revision, "number"], ["Users keep their variation", p => p.assignment_ttl ?? h("span.faint", "as the server says")], ["Made", p => moment(p.created_at)],
