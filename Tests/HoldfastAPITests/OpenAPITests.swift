@@ -52,15 +52,44 @@ import Testing
         #expect(try operations().count == routes.count)
     }
 
-    @Test func `The members of a holdout are described as the table of its members says`() throws {
-        let schemas = document["components"]?.object?["schemas"]?.object
-        let described = schemas?["HoldoutDefinition"]?.object?["properties"]?.object ?? JSONObject()
-        for member in HoldoutDefinition.members.members {
-            let schema = described[member.name] ?? .null
-            #expect(
-                DefinitionChanges.areSame(schema, member.schema),
-                "describe `\(member.name)` as \(String(decoding: member.schema.encoded(), as: UTF8.self))")
+    /// The description is a committed file, so that it can be read as a whole. `HOLDFAST_WRITE_OPENAPI=1` writes it anew with
+    /// what the tables say: a new member comes behind the one that precedes it in its table.
+    @Test func `The members of definitions are described as their tables say`() throws {
+        var described = document
+        let changed =
+            describe("ExperimentDefinition", "Experiment", ExperimentDetails.members, in: &described)
+            + describe("MetricDefinition", "Metric", MetricDefinition.members, in: &described)
+            + describe("HoldoutDefinition", "Holdout", HoldoutDefinition.members, in: &described)
+        if ProcessInfo.processInfo.environment["HOLDFAST_WRITE_OPENAPI"] != nil {
+            let file = URL(filePath: #filePath).deletingLastPathComponent().appending(
+                path: "../../Sources/HoldfastAPI/openapi.json")
+            try (JSONValue.object(described).indented() + "\n").write(to: file, atomically: true, encoding: .utf8)
         }
+        #expect(changed == [], "write it anew with HOLDFAST_WRITE_OPENAPI=1, and build again")
+    }
+
+    /// Gives the schemas of a request and of a response the members of a table, and returns which were others.
+    private func describe<Element>(
+        _ request: String, _ response: String, _ table: MemberTable<Element>, in document: inout JSONObject
+    ) -> [String] {
+        var changed: [String] = []
+        for (name, schema) in [(request, \Member<Element>.schema), (response, \Member<Element>.shownSchema)] {
+            let place = ["components", "schemas", name, "properties"]
+            var properties = document.object(at: place)
+            var former: String?
+            for member in table.members {
+                let schema = member[keyPath: schema]
+                let described = properties[member.name]
+                #expect(!schema.isNull || described != nil, "describe `\(member.name)` in \(name)")
+                if !schema.isNull, !(described.map { DefinitionChanges.areSame($0, schema) } ?? false) {
+                    properties.set(member.name, schema, after: former)
+                    changed.append("\(name).\(member.name)")
+                }
+                former = member.name
+            }
+            document = document.setting(properties, at: place)
+        }
+        return changed
     }
 
     @Test func `Each operation names the scope that its route asks for`() throws {
@@ -186,5 +215,53 @@ extension JSONObject {
     fileprivate init(name: String, _ value: JSONValue) {
         self.init()
         self[name] = value
+    }
+}
+
+extension JSONObject {
+    fileprivate func object(at place: [String]) -> JSONObject {
+        guard let name = place.first else { return self }
+        return (self[name]?.object ?? JSONObject()).object(at: Array(place.dropFirst()))
+    }
+
+    fileprivate func setting(_ object: JSONObject, at place: [String]) -> JSONObject {
+        guard let name = place.first else { return object }
+        var changed = self
+        changed[name] = .object((self[name]?.object ?? JSONObject()).setting(object, at: Array(place.dropFirst())))
+        return changed
+    }
+
+    /// Sets a member in its place, or a new one behind another one.
+    ///
+    /// - Parameter former: `nil` for a new one at the end.
+    fileprivate mutating func set(_ name: String, _ value: JSONValue, after former: String?) {
+        guard self[name] == nil, let former, self[former] != nil else {
+            self[name] = value
+            return
+        }
+        var changed = JSONObject()
+        for member in self {
+            changed[member.key] = member.value
+            if member.key == former { changed[name] = value }
+        }
+        self = changed
+    }
+}
+
+extension JSONValue {
+    /// As it is in a file for people.
+    fileprivate func indented(_ margin: String = "") -> String {
+        let inner = margin + "  "
+        func list(_ parts: [String], _ open: String, _ close: String) -> String {
+            parts.isEmpty
+                ? open + close : "\(open)\n\(inner)\(parts.joined(separator: ",\n\(inner)"))\n\(margin)\(close)"
+        }
+        func text(_ value: JSONValue) -> String { String(decoding: value.encoded(), as: UTF8.self) }
+        switch self {
+        case .array(let values): return list(values.map { $0.indented(inner) }, "[", "]")
+        case .object(let object):
+            return list(object.map { "\(text(.string($0.key))): \($0.value.indented(inner))" }, "{", "}")
+        default: return text(self)
+        }
     }
 }

@@ -57,11 +57,13 @@ public struct FaultCollector {
     }
 
     /// Returns a text with a maximum number of bytes; empty for null, which removes it; `nil` if it is absent.
-    public mutating func text(_ object: JSONObject, _ name: String, atMost limit: Int) -> String? {
+    public mutating func text(
+        _ object: JSONObject, _ name: String, atMost limit: Int, in place: JSONPointer = []
+    ) -> String? {
         guard let value = object[name] else { return nil }
-        guard let text = collect(try object.optionalText(name)) else { return value.isNull ? "" : nil }
+        guard let text = collect(try object.optionalText(name, in: place)) else { return value.isNull ? "" : nil }
         if text.utf8.count > limit {
-            add("`\(name)` must have at most \(limit) bytes; got \(text.utf8.count)", at: JSONPointer().appending(name))
+            add("`\(name)` must have at most \(limit) bytes; got \(text.utf8.count)", at: place.appending(name))
         }
         return text
     }
@@ -101,6 +103,24 @@ public struct FaultCollector {
             return nil
         }
         return number
+    }
+
+    /// Returns a member that is the name of a case; `nil` if it is absent or wrong.
+    public mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        _: Choice.Type, _ object: JSONObject, _ name: String, isRequired: Bool = false, at place: JSONPointer = []
+    ) -> Choice? {
+        let names = Choice.allCases.map(\.rawValue)
+        let place = place.appending(name)
+        guard let value = object[name], !value.isNull else {
+            if isRequired { add("`\(name)` is required: one of \(names.joined(separator: ", "))", at: place) }
+            return nil
+        }
+        let text = value.string
+        if let choice = text.flatMap({ Choice(rawValue: $0) }) { return choice }
+        let hint = text.map { Spelling.hint(for: $0, among: names) } ?? ""
+        let found = text.map { "'\($0)'" } ?? value.kind
+        add("`\(name)` must be one of \(names.joined(separator: ", ")); got \(found)\(hint)", at: place)
+        return nil
     }
 
     /// - Throws: 422 if anything was wrong.

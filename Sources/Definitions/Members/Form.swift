@@ -16,6 +16,8 @@ public struct GivenMember {
 public struct Form<Value: Sendable>: Sendable {
     /// As OpenAPI describes a value that is not null.
     let schema: JSONValue
+    /// Whether a value may be shown as null.
+    var isNullable = false
     /// Reads a member of a request; `nil` if it is wrong, which the faults say.
     let read: @Sendable (GivenMember, inout FaultCollector) -> Value?
     /// As `GET` shows it, and as it is stored; `nil` if there is nothing to write.
@@ -52,9 +54,11 @@ public struct Form<Value: Sendable>: Sendable {
 
     /// A value that may be missing: null, which files leave out.
     public func optional() -> Form<Value?> {
-        Form<Value?>(
+        var form = Form<Value?>(
             schema: schema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
             file: { $0.flatMap { file($0) } }, stored: { stored($0) })
+        form.isNullable = true
+        return form
     }
 }
 
@@ -73,6 +77,14 @@ public enum NameRule {
     /// Whether a text has 1 to 255 bytes without NUL.
     public static func admits(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && !text.utf8.contains(0)
+    }
+
+    /// Whether a goal may have the name. Those that begin with U+0001 are a store's own.
+    public static func admitsGoal(_ text: String) -> Bool { admits(text) && text.utf8.first != 1 }
+
+    /// What ``admitsGoal(_:)`` requires, and what was found, for errors.
+    public static func ofGoals(_ text: String) -> String {
+        "must be 1 to 255 bytes long, without NUL, and not begin with U+0001; got \(text.utf8.count) bytes"
     }
 }
 
@@ -97,15 +109,17 @@ extension Form where Value == String {
     public static func text(atMost limit: Int) -> Self {
         Form(
             schema: ["type": "string", "maxLength": .integer(Int64(limit))],
-            read: { given, faults in
-                guard let text = faults.text(given) else { return nil }
-                if text.utf8.count > limit {
-                    faults.add(
-                        "`\(given.name)` must have at most \(limit) bytes; got \(text.utf8.count)", at: given.place)
-                }
-                return text
-            },
-            write: { .string($0) }, file: { $0.isEmpty ? JSONValue?.none : .string($0) }, stored: \.string)
+            read: { $1.text($0.object, $0.name, atMost: limit, in: $0.owner) }, write: { .string($0) },
+            file: { $0.isEmpty ? JSONValue?.none : .string($0) }, stored: \.string)
+    }
+}
+
+extension Form where Value: RawRepresentable<String> & CaseIterable {
+    /// The name of a case.
+    static func choice() -> Self {
+        Form(
+            schema: ["type": "string", "enum": .array(Value.allCases.map { .string($0.rawValue) })],
+            read: { $1.choice(Value.self, $0.object, $0.name, at: $0.owner) }, write: { .string($0.rawValue) })
     }
 }
 
@@ -166,7 +180,7 @@ extension Form where Value == [Identifier] {
 extension Form where Value == JSONValue? {
     /// Conditions, of which null admits everybody; see ``GivenAudience``.
     public static var audience: Self {
-        Form(
+        var form = Form(
             schema: ["type": ["array", "object"], "items": [:]],
             read: { given, faults in
                 for fault in AudienceRules.faults(in: given.value, at: given.place) {
@@ -175,5 +189,7 @@ extension Form where Value == JSONValue? {
                 return given.value
             },
             write: { $0 ?? .null }, file: { $0.flatMap { $0.isNull ? JSONValue?.none : $0 } })
+        form.isNullable = true
+        return form
     }
 }

@@ -18,6 +18,9 @@ public final class Member<Element: Sendable>: Sendable {
         var isCopied = false
         /// What it is in a file that leaves it out; `nil` for what it was before.
         var fileDefault: JSONValue?
+        /// What an error says after "`name` is required", of a member that a new element must have and that null does not
+        /// clear; `nil` for any other.
+        var requirement: String?
 
         public init(
             isClearedByNull: Bool = false, isShownIfSet: Bool = false, isStored: Bool = false, isCopied: Bool = false,
@@ -34,13 +37,21 @@ public final class Member<Element: Sendable>: Sendable {
         public static var cleared: Self {
             Self(isClearedByNull: true, isShownIfSet: true, isStored: true, isCopied: true)
         }
+        /// What a new element must have.
+        static func required(_ rule: String = "") -> Self {
+            var traits = Self()
+            traits.requirement = rule
+            return traits
+        }
         /// The same of what a copy does not take over.
         public static var own: Self { Self(isClearedByNull: true, isShownIfSet: true, isStored: true) }
     }
 
     public let name: String
-    /// As OpenAPI describes the member of a request.
+    /// As OpenAPI describes the member of a request; null if nothing but `openapi.json` has it.
     public let schema: JSONValue
+    /// As OpenAPI describes the member of a response; null if nothing but `openapi.json` has it.
+    public let shownSchema: JSONValue
     let traits: Traits
 
     /// Reads the member of a body into a draft, and returns which names are given: none, that of the member, or those of its
@@ -61,7 +72,8 @@ public final class Member<Element: Sendable>: Sendable {
     ) {
         self.name = name
         self.traits = traits
-        schema = Self.schema(form.schema, description)
+        schema = Self.schema(form.schema, description, traits, isShown: false, isNullable: traits.requirement == nil)
+        shownSchema = Self.schema(form.schema, description, traits, isShown: true, isNullable: form.isNullable)
         read = { object, place, draft, faults in
             guard let value = object[name] else { return [] }
             if value.isNull { return traits.isClearedByNull ? [name] : [] }
@@ -86,11 +98,12 @@ public final class Member<Element: Sendable>: Sendable {
     /// - Parameter form: how it is stored and kept in files.
     public init<Value: Equatable & Sendable>(
         _ name: String, _ path: MemberPath<Element, Value>, of table: MemberTable<Value>, _ form: Form<Value>,
-        _ traits: Traits
+        _ description: String, _ traits: Traits
     ) {
         self.name = name
         self.traits = traits
-        schema = form.schema
+        schema = Self.schema(table.schema, description, traits, isShown: false, isNullable: true)
+        shownSchema = .null
         read = { object, place, draft, faults in
             guard let value = object[name] else { return [] }
             guard !value.isNull else { return Set([name] + table.names.map { "\(name).\($0)" }) }
@@ -101,9 +114,8 @@ public final class Member<Element: Sendable>: Sendable {
             return Set([name] + given.names.map { "\(name).\($0)" })
         }
         copy = { given, element in
-            var own = Given(draft: given.draft[keyPath: path])
-            own.names = Set(table.names.filter { given.names.contains("\(name).\($0)") })
-            table.apply(own, to: &element[keyPath: path])
+            let names = Set(table.names.filter { given.names.contains("\(name).\($0)") })
+            table.apply(Given(draft: given.draft[keyPath: path], names: names), to: &element[keyPath: path])
         }
         write = { form.write($0[keyPath: path]) }
         file = { form.file($0[keyPath: path]) }
@@ -113,12 +125,22 @@ public final class Member<Element: Sendable>: Sendable {
         areSame = { $0[keyPath: path] == $1[keyPath: path] }
     }
 
-    /// Returns the schema of a member of a request, which may be null.
-    private static func schema(_ form: JSONValue, _ description: String) -> JSONValue {
+    /// - Parameter isShown: whether it is that of a response.
+    private static func schema(
+        _ form: JSONValue, _ description: String, _ traits: Traits, isShown: Bool, isNullable: Bool
+    ) -> JSONValue {
         guard var schema = form.object, schema["$ref"] == nil else { return form }
-        schema["type"] = .array((schema["type"]?.array ?? [schema["type"] ?? .null]) + ["null"])
-        if let choices = schema["enum"]?.array { schema["enum"] = .array(choices + [.null]) }
-        if !description.isEmpty { schema["description"] = .string(description) }
+        if isNullable, !(isShown && traits.isShownIfSet) {
+            if let type = schema["type"] { schema["type"] = .array((type.array ?? [type]) + ["null"]) }
+            if let choices = schema["enum"]?.array { schema["enum"] = .array(choices + [.null]) }
+            if let choices = schema["oneOf"]?.array { schema["oneOf"] = .array(choices + [["type": "null"]]) }
+        }
+        var sentences = description.isEmpty ? [] : [description]
+        if traits.isShownIfSet {
+            if isShown { sentences.append("Absent if none was given.") }
+            if !isShown, traits.isClearedByNull { sentences.append("Null removes it.") }
+        }
+        if !sentences.isEmpty { schema["description"] = .string(sentences.joined(separator: " ")) }
         return .object(schema)
     }
 }
@@ -127,9 +149,12 @@ public final class Member<Element: Sendable>: Sendable {
 public struct Given<Element: Sendable>: Sendable {
     public var draft: Element
     /// The names of the members.
-    var names: Set<String> = []
+    var names: Set<String>
 
-    public init(draft: Element) { self.draft = draft }
+    public init(draft: Element, names: Set<String> = []) {
+        self.draft = draft
+        self.names = names
+    }
 
     public func has(_ name: String) -> Bool { names.contains(name) }
 

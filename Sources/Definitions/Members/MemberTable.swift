@@ -17,6 +17,11 @@ public struct MemberTable<Element: Sendable>: Sendable {
         self.shown = shown
     }
 
+    /// Returns the table of an element that has some of the members.
+    func only(_ names: [String], of noun: String, blank: Element) -> Self {
+        Self(noun, blank: blank, showing: shown, members.filter { names.contains($0.name) })
+    }
+
     public var names: [String] { members.map(\.name) }
 
     /// The names of those that a copy takes over.
@@ -26,6 +31,16 @@ public struct MemberTable<Element: Sendable>: Sendable {
     public var defaults: [String: JSONValue] {
         let pairs = members.compactMap { member in member.traits.fileDefault.map { (member.name, $0) } }
         return Dictionary(pairs, uniquingKeysWith: { $1 })
+    }
+
+    /// As OpenAPI describes an object with the members, and with what `GET` shows besides.
+    var schema: JSONValue {
+        var properties = JSONObject()
+        for member in members { properties[member.name] = member.schema }
+        for name in shown {
+            properties[name] = ["description": "Ignored, so that what `GET` returns can be sent back."]
+        }
+        return ["type": "object", "additionalProperties": false, "properties": .object(properties)]
     }
 
     // MARK: Requests
@@ -38,7 +53,8 @@ public struct MemberTable<Element: Sendable>: Sendable {
             throw CoreError(.invalid, "\(noun) must be an object; got \(body.kind)", at: [])
         }
         var faults = FaultCollector()
-        let object = faults.object(body, noun, knowing: ["key"] + names, ignoring: shown, at: []) ?? JSONObject()
+        let object = body.object ?? JSONObject()
+        checkNames(of: object, &faults)
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
@@ -47,10 +63,25 @@ public struct MemberTable<Element: Sendable>: Sendable {
         return given
     }
 
+    /// Notes which members of a body no element has.
+    func checkNames(of body: JSONObject, _ faults: inout FaultCollector) {
+        _ = faults.object(.object(body), noun, knowing: ["key"] + names, ignoring: shown, at: [])
+    }
+
     /// Reads the members of an object. Others are not looked at.
-    public func read(_ object: JSONObject, at place: JSONPointer, _ faults: inout FaultCollector) -> Given<Element> {
+    ///
+    /// - Parameter kept: the names of those that keep a value if they are absent, even if an element must have them.
+    public func read(
+        _ object: JSONObject, at place: JSONPointer, keeping kept: Set<String> = [], _ faults: inout FaultCollector
+    ) -> Given<Element> {
         var given = Given(draft: blank)
-        for member in members { given.names.formUnion(member.read(object, place, &given.draft, &faults)) }
+        for member in members {
+            if let rule = member.traits.requirement, object[member.name]?.isNull ?? !kept.contains(member.name) {
+                faults.add("`\(member.name)` is required\(rule)", at: place.appending(member.name))
+            } else {
+                given.names.formUnion(member.read(object, place, &given.draft, &faults))
+            }
+        }
         return given
     }
 

@@ -184,12 +184,6 @@ extension JSONValue {
     }
 }
 
-extension MetricDefinition {
-    fileprivate var definition: JSONObject {
-        json.keeping(json.filter { $0.value != "" }.map(\.key))
-    }
-}
-
 extension HoldoutDefinition {
     fileprivate var definition: JSONObject {
         var object = JSONObject()

@@ -197,11 +197,7 @@ extension DefinitionSet.Kind {
     fileprivate var defaults: [String: JSONValue] {
         switch self {
         case .attributes, .segments, .groups: [:]
-        case .metrics:
-            [
-                "cap": .null, "window": .null, "adjustment": .null, "minimum_effect": .null, "direction": "increase",
-                "description": .null,
-            ]
+        case .metrics: MetricDefinition.members.defaults
         case .experiments:
             ExperimentDetails.members.defaults.merging(
                 ["group": .null, "audience": .null, AssignmentLifetime.apiMember: .null], uniquingKeysWith: { $1 })

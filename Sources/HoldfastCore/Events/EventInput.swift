@@ -65,22 +65,14 @@ public struct EventInput {
         value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
     }
 
-    /// The maximum length of a goal's name, in bytes.
-    public static let goalLimit = 255
-
     public static func isName(_ text: String, limit: Int) -> Bool {
         (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
-    /// Whether a goal may have the name. Those that begin with U+0001 are not goals', see ``TrackedSeries``.
-    public static func isGoal(_ text: String) -> Bool {
-        isName(text, limit: goalLimit) && text.utf8.first != 1
-    }
+    public static func isGoal(_ text: String) -> Bool { NameRule.admitsGoal(text) }
 
     /// What ``isGoal(_:)`` requires, and what was found, for errors.
-    public static func goalRule(_ text: String) -> String {
-        "must be 1 to \(goalLimit) bytes long, without NUL, and not begin with U+0001; got \(text.utf8.count) bytes"
-    }
+    public static func goalRule(_ text: String) -> String { NameRule.ofGoals(text) }
 
     /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
     ///

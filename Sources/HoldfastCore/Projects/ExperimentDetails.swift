@@ -21,15 +21,15 @@ struct ExperimentDetails: Sendable, Equatable {
         "an experiment", blank: ExperimentDetails(),
         [
             Member(
-                "name", \.name, .text(atMost: 255), "A name for people. SDKs do not get it. Null removes it.", .cleared),
+                "name", \.name, .text(atMost: 255), "A name for people. SDKs do not get it.", .cleared),
             Member(
                 "description", \.description, .text(atMost: 4_096),
-                "What is tested. SDKs do not get it. Null removes it.", .cleared),
+                "What is tested. SDKs do not get it.", .cleared),
             Member(
                 "hypothesis", \.hypothesis, .text(atMost: 4_096),
-                "What is expected, and why. SDKs do not get it. Null removes it.", .cleared),
+                "What is expected, and why. SDKs do not get it.", .cleared),
             Member(
-                "owner", \.owner, .text(atMost: 255), "Who is responsible. SDKs do not get it. Null removes it.",
+                "owner", \.owner, .text(atMost: 255), "Who is responsible. SDKs do not get it.",
                 .cleared),
             Member(
                 "tags", \.tags, .tags, "Labels. SDKs do not get them.",
@@ -38,7 +38,9 @@ struct ExperimentDetails: Sendable, Equatable {
             Member("schedule", \.schedule, .schedule, "", .own) { $0?.replacing($1) },
             Member("ramp", \.ramp, .ramp, "", .own) { $0?.replacing($1) },
             Member("bandit", \.bandit, .bandit, "", .own) { $0?.replacing($1) },
-            Member("plan", \.plan, of: ExperimentPlan.members, .plan, .cleared),
+            Member(
+                "plan", \.plan, of: ExperimentPlan.members, .plan,
+                "By which rule it is to be decided. Fixed when it starts: later changes show.", .cleared),
         ])
 
     init() {}

@@ -36,13 +36,15 @@ struct ExperimentPlan: Sendable, Equatable {
         "`plan`", blank: ExperimentPlan(), showing: ["fixed_at_revision", "changed_since_start"],
         [
             Member(
-                "alpha", \.alpha, Form<Double>.number(PlanRequest.alphas, suchAs: "0.05").optional(), "", .cleared),
-            Member("power", \.power, Form<Double>.number(PlanRequest.powers, suchAs: "0.8").optional(), "", .cleared),
+                "alpha", \.alpha, Form<Double>.number(PlanRequest.alphas, suchAs: "0.05").optional(),
+                "The probability of deciding for a difference that does not exist.", .cleared),
+            Member(
+                "power", \.power, Form<Double>.number(PlanRequest.powers, suchAs: "0.8").optional(),
+                "The probability of finding the minimum effect.", .cleared),
             Member(
                 "minimum_effect", \.minimumEffect,
                 Form<Double>.number(MetricDefinition.minimumEffects, suchAs: "0.05 for 5% of the baseline").optional(),
-                "",
-                .cleared),
+                "The smallest effect of interest, as a share of the baseline.", .cleared),
         ])
 
     var isEmpty: Bool { self == ExperimentPlan() }

@@ -7,9 +7,6 @@ public struct MetricChange: Sendable {
     private let key: Identifier
     private let given: JSONObject
 
-    /// What a response has besides.
-    private static let shown = ["experiments", "sdk_key", "revision", "proposals"]
-
     /// - Throws: 400 if the value is not an object; 422 if it has another key.
     public init(_ value: JSONValue, key: String) throws(CoreError) {
         guard let object = value.object else {
@@ -31,26 +28,14 @@ public struct MetricChange: Sendable {
     ///   experiment would not be those of the metric any more.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.metrics[key]
-        var whole = former?.json ?? JSONObject()
         var faults = FaultCollector()
-        let kind = given["kind"].map { $0.string.flatMap { MetricDefinition.Kind(rawValue: $0) } } ?? former?.kind
-        if let kind {
-            let known = MetricDefinition.commonMembers + kind.members
-            _ = faults.object(
-                .object(given), "a metric of the kind '\(kind.rawValue)'", knowing: known, ignoring: Self.shown, at: [])
-            for member in whole where !known.contains(member.key) { whole[member.key] = nil }
-        }
-        // Another kind has another standard.
-        if kind != former?.kind { whole["adjustment"] = nil }
-        for member in given { whole[member.key] = member.value }
-        let metric = MetricDefinition(whole, key: key, &faults)
+        let metric = MetricDefinition(given, key: key, replacing: former, &faults)
         try faults.check()
         guard let metric else { return false }
         guard former != nil || definitions.metrics.count < MetricDefinition.limit else {
             throw CoreError(.conflict, "at most \(MetricDefinition.limit) metrics may be defined in a project")
         }
-        let isComputedAnew = former.map { ($0.content, $0.window) != (metric.content, metric.window) } ?? false
-        if isComputedAnew, let concluded = definitions.conclusion(measuring: key) {
+        if former?.measures(likeThat: metric) == false, let concluded = definitions.conclusion(measuring: key) {
             throw CoreError(
                 .conflict,
                 "what '\(key)' measures must stay as it is, because the results of '\(concluded)' are kept; define another "

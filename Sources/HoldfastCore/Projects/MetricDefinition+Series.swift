@@ -1,31 +1,31 @@
 public import Bucketing
-import Definitions
+public import Definitions
 import JSON
 public import Storage
 
 extension MetricDefinition {
     /// What is computed of users' events; `nil` if the totals of the goal itself have it.
     public var series: SeriesDefinition? {
-        let to = window.map { Self.milliseconds($0) }
+        let end = window.map { Self.milliseconds($0) }
         let covariate = covariate
-        switch content {
-        case .conversion(let goal):
+        switch kind {
+        case .conversion:
             guard window != nil || adjustment != .none else { return nil }
-            return SeriesDefinition(.sum(.init(goal, .count), cap: rateCap), to: to, covariate: covariate)
-        case .count(let goal, let cap):
-            return SeriesDefinition(.sum(.init(goal, .count), cap: cap), to: to, covariate: covariate)
-        case .total(let goal, let cap):
+            return SeriesDefinition(.sum(.init(goal, .count), cap: rateCap), to: end, covariate: covariate)
+        case .count:
+            return SeriesDefinition(.sum(.init(goal, .count), cap: cap), to: end, covariate: covariate)
+        case .total:
             guard window != nil || cap != nil || covariate != .standard else { return nil }
-            return SeriesDefinition(.sum(.init(goal, .value), cap: cap), to: to, covariate: covariate)
-        case .mean(let goal, let cap):
-            return SeriesDefinition(.ratio(.init(goal, .value, cap: cap), .init(goal, .count)), to: to)
-        case .ratio(let numerator, let denominator):
-            return SeriesDefinition(.ratio(numerator.term, denominator.term), to: to)
-        case .retention(let goal, let from, let end):
+            return SeriesDefinition(.sum(.init(goal, .value), cap: cap), to: end, covariate: covariate)
+        case .mean:
+            return SeriesDefinition(.ratio(.init(goal, .value, cap: cap), .init(goal, .count)), to: end)
+        case .ratio:
+            return SeriesDefinition(.ratio(numerator.term, denominator.term), to: end)
+        case .retention:
             return SeriesDefinition(
-                .sum(.init(goal, .count), cap: rateCap), from: Self.milliseconds(from), to: Self.milliseconds(end),
+                .sum(.init(goal, .count), cap: rateCap), from: Self.milliseconds(from), to: Self.milliseconds(to),
                 covariate: covariate)
-        case .funnel(let goals): return SeriesDefinition(.funnel(goals), to: to)
+        case .funnel: return SeriesDefinition(.funnel(goals), to: end)
         }
     }
 

@@ -206,9 +206,9 @@ public struct ExperimentResults: Sendable {
         _ measured: MeasuredMetric?, _ counted: (ExperimentTally) -> ExperimentTally, of experiment: Experiment,
         against baselineID: Identifier, by ranges: [ClosedRange<Int64>], _ query: ResultsQuery
     ) -> [Identifier: [Step]] {
-        guard let measured, case .funnel(let goals) = measured.definition.content else { return [:] }
+        guard let measured, measured.definition.kind == .funnel else { return [:] }
         var steps: [Identifier: [Step]] = [:]
-        for (goal, tally) in zip(goals, measured.tallies) {
+        for (goal, tally) in zip(measured.definition.steps, measured.tallies) {
             let users = UsersByVariation(counted(tally), by: ranges)
             let reference = users.data(of: baselineID)
             for id in experiment.variations.map(\.id) {

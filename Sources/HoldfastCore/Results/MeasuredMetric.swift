@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 import Statistics
 public import Storage
 
@@ -86,7 +87,7 @@ extension MetricDefinition {
     }
 
     public var statistic: Statistic {
-        switch content {
+        switch kind {
         case .conversion, .retention, .funnel: .rate
         case .count, .total: .mean
         case .mean, .ratio: .ratio

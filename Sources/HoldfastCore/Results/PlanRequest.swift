@@ -95,7 +95,10 @@ public struct PlanRequest: Sendable {
     private func metric(_ rule: PlanEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
         let found: MetricDefinition
         if let goal {
-            found = MetricDefinition(key: goal, kind == .total ? .total(goal: goal, cap: nil) : .conversion(goal: goal))
+            // One that every goal has without a definition.
+            var metric = MetricDefinition(key: goal, kind == .total ? .total : .conversion)
+            (metric.goal, metric.adjustment) = (goal, .none)
+            found = metric
         } else {
             guard let key = metric ?? rule.metrics.primary.first else {
                 throw CoreError(
@@ -146,13 +149,5 @@ public struct PlanRequest: Sendable {
                 at: ["until"])
         }
         return days
-    }
-}
-
-extension MetricDefinition {
-    /// A metric that every goal has without a definition.
-    fileprivate init(key: Identifier, _ content: Content) {
-        self.key = key
-        self.content = content
     }
 }

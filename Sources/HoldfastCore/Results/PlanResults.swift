@@ -1,5 +1,5 @@
 public import Bucketing
-import Definitions
+public import Definitions
 public import JSON
 import Storage
 
@@ -117,7 +117,7 @@ extension ExperimentResults {
     /// The role of the share of users behind a metric, which is watched beside a guardrail that is a total or a mean.
     func shareRole(_ role: PlanVerdict.Role) -> PlanVerdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
-        switch measured?.definition.content {
+        switch measured?.definition.kind {
         case .total, .mean: return .shareOfGuardrail(margin: .share(margin))
         default: return nil
         }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Definitions
 public import Storage
 internal import Synchronization
 

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import Statistics
 import Storage
 

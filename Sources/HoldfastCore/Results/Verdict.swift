@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import Glibc
 import Statistics
 import Storage

@@ -1,0 +1,169 @@
+public import Bucketing
+public import JSON
+
+/// What a project measures: how the goal events of a user since the first exposure to an experiment become a number.
+public struct MetricDefinition: KeyedDefinition {
+    public enum Kind: String, Sendable, CaseIterable {
+        /// The share of users who reached a goal.
+        case conversion
+        /// Events of a goal per user.
+        case count
+        /// The sum of the values of a goal per user.
+        case total
+        /// The mean value of the events of a goal.
+        case mean
+        /// The sum of one term over all users, divided by that of another.
+        case ratio
+        /// The share of users who reached a goal within some days after the first exposure.
+        case retention
+        /// The share of users who reached goals one after the other.
+        case funnel
+    }
+
+    /// Which change is an improvement.
+    public enum Direction: String, Sendable, CaseIterable {
+        case increase, decrease
+    }
+
+    /// A term of a ratio: events of a goal, added up.
+    public struct Term: Sendable, Equatable {
+        public enum Measure: String, Sendable, CaseIterable {
+            case value, count
+        }
+
+        public var goal: Identifier = ""
+        public var measure = Measure.value
+    }
+
+    /// By what a user's number is adjusted (CUPED), so that fewer users are needed.
+    public enum Adjustment: Sendable, Equatable {
+        case none
+        /// The same number over these days before the first exposure.
+        case days(Int)
+        /// The value that an attribute had at the first exposure.
+        case attribute(Identifier)
+    }
+
+    public let key: Identifier
+    public internal(set) var kind: Kind
+    /// The goal of a kind that has one.
+    public var goal: Identifier = ""
+    /// The maximum of one user's events or total, or of one event's value.
+    public var cap: Double?
+    public internal(set) var numerator = Term()
+    public internal(set) var denominator = Term()
+    /// The days after the first exposure from which and to which events count for retention; the latter is excluded.
+    public internal(set) var from = 0.0
+    public internal(set) var to = 0.0
+    /// The goals of a funnel, in order.
+    public internal(set) var steps: [Identifier] = []
+    /// The days after the first exposure in which events count; `nil` for ever.
+    public var window: Double?
+    /// How the verdict, guardrails and the plan adjust the metric, whatever is observed.
+    public var adjustment: Adjustment
+    public internal(set) var direction = Direction.increase
+    /// The smallest effect of interest, as a share of the baseline's mean.
+    public internal(set) var minimumEffect: Double?
+    public internal(set) var description = ""
+
+    /// Creates a metric of which nothing else is known. It has the standard adjustment of its kind.
+    public init(key: Identifier, _ kind: Kind) {
+        self.key = key
+        self.kind = kind
+        adjustment = kind.standardAdjustment
+    }
+
+    public var listKey: Identifier { key }
+
+    /// Whether the verdict, guardrails and the plan use the numbers that are adjusted by what is known from before (CUPED).
+    public var isAdjusted: Bool { adjustment != .none }
+
+    /// How many metrics a project may have.
+    public static let limit = 500
+    public static let minimumEffects = 0.0001...10.0
+    static let days = 0.0...3_650.0
+    static let funnelGoals = 2...10
+    static let caps = 0.0...1e15
+    static let adjustmentDays = 1...60
+    static let standardDays = 14
+
+    /// The goals whose events are measured; of a funnel in order.
+    public var goals: [Identifier] {
+        switch kind {
+        case .conversion, .count, .total, .mean, .retention: [goal]
+        case .ratio: [numerator.goal, denominator.goal]
+        case .funnel: steps
+        }
+    }
+
+    /// Whether another metric makes the same numbers of events.
+    public func measures(likeThat other: MetricDefinition) -> Bool {
+        var other = other
+        (other.direction, other.minimumEffect, other.description) = (direction, minimumEffect, description)
+        other.adjustment = adjustment
+        return self == other
+    }
+
+    /// What is stored, and what `GET` presents.
+    public var json: JSONObject {
+        var object = JSONObject()
+        object["key"] = JSONValue(key)
+        table.show(self, in: &object)
+        return object
+    }
+
+    /// What a file has.
+    public var definition: JSONObject {
+        var object = JSONObject()
+        object["key"] = JSONValue(key)
+        table.writeFile(self, to: &object)
+        return object
+    }
+
+    // MARK: Reading
+
+    /// Reads a stored metric.
+    ///
+    /// - Returns: `nil` for one of a newer release, which is ignored.
+    public init?(stored object: JSONObject, key: Identifier) {
+        var faults = FaultCollector()
+        guard let kind = Self.kind(object, nil, &faults) else { return nil }
+        self.init(key: key, kind)
+        read(object, keeping: [], &faults)
+        guard faults.faults.isEmpty else { return nil }
+    }
+
+    /// Reads the body of a `PUT`. Absent members keep their values. A change of the kind drops what the new kind does not
+    /// have.
+    ///
+    /// - Returns: `nil` without a kind. Something may be wrong with another metric, too: the faults say what.
+    public init?(_ body: JSONObject, key: Identifier, replacing former: Self?, _ faults: inout FaultCollector) {
+        guard let kind = Self.kind(body, former, &faults) else { return nil }
+        self.init(key: key, kind)
+        table.checkNames(of: body, &faults)
+        var kept = Set(former.map { Self.names(of: $0.kind) } ?? [])
+        // Another kind has another standard.
+        if kind != former?.kind { kept.remove("adjustment") }
+        if let former { table.apply(Given(draft: former, names: kept.subtracting(["kind"])), to: &self) }
+        read(body, keeping: kept, &faults)
+    }
+
+    private static func kind(_ object: JSONObject, _ former: Self?, _ faults: inout FaultCollector) -> Kind? {
+        if object["kind"] == nil, let former { return former.kind }
+        return faults.choice(Kind.self, object, "kind", isRequired: true)
+    }
+
+    private mutating func read(_ object: JSONObject, keeping kept: Set<String>, _ faults: inout FaultCollector) {
+        let given = table.read(object, at: [], keeping: kept, &faults)
+        table.apply(given, to: &self)
+        let areDays = !faults.faults.contains { [["from"], ["to"]].contains($0.pointer) }
+        if kind == .retention, areDays, from >= to {
+            faults.add("`from` must be less than `to`, \(to.shortest); got \(from.shortest)", at: ["from"])
+        }
+    }
+}
+
+extension Double {
+    /// As people write it, without superfluous digits.
+    public var shortest: String { String(decoding: JSONValue.shortest(self).encoded(), as: UTF8.self) }
+}
