@@ -29,9 +29,11 @@ struct EnrolledShares {
     /// Returns the shares of new users, then those that returning users may have instead.
     mutating func components(of allocation: TrafficAllocation) -> [[Double]] {
         let allocated = ranges(allocation)
-        var owned: [Identifier: BucketSet] = [:]
-        for (id, values) in allocated { owned[id, default: BucketSet()].insert(values) }
-        defer { add(owned) }
+        let owners = Set(allocated.map(\.id))
+        defer {
+            // Of what is full nothing else is kept, and after many allocations all is.
+            if !outside.isFull || owners.contains(where: { former[$0]?.isFull != true }) { add(allocated) }
+        }
         let ranges = allocated.map { (index: indices[$0.id], values: $0.values) }
         let all = shares(of: .all, ranges)
         var components = [all]
@@ -43,7 +45,7 @@ struct EnrolledShares {
             let differs = zip(shares, all).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
             if total > 0, differs, known.insert(shares).inserted { components.append(shares) }
         }
-        let removed = former.filter { owned[$0.key] == nil }.sorted { $0.key < $1.key }.map(\.value)
+        let removed = former.filter { !owners.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
         guard ([outside] + removed).allSatisfy({ !$0.isFull }) else {
             for index in all.indices where all[index] > 0 {
                 append(all.indices.map { $0 == index ? 1 : 0 })
@@ -67,7 +69,9 @@ struct EnrolledShares {
         return shares
     }
 
-    private mutating func add(_ owned: [Identifier: BucketSet]) {
+    private mutating func add(_ allocated: [(id: Identifier, values: Range<Int>)]) {
+        var owned: [Identifier: BucketSet] = [:]
+        for (id, values) in allocated { owned[id, default: BucketSet()].insert(values) }
         var rest = BucketSet.all
         for (id, values) in owned {
             rest = rest.subtracting(values)
@@ -106,7 +110,7 @@ private struct DistinctSets {
     func contains(_ set: BucketSet) -> Bool { known.contains(set) }
 
     mutating func insert(_ set: BucketSet) {
-        guard !set.isEmpty, !known.contains(set) else { return }
+        guard !set.isEmpty, !isFull, !known.contains(set) else { return }
         guard elements.count < EnrolledShares.limit else {
             isFull = true
             return

@@ -55,7 +55,8 @@ class Connection:
         return status, body
 
     def chunks(self):
-        while size := int(self.reader.readline(), 16):
+        # A stream ends without its last chunk where the server cannot go on with it: the user was erased by another client.
+        while size := int(self.reader.readline() or "0", 16):
             yield self.reader.read(size)
             self.reader.readline()
         self.reader.readline()
