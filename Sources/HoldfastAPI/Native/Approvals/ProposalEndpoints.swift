@@ -17,6 +17,13 @@ struct ProposalEndpoints {
     let requests: LocalRequests
     let clock: StoreClock
 
+    init(_ loop: LoopServices) {
+        store = loop.session
+        projects = loop.projects
+        requests = loop.requests
+        clock = loop.services.store.clock
+    }
+
     /// Returns a handler that responds 202 with a proposal where a change needs an approval that it does not have.
     func holding(_ handle: @escaping Handler) -> Handler {
         { request, call in

@@ -1,0 +1,14 @@
+import HTTPServer
+
+extension NativeProtocol {
+    /// Changes that wait for a second person.
+    static func approvals(_ loop: LoopServices) -> [APIRoute] {
+        let proposal = ProposalEndpoints(loop)
+        return [
+            APIRoute(.get, "/v1/proposals", scope: .token(.admin), readsQuery: true, proposal.list),
+            APIRoute(.get, "/v1/proposals/{id}", scope: .token(.admin), proposal.get),
+            APIRoute(.post, "/v1/proposals/{id}/approve", scope: .token(.admin), proposal.approve),
+            APIRoute(.post, "/v1/proposals/{id}/reject", scope: .token(.admin), proposal.reject),
+        ]
+    }
+}

@@ -1,0 +1,78 @@
+import Bucketing
+import Definitions
+import HTTPServer
+import HoldfastCore
+import Storage
+
+extension NativeProtocol {
+    /// Projects with all that they define but experiments: flags, metrics, holdouts; and definitions as a whole.
+    static func definitions(_ loop: LoopServices) -> [APIRoute] {
+        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let project = ProjectEndpoints(catalog: services.projects, projects: projects)
+        let datafile = DatafileEndpoints(
+            catalog: services.projects, store: session, projects: projects, clock: services.store.clock)
+        let flag = DefinitionEndpoints<Flag>(services: services, store: session, projects: projects)
+        let metric = DefinitionEndpoints<MetricDefinition>(services: services, store: session, projects: projects)
+        let holdout = DefinitionEndpoints<Holdout>(services: services, store: session, projects: projects)
+        let definitions = DefinitionSetEndpoints(
+            catalog: services.projects, projects: projects, clock: services.store.clock)
+        let proposal = ProposalEndpoints(loop)
+        let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
+        return [
+            APIRoute(.get, "/v1/projects", scope: .token(.read, or: .definitions), readsQuery: true, project.list)
+                .atEdge,
+            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read, or: .definitions), project.get).atEdge,
+            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), proposal.holding(project.put)),
+            APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
+            APIRoute(
+                .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(datafile.put)),
+            APIRoute(
+                .get, "/v1/datafile/history", scope: .token(.read, or: .definitions), respondsLater: true,
+                readsQuery: true,
+                datafile.history),
+            APIRoute(
+                .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
+            APIRoute(.get, "/v1/flags", scope: .token(.read, or: .definitions), readsQuery: true, flag.list),
+            APIRoute(.get, "/v1/flags/{key}", scope: .token(.read, or: .definitions), flag.get),
+            APIRoute(
+                .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(flag.put)),
+            APIRoute(
+                .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(flag.delete)),
+            APIRoute(
+                .post, "/v1/flags/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
+                preview.postFlag),
+            APIRoute(.get, "/v1/metrics", scope: .token(.read, or: .definitions), readsQuery: true, metric.list).atEdge,
+            APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read, or: .definitions), metric.get).atEdge,
+            APIRoute(
+                .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(metric.put)),
+            APIRoute(
+                .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(metric.delete)),
+            APIRoute(.get, "/v1/holdouts", scope: .token(.read, or: .definitions), readsQuery: true, holdout.list)
+                .atEdge,
+            APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read, or: .definitions), holdout.get).atEdge,
+            APIRoute(
+                .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(holdout.put)),
+            APIRoute(
+                .delete, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(holdout.delete)),
+            APIRoute(
+                .get, "/v1/definitions", scope: .token(.read, or: .definitions), respondsLater: true, definitions.get
+            ).atEdge,
+            APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
+            APIRoute(
+                .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(definitions.put)),
+            APIRoute(
+                .post, "/v1/definitions/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
+                definitions.preview),
+        ]
+    }
+}

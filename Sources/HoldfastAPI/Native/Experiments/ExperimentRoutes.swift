@@ -1,0 +1,46 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import Storage
+
+extension NativeProtocol {
+    /// Experiments from a draft to a conclusion; their results are listed apart.
+    static func experiments(_ loop: LoopServices) -> [APIRoute] {
+        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let experiment = DefinitionEndpoints<Experiment>(services: services, store: session, projects: projects)
+        let conclusion = ConclusionEndpoints(
+            catalog: services.projects, projects: projects, clock: services.store.clock)
+        let proposal = ProposalEndpoints(loop)
+        let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
+        let overview = OverviewEndpoint(services: services, store: session, projects: projects)
+        let plan = PlanEndpoint(services: services, store: session, projects: projects)
+        let experimentImport = ImportEndpoint(services: services, store: session, projects: projects)
+        return [
+            APIRoute(.get, "/v1/overview", scope: .token(.read), respondsLater: true, readsQuery: true, overview.get),
+            APIRoute(.get, "/v1/experiments", scope: .token(.read, or: .definitions), readsQuery: true, experiment.list)
+                .atEdge,
+            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read, or: .definitions), experiment.get).atEdge,
+            APIRoute(
+                .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(experiment.put)),
+            APIRoute(
+                .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(experiment.delete)),
+            APIRoute(
+                .post, "/v1/experiments/{key}/conclude", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(conclusion.conclude)),
+            APIRoute(
+                .post, "/v1/experiments/{key}/reopen", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(conclusion.reopen)),
+            APIRoute(
+                .post, "/v1/experiments/{key}/ramp", scope: .token(.admin), isConditional: true, readsQuery: true,
+                proposal.holding(conclusion.controlRamp)),
+            APIRoute(
+                .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
+                readsQuery: true,
+                preview.postExperiment),
+            APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post),
+            APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
+        ]
+    }
+}
