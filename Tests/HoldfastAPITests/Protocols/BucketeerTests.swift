@@ -141,7 +141,8 @@ import Testing
 
     /// Compares with a file in `Golden/`, with ids and times as they were there.
     private func expectGolden(_ name: String, _ response: TestResponse) throws {
-        let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Golden/\(name)")
+        let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .appendingPathComponent("Golden/\(name)")
         let text = response.text
             .replacing(#/"createdAt":"\d+"/#, with: #""createdAt":"1769860800""#)
             .replacing(#/"time":"\d+"/#, with: #""time":"1769860800""#)

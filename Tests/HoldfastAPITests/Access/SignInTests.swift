@@ -15,7 +15,7 @@ import Testing
         var tokens: [(name: String, token: String, reason: String?)]
 
         init() throws {
-            let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
                 .appendingPathComponent("Golden/sign-in.json")
             let object = try #require(try JSONParser().parse(Array(Data(contentsOf: path))).object)
             now = try #require(object["now"]?.integer) * 1_000

@@ -14,7 +14,8 @@ import Testing
     /// The files that `Console/Page` has.
     private static let names: [String] = {
         let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("Sources/HoldfastAPI/Console/Page")
+            .deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent(
+                "Sources/HoldfastAPI/Console/Page")
         return (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
     }()
 
