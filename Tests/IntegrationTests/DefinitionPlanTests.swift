@@ -259,7 +259,7 @@ import Testing
         #expect(refused.errors.contains("stage"), "\(refused)")
         let plan = try run(server, "plan", "--new-ids", "-f", pulled)
         #expect(
-            plan.output.contains("the hash splits users anew, other than where the files come from: checkout"),
+            plan.output.contains("the hash splits users anew, other than where the definitions come from: checkout"),
             "\(plan)")
         #expect(try run(server, "apply", "--new-ids", "-f", pulled).end == .exit(0))
         #expect(try run(server, "plan", "--new-ids", "-f", pulled).end == .exit(0))

@@ -1,4 +1,5 @@
 import ArgumentParser
+import struct Bucketing.Identifier
 import Definitions
 import FoundationEssentials
 import HoldfastCore
@@ -78,7 +79,7 @@ struct PlanCommand: ParsableCommand {
 }
 
 /// A plan in a file: what `holdfast apply` asks for if nothing has changed since.
-private struct StoredPlan {
+struct StoredPlan {
     private let object: JSONObject
     private let path: String
 
@@ -151,9 +152,7 @@ struct ApplyCommand: ParsableCommand {
     var moves = "refuse"
 
     func run() throws {
-        guard ProjectEditor.MovePolicy(rawValue: moves) != nil else {
-            throw Failure("--moves must be 'allow' or 'refuse'; got '\(moves)'")
-        }
+        try Self.check(moves: moves)
         guard (plan == nil) != file.isEmpty else {
             throw Failure("either a plan or -f must be given; got \(plan == nil ? "neither" : "both")")
         }
@@ -171,14 +170,7 @@ struct ApplyCommand: ParsableCommand {
         } else {
             return
         }
-        if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
-            let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
-            print(
-                "changes running experiments (\(experiments)): waits for another person, POST /v1/proposals/\(id)/approve"
-            )
-            throw ExitCode(3)
-        }
-        let plan = DefinitionPlan(response, splitsAnew: applying.newIds)
+        let plan = try DefinitionPlan(applied: response, splitsAnew: applying.newIds)
         print(plan.text(isDone: true), terminator: "")
         if let files {
             files.print(plan.warnings)
@@ -186,10 +178,16 @@ struct ApplyCommand: ParsableCommand {
             plan.warnings.forEach { OpenFile.printError("warning: \($0.text)\n") }
         }
     }
+
+    static func check(moves: String) throws(Failure) {
+        guard ProjectEditor.MovePolicy(rawValue: moves) != nil else {
+            throw Failure("--moves must be 'allow' or 'refuse'; got '\(moves)'")
+        }
+    }
 }
 
 /// What a server says of definitions that it applies, or would apply.
-private struct DefinitionPlan {
+struct DefinitionPlan {
     private let response: JSONObject
     /// Whether the files' ids were left out.
     private let splitsAnew: Bool
@@ -197,6 +195,18 @@ private struct DefinitionPlan {
     init(_ response: JSONValue, splitsAnew: Bool) {
         self.response = response.object ?? JSONObject()
         self.splitsAnew = splitsAnew
+    }
+
+    /// - Throws: an exit status if what was to be applied waits for a second person.
+    init(applied response: JSONValue, splitsAnew: Bool) throws {
+        if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
+            let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
+            print(
+                "changes running experiments (\(experiments)): waits for another person, POST /v1/proposals/\(id)/approve"
+            )
+            throw ExitCode(3)
+        }
+        self.init(response, splitsAnew: splitsAnew)
     }
 
     /// The version of the definitions that were compared.
@@ -257,7 +267,7 @@ private struct DefinitionPlan {
         let created = changes.filter { $0["action"] == "create" && $0["kind"] == "experiment" }
         guard splitsAnew, !created.isEmpty else { return "" }
         let keys = created.compactMap { $0["key"]?.string }.joined(separator: ", ")
-        return "new ids: the hash splits users anew, other than where the files come from: \(keys)\n"
+        return "new ids: the hash splits users anew, other than where the definitions come from: \(keys)\n"
     }
 
     private var approvalText: String {
@@ -294,7 +304,7 @@ extension DefinitionFiles {
     ///   experiments and variations, and where bucket values go because of them.
     fileprivate func set(withoutIDs: Bool) throws -> DefinitionSet {
         let set = try set()
-        return withoutIDs ? set.withoutIDs : set
+        return withoutIDs ? set.withoutIDs() : set
     }
 
     /// Sends definitions to a server.
@@ -316,9 +326,15 @@ extension DefinitionFiles {
 
 extension DefinitionSet {
     /// The set without ids of experiments and variations, and without what depends on them.
-    fileprivate var withoutIDs: DefinitionSet {
+    ///
+    /// - Parameter known: only of experiments whose keys this set has; of all by default.
+    func withoutIDs(of known: DefinitionSet? = nil) -> DefinitionSet {
+        let keys = known.map { known in
+            Set(known[.experiments].map(\.key.string) + known[.flags].flatMap { Self.rules($0).compactMap(Self.key) })
+        }
         var set = self
         set[.experiments] = self[.experiments].map { element in
+            guard keys?.contains(element.key.string) ?? true else { return element }
             var element = element
             (element.object["id"], element.object["traffic_allocation"]) = (nil, nil)
             if let variations = element.object["variations"]?.array {
@@ -327,11 +343,13 @@ extension DefinitionSet {
             return element
         }
         set[.flags] = self[.flags].map { element in
+            guard element.object["rules"]?.array != nil else { return element }
             var element = element
-            guard let rules = element.object["rules"]?.array else { return element }
             element.object["rules"] = .array(
-                rules.map { rule in
-                    guard var object = rule.object, let experiment = object["experiment"] else { return rule }
+                Self.rules(element).map { rule in
+                    guard Self.key(rule).map({ keys?.contains($0) ?? true }) ?? true, var object = rule.object,
+                        let experiment = object["experiment"]
+                    else { return rule }
                     object["experiment"] = Self.withoutID(experiment)
                     return .object(object)
                 })
@@ -339,6 +357,10 @@ extension DefinitionSet {
         }
         return set
     }
+
+    private static func rules(_ flag: Element) -> [JSONValue] { flag.object["rules"]?.array ?? [] }
+
+    private static func key(_ rule: JSONValue) -> String? { rule.object?["key"]?.string }
 
     private static func withoutID(_ value: JSONValue) -> JSONValue {
         guard var object = value.object else { return value }

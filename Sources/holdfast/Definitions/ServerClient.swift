@@ -16,12 +16,16 @@ struct ServerOptions: ParsableArguments {
     /// The names of its settings and of a project's, which may be in the environment that it shares with the server.
     static let settings = ["url", "token", "sdk-key"]
 
-    func client(sdkKey: String? = nil) throws -> ServerClient {
+    /// - Parameters:
+    ///   - other: the address of another server.
+    ///   - tokenSetting: the setting of its token, if it is not the usual one.
+    func client(at other: String? = nil, sdkKey: String? = nil, tokenSetting: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var (url, token): (String?, String?)
-        settings.apply(self.url, "url", to: &url)
+        if let other { url = other } else { settings.apply(self.url, "url", to: &url) }
         // Not an option, which all users of the host could see.
         settings.apply(nil, "token", to: &token)
+        if let tokenSetting { settings.apply(nil, tokenSetting, to: &token) }
         let address = try url ?? HealthCommand.defaultAddress(settings)
         guard let target = URL(string: address), ["http", "https"].contains(target.scheme), target.host != nil else {
             throw Failure("--url must be an http or https URL; got '\(address)'")

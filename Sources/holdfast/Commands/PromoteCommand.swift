@@ -1,0 +1,173 @@
+import ArgumentParser
+import struct Bucketing.Identifier
+import Definitions
+import FoundationEssentials
+import HoldfastCore
+import JSON
+
+/// Carries definitions from one project to another, of one server or of two.
+struct PromoteCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "promote",
+        abstract: "Shows what carrying definitions from one project to another would change, or carries them.",
+        discussion: """
+            What has the same key is the same; the target keeps its ids. The exit status is 0 if nothing would change or \
+            everything is applied, 2 if something would change, 3 if it waits for the approval of a second person.
+            """)
+
+    @Argument(
+        help: .init("What to carry, such as experiment:checkout (default: everything).", valueName: "kind:key"))
+    var selection: [String] = []
+
+    @Option(
+        help: .init(
+            "The project to read: an SDK key, or the URL of another server, perhaps with #KEY. HOLDFAST_FROM_TOKEN has its "
+                + "token, if it is another one.", valueName: "project"))
+    var from: String
+
+    @Option(
+        help: .init("The project to change, in the same form. HOLDFAST_TO_TOKEN has its token.", valueName: "project"))
+    var to: String
+
+    @Flag(help: "Carry them, all or none (default: show the plan).")
+    var apply = false
+
+    @Option(help: .init("A file for the plan, which 'holdfast apply' takes.", valueName: "path"))
+    var out: String?
+
+    @Option(help: .init("allow: change the variations of users who take part (default: refuse).", valueName: "policy"))
+    var moves = "refuse"
+
+    @OptionGroup var server: ServerOptions
+    @OptionGroup var applying: ApplyingOptions
+
+    func run() throws {
+        try ApplyCommand.check(moves: moves)
+        guard !apply || out == nil else {
+            throw Failure("--out writes a plan that is applied later; it cannot be used with --apply")
+        }
+        guard selection.isEmpty || !applying.prune else {
+            throw Failure("--prune removes what the source lacks; it cannot be used with a selection")
+        }
+        let (source, target) = (try Place(from, "from", server), try Place(to, "to", server))
+        guard source.name != target.name else {
+            throw Failure("--from and --to must differ; got '\(from)' twice")
+        }
+        let query = try applying.query()
+        let (sourceClient, client) = (try source.client(), try target.client())
+        var set = try Self.definitions(of: sourceClient, from)
+        let known = try Self.definitions(of: client, to)
+        if !selection.isEmpty { set = try select(from: set) }
+        // Users belong to ids: those of one server's projects differ, unless they are to share their users.
+        let isShared = applying.share == "allow"
+        let splitsAnew = applying.newIds || source.server == target.server && !isShared
+        set = splitsAnew ? set.withoutIDs() : set.withoutIDs(of: known)
+        do {
+            let plan = DefinitionPlan(
+                try client.send("POST", Self.target("/v1/definitions/preview", query), body: set.json),
+                splitsAnew: splitsAnew)
+            for warning in plan.warnings { OpenFile.printError("warning: \(warning.text)\n") }
+            guard apply, !plan.isEmpty else {
+                print(plan.text(isDone: false), terminator: "")
+                if let out { try StoredPlan(set.json, plan.basis, query, target.sdkKey).write(to: out) }
+                if !plan.isEmpty { throw ExitCode(2) }
+                return
+            }
+            // What was compared must be what is changed.
+            let response = try client.send(
+                "PUT", Self.target("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
+            print(try DefinitionPlan(applied: response, splitsAnew: splitsAnew).text(isDone: true), terminator: "")
+        } catch let refusal as ServerRefusal {
+            throw Self.failure(refusal)
+        }
+    }
+
+    private static func target(_ path: String, _ query: [String]) -> String {
+        query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
+    }
+
+    /// Describes what the target refuses, by kind and key where the server names a place.
+    private static func failure(_ refusal: ServerRefusal) -> Failure {
+        if refusal.status == 412 {
+            return Failure("the target's definitions must not change meanwhile; they have: try again")
+        }
+        let faults = refusal.faults.filter { !$0.pointer.string.isEmpty }
+        guard !faults.isEmpty else { return Failure(refusal.description) }
+        return Failure("the target refuses it:" + faults.map { "\n  \($0.pointer): \($0.reason)" }.joined())
+    }
+
+    private static func definitions(of client: ServerClient, _ name: String) throws -> DefinitionSet {
+        do {
+            return try DefinitionSet(try client.send("GET", "/v1/definitions"))
+        } catch let refusal as ServerRefusal {
+            throw Failure("the definitions of \(name) cannot be read: \(refusal)")
+        }
+    }
+
+    // MARK: Selection
+
+    /// Returns what was named. A flag brings what is kept beside it of the experiments in its rules.
+    private func select(from set: DefinitionSet) throws -> DefinitionSet {
+        var selected = DefinitionSet()
+        for name in selection {
+            let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
+            let nouns = DefinitionSet.Kind.allCases.filter { $0 != .groups }
+            guard parts.count == 2, let kind = nouns.first(where: { $0.noun == parts[0] }) else {
+                throw Failure(
+                    "what to carry must be KIND:KEY with a kind of \(nouns.map(\.noun).joined(separator: ", ")); got "
+                        + "'\(name)'")
+            }
+            guard let element = set[kind].first(where: { $0.key.string == parts[1] }) else {
+                let nearest = Spelling.nearest(to: parts[1], among: set[kind].map(\.key.string))
+                throw Failure(
+                    "\(from) must have the \(parts[0]) '\(parts[1])'; it has none"
+                        + (nearest.map { "; did you mean '\($0)'?" } ?? ""))
+            }
+            Self.add(element, to: &selected[kind])
+            guard kind == .flags else { continue }
+            let rules = (element.object["rules"]?.array ?? []).compactMap { $0.object?["key"]?.string }
+            for part in set[.experiments] where rules.contains(part.key.string) {
+                Self.add(part, to: &selected[.experiments])
+            }
+        }
+        return selected
+    }
+
+    private static func add(_ element: DefinitionSet.Element, to list: inout [DefinitionSet.Element]) {
+        if !list.contains(element) { list.append(element) }
+    }
+}
+
+extension PromoteCommand {
+    /// A project of a server.
+    fileprivate struct Place {
+        /// `nil` for the server that commands talk to.
+        let server: String?
+        let sdkKey: String?
+        private let option: String
+        private let options: ServerOptions
+
+        /// - Parameter option: the name of the option.
+        init(_ text: String, _ option: String, _ options: ServerOptions) throws(Failure) {
+            (self.option, self.options) = (option, options)
+            if text.contains("://") {
+                let parts = text.split(separator: "#", maxSplits: 1).map(String.init)
+                server = parts[0]
+                sdkKey = parts.count > 1 ? parts[1] : nil
+            } else {
+                guard !text.isEmpty, !text.contains("/") else {
+                    throw Failure(
+                        "--\(option) must be an SDK key, or the URL of a server such as https://staging.example#KEY; got "
+                            + "'\(text)'")
+                }
+                (server, sdkKey) = (nil, text)
+            }
+        }
+
+        var name: String { "\(server ?? "")#\(sdkKey ?? "")" }
+
+        func client() throws -> ServerClient {
+            try options.client(at: server, sdkKey: sdkKey, tokenSetting: "\(option)-token")
+        }
+    }
+}
