@@ -11,6 +11,7 @@ import Testing
         "sqlite": common + ["statefulset.yaml"],
         "postgresql": common + ["deployment.yaml", "poddisruptionbudget.yaml"],
     ]
+    private static let others = ["backup/backup.yaml", "backup/restore-drill.yaml", "edge/daemonset.yaml"]
     /// The file of the pod.
     private static let workloads = ["sqlite/statefulset.yaml", "postgresql/deployment.yaml"]
 
@@ -36,7 +37,10 @@ import Testing
         arguments: ["1.27", "1.33"])
     func `Manifests have no member that Kubernetes does not know`(version: String) throws {
         let program = "\(PythonPackages.programs)/kubernetes-validate"
-        let files = Self.manifests.flatMap { store, files in files.map { "\(Self.folder)/\(store)/\($0)" } }
+        var files = Self.manifests.flatMap { store, files in files.map { "\(Self.folder)/\(store)/\($0)" } }
+        files += Self.others.map { "\(Self.folder)/\($0)" }
+        // Its sidecar is a container that 1.27 does not know.
+        if version != "1.27" { files.append("\(Self.folder)/edge/deployment.yaml") }
         try runAt(program, ["--strict", "-k", version] + files.sorted())
     }
 
@@ -116,6 +120,36 @@ import Testing
             text.contains("mountPath: /database\n") && text.contains("path: ca.crt\n") && text.contains("key: url\n"))
         #expect(article.contains("sslrootcert=/database/ca.crt"))
         #expect(article.contains("--from-file=ca.crt") && article.contains("--from-file=url"))
+    }
+
+    @Test func `The commands of the backup and of the drill restore what a server has`() throws {
+        let directory = try TemporaryDirectory()
+        let database = directory.file("holdfast.db")
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        for folder in ["backups", "drill"] {
+            try FileManager.default.createDirectory(atPath: directory.file(folder), withIntermediateDirectories: false)
+        }
+        let programs = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent().path
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+        let environment = [
+            "PATH": "\(programs):\(path)", "HOLDFAST_DATABASE": database,
+            "BACKUP_DIRECTORY": directory.file("backups"), "DRILL_DIRECTORY": directory.file("drill"),
+        ]
+        let backup = try DeploymentFile.text("kubernetes/backup/backup.yaml")
+        #expect(backup.contains(#"command: ["/usr/lib/holdfast/backup"]"#))
+        #expect(try DeploymentFile.text("Dockerfile").contains("COPY docker/backup /usr/lib/holdfast/backup\n"))
+        #expect(try DeploymentFile.text("Dockerfile.dockerignore").contains("\n!docker/backup\n"))
+        try runAt("\(DeploymentFile.folder)/backup", [], environment: environment)
+        let drill = try DeploymentFile.text("kubernetes/backup/restore-drill.yaml")
+        let block = try #require(
+            drill.components(separatedBy: "- |\n").last?.components(separatedBy: "          env:").first)
+        let output = try runAt("/bin/sh", ["-euc", block], environment: environment)
+        #expect(output.contains("1 profiles were read: the backup can be restored"), "\(output)")
+        for name in ["HOLDFAST_DATABASE", "BACKUP_DIRECTORY"] { #expect(backup.contains("name: \(name)\n")) }
+        for name in ["DRILL_DIRECTORY", "BACKUP_DIRECTORY"] { #expect(drill.contains("name: \(name)\n")) }
+        // The server has used the database all the time.
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 200)
     }
 
     @Test func `Everything selects the pods by the label that they have`() throws {
