@@ -17,7 +17,8 @@ struct Holdfast: ParsableCommand {
         subcommands: [
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
             RestoreCommand.self, CopyCommand.self, HealthCommand.self, DatafileCommand.self, ManualCommand.self,
-            DemoCommand.self, PlanCommand.self, ApplyCommand.self, PullCommand.self, PromoteCommand.self, LintCommand.self,
+            DemoCommand.self, PlanCommand.self, ApplyCommand.self, PullCommand.self, PromoteCommand.self,
+            LintCommand.self,
             SchemaCommand.self, GenerateCommand.self, StaleCommand.self,
         ])
 

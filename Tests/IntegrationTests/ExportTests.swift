@@ -42,6 +42,43 @@ import Testing
         #expect(found.audit == stored.audit, sourceLocation: sourceLocation)
     }
 
+    @Test func `Definitions have a row for each variation and each time in which it did not change`() throws {
+        let variations = #"[{"key":"a","id":"1","weight":1},{"key":"b","id":"2","weight":3}]"#
+        let body = #"{"id":"11","name":"Faster","variations":\#(variations)}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", body).status == 201)
+        // Changes nothing of these rows.
+        #expect(try server.request("PUT", "/v1/flags/banner", #"{"type":"boolean"}"#).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
+        #expect(try server.request("PUT", "/v1/holdouts/quiet", #"{"share":10}"#).status == 201)
+        let command = try Command("export", "definitions", "--database", directory.file("holdfast.db"))
+        #expect(command.end == .exit(0), "\(command.errors)")
+        let rows = try command.output.split(separator: "\n").map { try JSONParser().parse(String($0)) }
+        let experiments = rows.filter { $0["kind"] == "experiment" }
+        try #require(experiments.map { $0["variation_id"].string } == ["1", "2", "1", "2"], "\(command.output)")
+        #expect(experiments.map { $0["status"].string } == ["running", "running", "paused", "paused"])
+        #expect(experiments.map { $0["allocation"].double } == [25, 75, 25, 75])
+        #expect(experiments.allSatisfy { $0["key"] == "checkout" && $0["id"] == "11" && $0["name"] == "Faster" })
+        #expect(experiments.allSatisfy { $0["project"] == "default" })
+        #expect(experiments[0]["valid_to"] == experiments[2]["valid_from"])
+        #expect(experiments[0]["valid_to"].string != nil)
+        #expect(experiments[2]["valid_to"].isNull)
+        let holdouts = rows.filter { $0["kind"] == "holdout" }
+        #expect(holdouts.map { $0["variation_key"].string } == ["off"])
+        #expect(holdouts.first?["allocation"].double == 10)
+    }
+
+    @Test func `Attributes of all users are exported as an import takes them`() throws {
+        #expect(try server.request("PUT", "/v1/attributes/country", #"{"type":"string"}"#).status == 201)
+        // More than a page.
+        let lines = (0..<2_100).map { #"{"user_id":"u\#($0)","attributes":{"country":"c\#($0 % 7)"}}"# }
+        let imported = try server.request("POST", "/v1/profiles/attributes", lines.joined(separator: "\n"))
+        #expect(imported.status == 200, "\(imported.text)")
+        #expect(try server.request("POST", "/ups/save", profile("without", ["11": "1"])).status == 200)
+        let command = try Command("export", "attributes", "--database", directory.file("holdfast.db"))
+        #expect(command.end == .exit(0), "\(command.errors)")
+        #expect(Set(command.output.split(separator: "\n").map(String.init)) == Set(lines))
+    }
+
     @Test func `The files of an export that is killed again and again say what the store has`() throws {
         let load = try ExportLoad(server)
         load.waitForRequests(200)

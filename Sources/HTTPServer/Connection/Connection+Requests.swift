@@ -78,7 +78,11 @@ extension Connection {
         if worker.isBehind, !route.isVital {
             responder.send(worker.overloadResponse(route: index))
         } else if case .buffered(let handler) = route.handler {
-            Span.with(span) { handler(request(id, parameters, body: machine.bodyRange), responder) }
+            if let span {
+                Span.with(span) { handler(request(id, parameters, body: machine.bodyRange), responder) }
+            } else {
+                handler(request(id, parameters, body: machine.bodyRange), responder)
+            }
         }
         machine.handled(holdsNext: route.holdsNext)
     }

@@ -3,6 +3,7 @@ import struct Bucketing.Identifier
 import FoundationEssentials
 import Glibc
 import HoldfastCore
+import JSON
 import Storage
 import StorageSQLite
 
@@ -11,10 +12,13 @@ struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
         abstract: "Writes what is stored, one JSON object per line.",
-        discussion: "'profiles' reads a database; the others ask a server, and can follow what changes.",
+        discussion:
+            "'profiles', 'attributes' and 'definitions' read a database; the others ask a server, and can follow what "
+            + "changes.",
         subcommands: [
             ExportProfilesCommand.self, ExportAssignmentsCommand.self, ExportExposuresCommand.self,
-            ExportEventsCommand.self, ExportAuditCommand.self, ExportAllCommand.self,
+            ExportEventsCommand.self, ExportAuditCommand.self, ExportAllCommand.self, ExportDefinitionsCommand.self,
+            ExportAttributesCommand.self,
         ],
         defaultSubcommand: ExportProfilesCommand.self)
 }
@@ -30,10 +34,105 @@ struct ExportProfilesCommand: ParsableCommand {
     @Flag(help: "Include the source and the times of each assignment.")
     var detail = false
 
-    private static let page = 1_000
+    fileprivate static let page = 1_000
 
     func run() throws {
-        let location = try database.location(environment: ProcessInfo.processInfo.environment)
+        try database.export { session in
+            let progress = Progress("exported")
+            var last: Identifier?
+            repeat {
+                let page = try session.page(after: last, .profiles(after: last, limit: Self.page))
+                try ExportCommand.write(
+                    page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) })
+                progress.add(page.profiles.count)
+                last = page.end
+            } while last != nil
+            progress.finish()
+        }
+    }
+}
+
+/// Writes the attributes of all users to standard output.
+struct ExportAttributesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "attributes",
+        abstract: "Writes the attributes of all users to standard output while servers use the database.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    func run() throws {
+        try database.export { session in
+            let schema = try session.projects().schema
+            var last: Identifier?
+            repeat {
+                let page = try session.page(after: last, .userRecords(after: last, limit: ExportProfilesCommand.page))
+                for line in page.lines.split(separator: UInt8(ascii: "\n")) {
+                    let user = (try JSONParser().parse(Array(line))).object
+                    guard let user, let name = user["user_id"]?.string, let text = user["attributes"]?.string else {
+                        continue
+                    }
+                    guard let bytes = Base64URL.decode(text.utf8) else {
+                        throw Failure("the attributes of '\(name)' cannot be read")
+                    }
+                    let record = try AttributeRecord(stored: bytes, of: Identifier(name))
+                    guard !record.isEmpty else { continue }
+                    var writer = JSONWriter()
+                    writer.beginObject()
+                    writer.member("user_id", name)
+                    writer.key("attributes")
+                    record.append(to: &writer, schema)
+                    writer.endObject()
+                    writer.endLine()
+                    try ExportCommand.write(writer.finish())
+                }
+                last = page.end
+            } while last != nil
+        }
+    }
+}
+
+/// Writes what ids mean, and meant, to standard output.
+struct ExportDefinitionsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "definitions",
+        abstract:
+            "Writes what the ids of experiments, holdouts and their variations mean, with the history that is kept.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    func run() throws {
+        try database.export { session in
+            for project in try session.projects().projects {
+                let key = project.sdkKey
+                var history = DefinitionHistory(sdkKey: key)
+                let versions = try session.wait { $0.read(.datafileHistory(sdkKey: key, limit: 1_000_000), $1) }
+                for version in versions.reversed() {
+                    // One that was deleted meanwhile is history no longer.
+                    let number = version.version
+                    let stored = try session.wait { $0.read(.datafile(sdkKey: key, version: number), $1) }
+                    if let stored { try history.add(stored) }
+                }
+                try ExportCommand.write(
+                    history.rows.flatMap { JSONValue.object($0).encoded() + [UInt8(ascii: "\n")] })
+            }
+        }
+    }
+}
+
+extension ExportCommand {
+    fileprivate static func write(_ lines: [UInt8]) throws {
+        do {
+            try OpenFile.standardOutput.write(lines)
+        } catch {
+            throw Failure("standard output cannot be written: \(error)")
+        }
+    }
+}
+
+extension DatabaseOptions {
+    /// Opens the database for reading, while servers use it.
+    fileprivate func export(_ work: (BackgroundSession) throws -> Void) throws {
+        let location = try location(environment: ProcessInfo.processInfo.environment)
         if !location.isPostgreSQL {
             let path = location.text
             guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
@@ -43,27 +142,27 @@ struct ExportProfilesCommand: ParsableCommand {
         defer { store.close() }
         let session = try BackgroundSession(store, label: "export")
         defer { session.close() }
-        let progress = Progress("exported")
-        var last: Identifier?
-        repeat {
-            let page: ProfilePage
-            do throws(StorageError) {
-                page = try session.wait { [last] session, done in
-                    session.read(.profiles(after: last, limit: Self.page), done)
-                }
-            } catch {
-                throw Failure("the export \(last.map { "stopped after '\($0)'" } ?? "cannot begin"): \(error)")
-            }
-            let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
-            do {
-                try OpenFile.standardOutput.write(lines)
-            } catch {
-                throw Failure("standard output cannot be written: \(error)")
-            }
-            progress.add(page.profiles.count)
-            last = page.end
-        } while last != nil
-        progress.finish()
+        do {
+            try work(session)
+        } catch let error as StorageError {
+            throw Failure("the export failed: \(error)")
+        }
+    }
+}
+
+extension BackgroundSession {
+    fileprivate func page<Page: Sendable>(after last: Identifier?, _ query: StoreQuery<Page>) throws(Failure) -> Page {
+        do throws(StorageError) {
+            return try wait { session, done in session.read(query, done) }
+        } catch {
+            throw Failure("the export \(last.map { "stopped after '\($0)'" } ?? "cannot begin"): \(error)")
+        }
+    }
+
+    fileprivate func projects() throws -> ProjectState {
+        let state = try wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
+        guard let state else { throw Failure("the database has no projects' state") }
+        return state
     }
 }
 

@@ -31,12 +31,37 @@ import Testing
                 ["key": "text", "type": "string", "defaultValue": "y"],
                 ["key": "theme", "type": "object", "defaultValue": ["dark": true]],
             ], "\(manifest.text)")
+        expectValid(flags)
+    }
+
+    /// Checks what the published schema of the CLI's manifest (open-feature/cli, `schema/v0/flag-manifest.json`) requires of the
+    /// file that the CLI makes of a response: an object by keys that are not empty, of exactly one of the schema's kinds.
+    private func expectValid(_ flags: [JSONValue]) {
+        let keys = flags.map { $0["key"].string ?? "" }
+        #expect(Set(keys).count == keys.count && !keys.contains(""))
+        for flag in flags {
+            let value = flag["defaultValue"]
+            let isValid =
+                switch flag["type"].string {
+                case "boolean": value.bool != nil
+                case "string": value.string != nil
+                case "integer": value.integer != nil
+                case "float": value.double != nil
+                case "object": !value.isNull
+                default: false
+                }
+            #expect(isValid, "\(flag)")
+            #expect(flag["description"].isNull || flag["description"].string != nil)
+            let members = Set(flag.object?.map(\.key) ?? [])
+            #expect(members.isSubset(of: ["key", "type", "defaultValue", "description"]), "\(members)")
+        }
     }
 
     @Test func `A flag of a datafile has the default of its variables`() throws {
         let server = try startTestServer()
         #expect(try server.request("PUT", "/v1/datafile", OFREPTests.datafile()).status == 201)
         let flags = try server.request("GET", Self.path)["flags"].array ?? []
+        expectValid(flags)
         let defaults = flags.map {
             "\($0["key"].string ?? "") \(String(decoding: $0["defaultValue"].encoded(), as: UTF8.self))"
         }
