@@ -216,7 +216,9 @@ extension ProjectDefinitions {
     /// Gives an experiment that no rule has another key, and the flag that serves it.
     fileprivate mutating func rename(_ experiment: ExperimentDefinition, to key: Identifier) {
         experiments.remove(experiment.key)
-        experiments.append(experiment.renamed(to: key))
+        var other = experiment
+        other.key = key
+        experiments.append(other)
         guard let flag = flags[experiment.key], flag.content == .experiment else { return }
         var renamed = FlagDefinition(key: key, .experiment)
         (renamed.description, renamed.tags) = (flag.description, flag.tags)
@@ -231,16 +233,6 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    fileprivate func renamed(to key: Identifier) -> ExperimentDefinition {
-        var renamed = ExperimentDefinition(id: id, key: key)
-        (renamed.status, renamed.variations, renamed.retiredVariations) = (status, variations, retiredVariations)
-        (renamed.allocation, renamed.isClosed, renamed.gate) = (allocation, isClosed, gate)
-        (renamed.groupID, renamed.traffic, renamed.audience) = (groupID, traffic, audience)
-        (renamed.flagKey, renamed.isServed, renamed.hasNeverRun) = (flagKey, isServed, hasNeverRun)
-        (renamed.details, renamed.conclusion, renamed.source) = (details, conclusion, source)
-        return renamed
-    }
-
     /// The status that restores an experiment which is archived and named again; `nil` if it is not archived.
     var restoredStatus: JSONValue? {
         guard isArchived else { return nil }

@@ -20,7 +20,7 @@ struct ExperimentDefinition: KeyedDefinition {
     }
 
     let id: Identifier
-    let key: Identifier
+    var key: Identifier
     /// As a datafile has it: one of ``ExperimentStatus``, or another one that a datafile brought. While the experiment's
     /// flag is off, a running experiment is paused in the datafile.
     var status = ExperimentStatus.running.rawValue

@@ -143,6 +143,16 @@ import Testing
         #expect(try server.request("GET", "/v1/holdouts/all")["flags"].isNull)
     }
 
+    @Test func `An experiment that gets another key keeps what the definitions do not say of it`() throws {
+        let body = #"{"id":"7001","variations":["control","new"],"owner":"ann","assignment_ttl":"30d"}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", body).status == 201)
+        let renamed = #"{"experiments":[{"key":"till","id":"7001","variations":["control","new"]}]}"#
+        #expect(try apply(renamed).status == 200)
+        let shown = try server.request("GET", "/v1/experiments/till")
+        #expect(shown["owner"] == "ann")
+        #expect(shown["assignment_ttl"] == "30d")
+    }
+
     @Test func `What can move users who take part is refused with their number, and shown by the preview`() throws {
         try apply(#"{"experiments":[{"key":"e","variations":["a","b"]}],"flags":[{"key":"f","type":"boolean"}]}"#)
         for user in 0..<20 {
