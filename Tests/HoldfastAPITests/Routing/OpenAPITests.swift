@@ -62,7 +62,7 @@ import Testing
             + describe("HoldoutDefinition", "Holdout", HoldoutDefinition.members, in: &described)
         if ProcessInfo.processInfo.environment["HOLDFAST_WRITE_OPENAPI"] != nil {
             let file = URL(filePath: #filePath).deletingLastPathComponent().appending(
-                path: "../../Sources/HoldfastAPI/openapi.json")
+                path: "../../../Sources/HoldfastAPI/openapi.json")
             try (JSONValue.object(described).indented() + "\n").write(to: file, atomically: true, encoding: .utf8)
         }
         #expect(changed == [], "write it anew with HOLDFAST_WRITE_OPENAPI=1, and build again")
