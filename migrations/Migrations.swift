@@ -26,6 +26,7 @@ public enum Migrations {
         PackageResources._020_status_history_sql,
         PackageResources._021_removed_users_sql,
         PackageResources._022_valued_events_sql,
+        PackageResources._023_webhooks_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -46,5 +47,6 @@ public enum Migrations {
         PackageResources._014_status_history_sql,
         PackageResources._015_removed_users_sql,
         PackageResources._016_valued_events_sql,
+        PackageResources._017_webhooks_sql,
     ]
 }

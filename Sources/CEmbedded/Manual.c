@@ -113,6 +113,9 @@ static const struct embedded_file files[] = {
     {"Monitoring", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Monitoring.md" suffix(, 0)
     }},
+    {"Webhooks", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Webhooks.md" suffix(, 0)
+    }},
     {"Backups", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Backups.md" suffix(, 0)
     }},

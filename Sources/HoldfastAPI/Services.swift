@@ -34,6 +34,7 @@ public final class Services: Sendable {
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
     public let monitor: ExperimentMonitor
+    public let webhooks: WebhookSender
     let upstream: (any UpstreamRequests)?
     /// `nil` if the store is a copy, or could not open another session.
     private let seriesFiller: SeriesFiller?
@@ -68,6 +69,8 @@ public final class Services: Sendable {
         public var servesAssistants = false
         /// Whether `/console/` is served.
         public var servesConsole = true
+        /// How webhooks are sent.
+        public var webhooks = WebhookOptions()
 
         public init() {}
     }
@@ -98,6 +101,7 @@ public final class Services: Sendable {
         removals = RemovalWatch(projects, knownExposures)
         scheduler = ExperimentScheduler(projects, store: store)
         monitor = ExperimentMonitor(projects, store: store)
+        webhooks = WebhookSender(store, options.webhooks, logger)
         self.access = access
         refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
         self.build = build
@@ -129,6 +133,7 @@ public final class Services: Sendable {
     public func close(before deadline: DispatchTime) -> Int {
         scheduler.close()
         monitor.close()
+        webhooks.close()
         let lost = events.waitUntilStored(before: deadline)
         uses.close()
         projects.close()

@@ -1,22 +1,22 @@
-import Dispatch
+package import Dispatch
 import Synchronization
 
 /// Work that is repeated in the background until it is closed. Each repetition begins an interval after the one before has
 /// ended.
-final class RepeatedTask: Sendable {
+package final class RepeatedTask: Sendable {
     private let interval: DispatchTimeInterval
     private let closed = Atomic<Bool>(false)
 
-    init(every interval: DispatchTimeInterval) {
+    package init(every interval: DispatchTimeInterval) {
         self.interval = interval
     }
 
-    var isClosed: Bool { closed.load(ordering: .relaxed) }
+    package var isClosed: Bool { closed.load(ordering: .relaxed) }
 
     /// - Parameters:
     ///   - delay: the time until the first run; the interval by default.
     ///   - work: does not keep the owner of the task alive.
-    func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
+    package func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + (delay ?? interval)) { [weak self] in
             guard let self, !isClosed else { return }
             Task { [weak self] in
@@ -26,7 +26,7 @@ final class RepeatedTask: Sendable {
         }
     }
 
-    func close() {
+    package func close() {
         closed.store(true, ordering: .relaxed)
     }
 }

@@ -98,6 +98,18 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case proposalApprove = "proposal.approve"
     /// A proposed change was rejected; the target is the id of the proposal.
     case proposalReject = "proposal.reject"
+    /// The verdict of an experiment is another one; the target is the experiment's key.
+    case experimentVerdict = "experiment.verdict"
+    /// An experiment has other warnings, such as a broken split or a guardrail that is worse; the target is its key.
+    case experimentWarning = "experiment.warning"
+    /// A webhook was made or changed; the target is its key.
+    case webhookPut = "webhook.put"
+    /// A webhook was deleted; the target is its key.
+    case webhookDelete = "webhook.delete"
+    /// A webhook got another secret; the target is its key.
+    case webhookRotate = "webhook.rotate"
+    /// A webhook is paused, because its receiver has not accepted anything for too long; the target is its key.
+    case webhookPause = "webhook.pause"
     /// The access tokens were reloaded; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.
@@ -123,6 +135,8 @@ public struct AuditEntry: Sendable, Equatable {
     public var before: [UInt8]?
     /// JSON; `nil` if there is nothing after, or if the user has been erased since.
     public var after: [UInt8]?
+    /// The project that it is about; `nil` if it is about none, or about all of them.
+    public var sdkKey: String?
 
     public init(
         id: Int64, recordedAt: Timestamp, author: Author, action: String, userID: Identifier?, target: String,
@@ -148,16 +162,19 @@ public struct AuditNote: Sendable {
     public var before: JSONValue
     /// `null` if there is nothing.
     public var after: JSONValue
+    /// The project that it is about; `nil` if it is about none, or about all of them.
+    public var sdkKey: String?
 
     public init(
         _ action: AuditAction, of target: String, userID: Identifier? = nil, before: JSONValue = .null,
-        after: JSONValue = .null
+        after: JSONValue = .null, in sdkKey: String? = nil
     ) {
         self.action = action
         self.userID = userID
         self.target = target
         self.before = before
         self.after = after
+        self.sdkKey = sdkKey
     }
 }
 

@@ -87,6 +87,9 @@ package struct SharedRecords {
         /// Without its body.
         case proposal(id: String)
         case look(sdkKey: String, experimentID: Identifier)
+        case finding(sdkKey: String, experimentID: Identifier)
+        /// A webhook, and the number of the last entry of the audit log.
+        case webhook(key: String)
     }
 
     package enum Write: Sendable {
@@ -122,6 +125,10 @@ package struct SharedRecords {
         /// Changes the decision of a proposal.
         case updateProposal(Proposal)
         case putLook(StoredLook)
+        case putFinding(StoredFinding)
+        case putWebhook(Webhook)
+        case updateWebhook(key: String, Webhook.State)
+        case deleteWebhook(key: String)
         case renewGeneration(GenerationRenewal)
         case recordAudit(AuditNote, Author)
 
@@ -129,7 +136,8 @@ package struct SharedRecords {
         package var changesProjects: Bool {
             switch self {
             case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries,
-                .putLastUses, .insertProposal, .updateProposal, .putLook:
+                .putLastUses, .insertProposal, .updateProposal, .putLook, .putFinding, .putWebhook, .updateWebhook,
+                .deleteWebhook:
                 false
             default: true
             }
@@ -158,6 +166,9 @@ package struct SharedRecords {
     package var stickyDocument: String?
     package var proposal: Proposal?
     package var look: StoredLook?
+    package var finding: StoredFinding?
+    package var webhook: Webhook?
+    package var lastAuditEntry: Int64 = 0
     /// The writes of the rule that was applied, in order.
     package private(set) var writes: [Write] = []
 

@@ -78,7 +78,7 @@ extension SharedRecords {
         decided.status = status
         decided.decision = Proposal.Decision(author: author.name, time: now, reason: reason)
         write(.updateProposal(decided))
-        record(AuditNote(action, of: decided.id, after: decided.summary), by: author)
+        record(AuditNote(action, of: decided.id, after: decided.summary, in: decided.sdkKey), by: author)
     }
 
     /// Whether a change needs no approval, or the proposal that is approved is still to be decided.
@@ -106,7 +106,8 @@ extension SharedChange<Void> {
     public static func propose(_ proposal: Proposal, by author: Author) -> Self {
         Self(bytes: WaitingBytes.ofChange + (proposal.body?.count ?? 0)) { records, _ in
             records.write(.insertProposal(proposal))
-            records.record(AuditNote(.proposalPut, of: proposal.id, after: proposal.summary), by: author)
+            records.record(
+                AuditNote(.proposalPut, of: proposal.id, after: proposal.summary, in: proposal.sdkKey), by: author)
         }
     }
 }

@@ -47,5 +47,8 @@ public enum QuerySubject: Sendable {
     case proposals(sdkKey: String)
     case proposal(id: String)
     case looks(sdkKey: String)
+    case findings
+    case webhooks
+    case auditTail(after: Int64, limit: Int)
     case feed(from: Int64, limit: Int)
 }

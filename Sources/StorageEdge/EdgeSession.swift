@@ -76,7 +76,7 @@ final class EdgeSession: StoreSession {
             .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
             .participants, .participantEvents,
             .auditEntries,
-            .feed, .proposals, .proposal, .looks, .removedUsers:
+            .feed, .proposals, .proposal, .looks, .removedUsers, .findings, .webhooks, .auditTail:
             completion(.failure(Self.onlyUpstream))
         }
     }

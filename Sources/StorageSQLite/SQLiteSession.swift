@@ -80,10 +80,11 @@ final class SQLiteSession: StoreSession {
             return
         case .projects, .removals, .removedUsers, .datafileHistory, .activeDatafile, .datafile, .lastDatafile,
             .lastUses,
-            .proposals, .proposal, .looks:
+            .proposals, .proposal, .looks, .findings, .webhooks:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,
-            .goals, .frozenResults, .series, .openSeries, .auditEntries, .feed, .knownUsers, .latestExposures:
+            .goals, .frozenResults, .series, .openSeries, .auditEntries, .auditTail, .feed, .knownUsers,
+            .latestExposures:
             reader = store.eventReader
         case .users, .userRecords, .participants, .participantEvents: reader = store.segmentReader
         }

@@ -63,6 +63,7 @@ import ProcessTestSupport
             try ask("POST", "/v1/exposures", #"{"user_id":"ada","experiment":"ended","variation_key":"b"}"#)
             try ask("POST", "/v1/events", #"{"user_id":"ada","goal":"buy","value":1e15}"#)
             try ask("POST", "/v1/experiments/ended/conclude", #"{"winner":"b"}"#)
+            try ask("PUT", "/v1/webhooks/ops", #"{"url":"https://ops.example/","events":["holdout.delete"]}"#)
             try ask("POST", "/ups/save", profile("gone", ["8": "v"]))
             #expect(try server.request("DELETE", "/v1/profiles/gone").status == 200)
             while try server.request("GET", "/v1/experiments/ended/results")["metric"]["filling"] == true {}
@@ -115,8 +116,9 @@ import ProcessTestSupport
             let before = try answers(server)
             server.stop()
             let there = try copied(path, database.url)
-            // Nothing is empty but the values of deleted attributes and, without approvals and bandits, proposals and looks.
-            #expect(there.count { $0.contains(#/ 0  cbf29ce484222325/#) } == 3)
+            // Nothing is empty but the values of deleted attributes and, without approvals, bandits and warnings, proposals,
+            // looks and findings.
+            #expect(there.count { $0.contains(#/ 0  cbf29ce484222325/#) } == 4)
             let moved = try ServerProcess(database: database.url)
             let after = try answers(moved)
             for (target, answer) in before { #expect(after[target] == answer) }

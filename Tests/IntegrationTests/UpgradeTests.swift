@@ -119,6 +119,10 @@ import Testing
         """
         UPDATE variation_goals SET valued = 1;
         """,
+        """
+        INSERT INTO webhooks VALUES ('ops', NULL, '{"url":"https://ops.example/","events":["*"],"enabled":true}', '{"position":3}');
+        INSERT INTO experiment_findings VALUES ('tests', '7', 9000, '{"warnings":["primary"]}');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

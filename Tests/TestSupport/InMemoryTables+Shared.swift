@@ -35,6 +35,10 @@ extension InMemoryTables {
         case .proposal(let id): records.proposal = proposals.first { $0.id == id }?.withoutBody
         case .look(let sdkKey, let experimentID):
             records.look = looks.first { $0.sdkKey == sdkKey && $0.experimentID == experimentID }
+        case .finding(let sdkKey, let experimentID):
+            records.finding = findings.first { $0.sdkKey == sdkKey && $0.experimentID == experimentID }
+        case .webhook(let key):
+            (records.webhook, records.lastAuditEntry) = (webhooks[key], Int64(auditEntries.count))
         }
     }
 
@@ -53,6 +57,8 @@ extension InMemoryTables {
             lastUses = lastUses.filter { $0.key.sdkKey != sdkKey }
             proposals.removeAll { $0.sdkKey == sdkKey }
             looks.removeAll { $0.sdkKey == sdkKey }
+            findings.removeAll { $0.sdkKey == sdkKey }
+            webhooks = webhooks.filter { $0.value.sdkKey != sdkKey }
         case .insertDatafile(let datafile): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
@@ -71,6 +77,12 @@ extension InMemoryTables {
         case .putLook(let look):
             looks.removeAll { $0.sdkKey == look.sdkKey && $0.experimentID == look.experimentID }
             looks.append(look)
+        case .putFinding(let finding):
+            findings.removeAll { $0.sdkKey == finding.sdkKey && $0.experimentID == finding.experimentID }
+            findings.append(finding)
+        case .putWebhook(let webhook): webhooks[webhook.key] = webhook
+        case .updateWebhook(let key, let state): webhooks[key]?.state = state
+        case .deleteWebhook(let key): webhooks[key] = nil
         case .updateProposal(let proposal):
             for index in proposals.indices where proposals[index].id == proposal.id {
                 proposals[index].status = proposal.status

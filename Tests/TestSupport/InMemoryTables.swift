@@ -31,6 +31,8 @@ struct InMemoryTables {
     /// In the order of their creation.
     var proposals: [Proposal] = []
     var looks: [StoredLook] = []
+    var findings: [StoredFinding] = []
+    var webhooks: [String: Webhook] = [:]
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0
     /// Of the feed.
@@ -481,6 +483,9 @@ struct InMemoryTables {
             return lastUses.filter { $0.key.sdkKey == sdkKey }.map { LastUse($0.key, day: $0.value) }
         case .proposals(let sdkKey): return proposals.reversed().filter { $0.sdkKey == sdkKey }.map(\.withoutBody)
         case .proposal(let id): return proposals.first { $0.id == id }
+        case .findings: return findings
+        case .webhooks: return webhooks.values.sorted { $0.key < $1.key }
+        case .auditTail(let after, let limit): return Array(auditEntries.filter { $0.id > after }.prefix(limit))
         case .looks(let sdkKey): return looks.filter { $0.sdkKey == sdkKey }
         case .feed(let number, let limit):
             let rows = Array(feed.filter { $0.number >= number }.prefix(limit))

@@ -44,7 +44,7 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     /// The cases of all facets.
     public static let all =
         profiles + merging + removals + stickyDocuments + attributes + events + series + breakdowns + projects + audit
-        + feed
+        + feed + webhooks
 
     /// The cases of all facets, and of stores in which changes wait for a commit.
     public static let databases = all + waiting

@@ -40,6 +40,8 @@ struct http_request {
     long idle_seconds;
     /// Whether to open a new connection. A request on an old one that the server has just closed is sent again.
     int is_sent_once;
+    /// Whether to connect to no address of a host or network that is not public.
+    int refuses_private_addresses;
     /// Passed to the functions.
     void *context;
     /// Takes a piece of the body. The exchange fails unless it returns 1.
@@ -60,5 +62,14 @@ void http_client_close(struct http_client *client);
 /// - Parameter error: says why there was no complete response.
 /// - Returns: the status; 0 if there was no complete response, -1 if it did not come in time after the request was sent.
 long http_client_perform(struct http_client *client, const struct http_request *request, char error[256]);
+
+/// Sends a message. Redirects are not followed, and of a response only the status counts, whatever becomes of its body.
+///
+/// - Returns: the status; 0 if there was none.
+long http_deliver(const char *url, const char *const *fields, const unsigned char *body, size_t length,
+                  long milliseconds, int refuses_private_addresses, char error[256]);
+
+/// Whether a `struct sockaddr` of IPv4 or IPv6 is one that anybody can reach (RFC 6890), also where it is within another.
+int http_is_public_address(const void *address);
 
 #endif

@@ -23,6 +23,10 @@ public final class RefusalLog: Sendable {
     private let access: AccessControl
     private let proxies: TrustedProxies
     private let state = Mutex(State())
+    private let total = Atomic<UInt64>(0)
+
+    /// Refusals since the process started.
+    var count: UInt64 { total.load(ordering: .relaxed) }
 
     init(_ logger: Logger, access: AccessControl, proxies: TrustedProxies) {
         self.logger = logger
@@ -34,6 +38,7 @@ public final class RefusalLog: Sendable {
     ///
     /// - Parameter path: the path of the request, or of one operation of a batch.
     func record(_ refusal: AccessRefusal, path: String, method: Method, of origin: RequestOrigin) {
+        total.add(1, ordering: .relaxed)
         guard mayWrite() else { return }
         var metadata: Logger.Metadata = [
             "status": .stringConvertible(refusal.problem.status.code), "reason": "\(refusal.problem.detail)",

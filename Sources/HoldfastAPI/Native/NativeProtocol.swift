@@ -6,7 +6,7 @@ struct NativeProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let topics = [
             Self.users, Self.decisions, Self.segments, Self.definitions, Self.experiments, Self.results, Self.events,
-            Self.approvals, Self.access,
+            Self.approvals, Self.access, Self.webhooks,
         ]
         routes = topics.flatMap { $0(loop) }
     }

@@ -30,6 +30,11 @@ struct MetricsEndpoint {
         appendDecisions(services, to: &page)
         appendIdentityKeys(services, to: &page)
         appendWarnings(services.monitor.findings, to: &page)
+        appendWebhooks(services.webhooks.measures(), to: &page)
+        page.single(
+            "holdfast_refused_credentials_total", .counter,
+            "Requests without permission: without a token, or with a wrong, expired or insufficient one.",
+            services.refusals.count)
         appendAttributes(services, to: &page)
         let spans = services.options.tracing?.tracer.counts ?? Tracer.Counts()
         page.single("holdfast_trace_spans_sent_total", .counter, "Spans that the collector has taken.", spans.sent)
@@ -89,6 +94,22 @@ struct MetricsEndpoint {
             "holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
         page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
         page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
+    }
+
+    private static func appendWebhooks(_ measures: [WebhookSender.Measure], to page: inout MetricsPage) {
+        func label(_ measure: WebhookSender.Measure) -> String { "webhook=\"\(measure.key)\"" }
+        page.begin(
+            "holdfast_webhook_lag_seconds", .gauge,
+            "Since when the oldest event waits for its delivery; 0 if none does.")
+        for measure in measures { page.sample(label(measure), measure.lagSeconds) }
+        page.begin(
+            "holdfast_webhook_paused", .gauge, "1 if the webhook is paused, because its receiver failed for too long.")
+        for measure in measures { page.sample(label(measure), measure.isPaused ? 1 : 0) }
+        page.begin("holdfast_webhook_deliveries_total", .counter, "Attempts of this process to deliver an event.")
+        for measure in measures {
+            page.sample(label(measure) + ",outcome=\"accepted\"", measure.accepted)
+            page.sample(label(measure) + ",outcome=\"failed\"", measure.failed)
+        }
     }
 
     private static func appendStore(_ store: StoreMetrics, to page: inout MetricsPage) {

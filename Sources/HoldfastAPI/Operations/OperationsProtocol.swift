@@ -52,7 +52,7 @@ struct OperationsEndpoints {
         writer.beginObject()
         writer.member("status", "ready")
         if let failure = services.access.reloadFailure ?? services.access.identityKeys?.failure
-            ?? services.upstream?.status.failure
+            ?? services.upstream?.status.failure ?? services.webhooks.failure
         {
             writer.member("detail", failure)
         }

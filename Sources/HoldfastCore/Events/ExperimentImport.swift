@@ -77,7 +77,7 @@ public struct ExperimentImport: Sendable {
             after: [
                 "started_at": .string(period.since.rfc3339), "shares": shares,
                 "exposures": .integer(Int64(exposures.count)), "events": .integer(Int64(events.count)),
-            ])
+            ], in: period.sdkKey)
     }
 
     private static func check(_ experiment: Experiment, of project: Project) throws(CoreError) {

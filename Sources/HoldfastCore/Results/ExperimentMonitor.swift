@@ -1,6 +1,7 @@
 public import Bucketing
 import Definitions
 import Dispatch
+import JSON
 public import Storage
 internal import Synchronization
 
@@ -91,6 +92,7 @@ public final class ExperimentMonitor: Sendable {
         let watched = watchedExperiments()
         guard let enrolled = try? await catalog.inBackground({ try await $0.read(.enrolledUsers) }) else { return }
         var findings: [Finding] = []
+        var ids: [Identifier] = []
         var counts: [Place: Count] = [:]
         let former = state.withLock { $0 }
         for (project, experiment, isPaused) in watched {
@@ -120,8 +122,42 @@ public final class ExperimentMonitor: Sendable {
                     sdkKey: project.sdkKey, key: experiment.key,
                     warnings: warnings(experiment, project, watch, count, at: now), decision: overview.decision,
                     isPaused: isPaused))
+            ids.append(experiment.id)
         }
         state.withLock { [findings, counts] in $0 = State(findings: findings, counts: counts) }
+        await tell(findings, of: ids, at: now)
+    }
+
+    private static let author = Author(name: "experiment monitor")
+    /// The warnings that depend on the stored data alone, so that all processes agree on them.
+    private static let told: [ExperimentWarning] = [.sampleRatio, .guardrail, .primary, .stalled]
+
+    /// Records what has changed since any process looked last in the audit log. What cannot be written is found again.
+    private func tell(_ findings: [Finding], of ids: [Identifier], at now: Timestamp) async {
+        guard let stored = try? await catalog.inBackground({ try await $0.read(.findings) }) else { return }
+        let known = Dictionary(stored.map { ([$0.sdkKey, $0.experimentID.string], $0) }) { $1 }
+        for (finding, id) in zip(findings, ids) where !finding.isPaused {
+            let former = known[[finding.sdkKey, id.string]]?.content
+            var content = JSONObject()
+            let warnings = Self.told.filter { finding.warnings.contains($0) }
+            content["warnings"] = .array(warnings.map { .string($0.rawValue) })
+            let verdict = finding.decision.map { JSONValue.string($0.rawValue) } ?? former?.object?["verdict"]
+            content["verdict"] = verdict ?? .string(Verdict.Decision.continue.rawValue)
+            let blank: JSONValue = ["warnings": [], "verdict": .string(Verdict.Decision.continue.rawValue)]
+            let before = (former ?? blank).object ?? JSONObject()
+            let actions = [("warnings", AuditAction.experimentWarning), ("verdict", .experimentVerdict)]
+            let notes = actions.filter { before[$0.0] != content[$0.0] }.map { name, action in
+                AuditNote(
+                    action, of: finding.key.string, before: [name: before[name] ?? .null],
+                    after: [name: content[name] ?? .null], in: finding.sdkKey)
+            }
+            guard !notes.isEmpty, !timer.isClosed else { continue }
+            let change = StoredFinding(
+                sdkKey: finding.sdkKey, experimentID: id, lookedAt: now, content: .object(content))
+            _ = try? await catalog.inBackground {
+                try await $0.write(.putFinding(change, after: former, notes, by: Self.author))
+            }
+        }
     }
 
     private func warnings(

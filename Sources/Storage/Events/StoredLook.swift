@@ -28,6 +28,8 @@ extension SharedChange<Bool> {
         Self(.look(sdkKey: look.sdkKey, experimentID: look.experimentID)) { records, _ in
             guard records.look?.lookedAt == former else { return false }
             records.write(.putLook(look))
+            var note = note
+            note.sdkKey = look.sdkKey
             records.record(note, by: author)
             return true
         }

@@ -13,6 +13,7 @@ extension AuditEntry {
             id: 0, recordedAt: now, author: author, action: note.action.rawValue, userID: note.userID,
             target: String(decoding: note.target.utf8.prefix(Self.maximumTarget), as: UTF8.self),
             before: Self.detail(note.before), after: Self.detail(note.after))
+        sdkKey = note.sdkKey
     }
 
     private static func detail(_ value: JSONValue) -> [UInt8]? {
@@ -159,6 +160,7 @@ extension AuditNote {
         _ datafile: StoredDatafile, replacing former: StoredDatafile?, approvedBy approver: String? = nil
     ) -> AuditNote {
         var note = self
+        note.sdkKey = datafile.sdkKey
         note.before = former.map { Self.describe($0, before) } ?? .null
         note.after = Self.describe(datafile, after)
         if let approver, var object = note.after.object {

@@ -257,12 +257,13 @@ extension AuditEntry {
             author: Author(name: row.text(2), requestID: row.text(3)), action: row.text(4),
             userID: row.optionalIdentifier(5), target: row.text(6), before: row.optionalBytes(7),
             after: row.optionalBytes(8))
+        sdkKey = row.optionalText(9)
     }
 
     package var values: [SQLValue] {
         [
             .integer(recordedAt), .text(author.name), .text(author.requestID), .text(action), .text(userID),
-            .text(target), .text(before), .text(after),
+            .text(target), .text(before), .text(after), .text(sdkKey),
         ]
     }
 }

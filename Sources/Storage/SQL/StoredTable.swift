@@ -25,10 +25,13 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case banditLooks = "bandit_looks"
     case audit
     case removedUsers = "removed_users"
+    case webhooks
+    case experimentFindings = "experiment_findings"
 
     /// What is deleted with a project: the rows that have its SDK key.
     package static let ofProject: [StoredTable] = [
-        .datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .projects,
+        .datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .webhooks,
+        .experimentFindings, .projects,
     ]
 
     public enum ColumnType: Sendable {
@@ -108,13 +111,16 @@ public enum StoredTable: String, Sendable, CaseIterable {
             Self.columns(
                 ("id", .text), ("sdk_key", .text), ("created_at", .integer), ("status", .integer), ("content", .text),
                 ("body", .bytes))
-        case .banditLooks:
+        case .webhooks:
+            Self.columns(("key", .text), ("sdk_key", .text), ("definition", .text), ("state", .text))
+        case .banditLooks, .experimentFindings:
             Self.columns(
                 ("sdk_key", .text), ("experiment_id", .text), ("looked_at", .integer), ("content", .text))
         case .audit:
             Self.columns(
                 ("id", .integer), ("recorded_at", .integer), ("author", .text), ("request_id", .text),
-                ("action", .text), ("user_id", .text), ("target", .text), ("before", .text), ("after", .text))
+                ("action", .text), ("user_id", .text), ("target", .text), ("before", .text), ("after", .text),
+                ("sdk_key", .text))
         case .removedUsers:
             Self.columns(("user_hash", .integer), ("removed_at", .integer), ("account", .text))
         }
@@ -123,9 +129,11 @@ public enum StoredTable: String, Sendable, CaseIterable {
     public var keyCount: Int {
         switch self {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,
-            .proposals, .audit:
+            .proposals, .audit, .webhooks:
             1
-        case .allocationPeriods, .statusPeriods, .stickyDocuments, .exposures, .banditLooks, .removedUsers: 2
+        case .allocationPeriods, .statusPeriods, .stickyDocuments, .exposures, .banditLooks, .removedUsers,
+            .experimentFindings:
+            2
         case .forcedVariations, .userGoals, .frozenResults: 3
         case .variationUsers, .variationGoals, .lastUses: 4
         }
@@ -164,7 +172,8 @@ extension StoredTable {
         case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .statusPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
-            .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks, .removedUsers:
+            .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks, .removedUsers, .webhooks,
+            .experimentFindings:
             .replacesRow
         }
     }

@@ -75,6 +75,17 @@ extension SharedRecords {
         case .look(let sdkKey, let experimentID):
             let query = Query(findLook(sdkKey: sdkKey, experimentID: experimentID))
             return (false, [(query, { $1.look = StoredLook($0) })])
+        case .finding(let sdkKey, let experimentID):
+            let query = Query(findFinding(sdkKey: sdkKey, experimentID: experimentID))
+            return (false, [(query, { $1.finding = StoredFinding($0) })])
+        case .webhook(let key):
+            return (
+                false,
+                [
+                    (Query(find(webhook: key)), { $1.webhook = Webhook($0) }),
+                    (Query(lastAuditEntry), { $1.lastAuditEntry = $0.integer(0) }),
+                ]
+            )
         }
     }
 
@@ -135,6 +146,10 @@ extension SharedRecords {
             [.insert([proposal.values], into: .proposals), Query(pruneProposals(sdkKey: proposal.sdkKey))]
         case .updateProposal(let proposal): [Query(update(proposal))]
         case .putLook(let look): [.insert([look.values], into: .banditLooks)]
+        case .putFinding(let finding): [.insert([finding.values], into: .experimentFindings)]
+        case .putWebhook(let webhook): [.insert([webhook.values], into: .webhooks)]
+        case .updateWebhook(let key, let state): [Query(update(webhook: key, state))]
+        case .deleteWebhook(let key): [delete(from: .webhooks, where: "key = $1", .text(key))]
         case .renewGeneration(let renewal): [Query(renewal.statement(.postgreSQL))]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]

@@ -83,6 +83,13 @@ extension WriteTransaction {
             try connection.run(SharedRecords.findLook(sdkKey: sdkKey, experimentID: experimentID)) {
                 records.look = StoredLook($0)
             }
+        case .finding(let sdkKey, let experimentID):
+            try connection.run(SharedRecords.findFinding(sdkKey: sdkKey, experimentID: experimentID)) {
+                records.finding = StoredFinding($0)
+            }
+        case .webhook(let key):
+            try connection.run(SharedRecords.find(webhook: key)) { records.webhook = Webhook($0) }
+            try connection.run(SharedRecords.lastAuditEntry) { records.lastAuditEntry = $0.integer(0) }
         }
     }
 
@@ -143,6 +150,10 @@ extension WriteTransaction {
             try run(SharedRecords.pruneProposals(sdkKey: proposal.sdkKey))
         case .updateProposal(let proposal): try run(SharedRecords.update(proposal))
         case .putLook(let look): try insert(look.values, into: .banditLooks)
+        case .putFinding(let finding): try insert(finding.values, into: .experimentFindings)
+        case .putWebhook(let webhook): try insert(webhook.values, into: .webhooks)
+        case .updateWebhook(let key, let state): try run(SharedRecords.update(webhook: key, state))
+        case .deleteWebhook(let key): try delete(from: .webhooks, where: "key = $1", .text(key))
         case .renewGeneration(let renewal): try run(renewal.statement(.sqlite))
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }

@@ -27,6 +27,7 @@ extension ServeCommand {
             ["--assignment-ttl", "--max-assignments", "--audit-", "--event-retention", "--feed-", "--datafile-history"]
         ),
         ("EDGE", ["--upstream", "--max-lag", "--offline-enrollment", "--outbox-"]),
+        ("WEBHOOKS", ["--webhook-", "--public-url"]),
         ("LIMITS", [""]),
     ]
 

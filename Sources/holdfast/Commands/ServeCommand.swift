@@ -233,6 +233,24 @@ struct ServeCommand: ParsableCommand {
     @Flag(help: "Serve /mcp, the Model Context Protocol for assistants.")
     var mcp = false
 
+    @Flag(help: "Send webhooks also to addresses that are not public, and without TLS.")
+    var webhookPrivateAddresses = false
+
+    @Option(help: .init("Directory of the secrets of webhooks that name a file.", valueName: "directory"))
+    var webhookSecrets: String?
+
+    @Option(help: .init("Time for a response to a webhook, 100ms to 1m (default: 10s).", valueName: "time"))
+    var webhookTimeout: String?
+
+    @Option(
+        help: .init(
+            "How long an event of a webhook is tried again before the webhook is paused (default: 1d).",
+            valueName: "time"))
+    var webhookRetries: String?
+
+    @Option(help: .init("Where browsers find this server, for links in messages.", valueName: "url"))
+    var publicUrl: String?
+
     @Flag(help: "Do not serve the console at /console/.")
     var noConsole = false
 
@@ -447,8 +465,28 @@ struct ServeCommand: ParsableCommand {
         try settings.apply(noConsole, "no-console", to: &leavesOutConsole)
         services.servesConsole = !leavesOutConsole
         try settings.apply(mcp, "mcp", to: &services.servesAssistants)
+        try apply(settings, to: &services.webhooks)
         try settings.apply(accessLog, "access-log", to: &services.accessLog)
         try settings.apply(trustedProxies, "trusted-proxies", to: &services.trustedProxies)
+    }
+
+    private func apply(_ settings: Settings, to webhooks: inout WebhookOptions) throws {
+        try settings.apply(
+            webhookPrivateAddresses, "webhook-private-addresses", to: &webhooks.allowsPrivateAddresses)
+        let times = Period(seconds: 0.1)...Period(seconds: 60)
+        try settings.apply(webhookTimeout, "webhook-timeout", in: times, to: &webhooks.timeout)
+        try settings.apply(webhookRetries, "webhook-retries", to: &webhooks.retryPeriod)
+        webhooks.send = { WebhookTransport.send($0) }
+        var directory: String?
+        settings.apply(webhookSecrets, "webhook-secrets", to: &directory)
+        if let directory { webhooks.readSecrets = { try WebhookTransport.readSecrets($0, in: directory) } }
+        settings.apply(publicUrl, "public-url", to: &webhooks.publicURL)
+        guard let url = webhooks.publicURL else { return }
+        guard url.hasPrefix("https://") || url.hasPrefix("http://"), url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
+        else {
+            throw Failure("--public-url must be a URL such as https://holdfast.example; got '\(url)'")
+        }
+        if url.hasSuffix("/") { webhooks.publicURL = String(url.dropLast()) }
     }
 
     private func apply(_ settings: Settings, to limits: inout Limits) throws {

@@ -103,7 +103,10 @@ struct ServerRun {
             ])
         notifier?.serve(server, store)
         if !configuration.store.isReadOnly {
-            if !store.isCopy { services.scheduler.start() }
+            if !store.isCopy {
+                services.scheduler.start()
+                services.webhooks.start()
+            }
             services.uses.start(services.projects)
         }
         if !store.isCopy { services.monitor.start() }

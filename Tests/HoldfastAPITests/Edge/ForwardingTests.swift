@@ -206,7 +206,7 @@ import Testing
                 "GET /v1/profiles/{user_id}/exposures", "GET /v1/proposals", "GET /v1/proposals/{id}",
                 "GET /v1/segments/{name}", "GET /v1/segments/{name}/users",
                 "GET /v1/sticky-values/{key}", "GET /v1/sticky/{attribute}/{value}", "GET /v1/users",
-                "GET /v1/users/recent",
+                "GET /v1/users/recent", "GET /v1/webhooks", "GET /v1/webhooks/{key}",
             ])
         #expect(answered.contains("POST /ups/save") && answered.contains("POST /ofrep/v1/evaluate/flags"))
         #expect(

@@ -14,6 +14,7 @@ import Testing
         for (method, target, body) in [
             ("PUT", "/v1/datafile", Self.datafile),
             ("PUT", "/v1/projects/app", #"{"name":"App"}"#),
+            ("PUT", "/v1/webhooks/ops", #"{"url":"https://ops.example/"}"#),
             ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","cap":500}"#),
             (
                 "PUT", "/v1/experiments/checkout",

@@ -1,0 +1,201 @@
+import Bucketing
+import JSON
+import Storage
+
+/// What webhooks send: entries of the audit log about definitions, their life, proposals and erasures. None names a user.
+enum WebhookEvent {
+    /// What is about one user, or about this server alone, stays in the audit log.
+    private static let kept: Set<AuditAction> = [
+        .overrideSet, .assignmentRemove, .profileMerge, .forcedVariationSet, .forcedVariationRemove, .stickyDelete,
+        .tokensReload, .databaseMigrate,
+    ]
+
+    /// The names of all events.
+    static let names = AuditAction.allCases.filter { !kept.contains($0) }.map(\.rawValue)
+
+    /// The event of a delivery that an admin asks for.
+    static let test = "webhook.test"
+
+    /// Whether a name or a pattern, such as `experiment.*` or `*`, has an event.
+    static func matches(_ pattern: String, _ name: String) -> Bool {
+        guard pattern.hasSuffix("*") else { return pattern == name }
+        return name.hasPrefix(pattern.dropLast())
+    }
+
+    /// Whether any event has a name that a pattern matches.
+    static func isKnown(_ pattern: String) -> Bool {
+        let isPattern = pattern == "*" || pattern.hasSuffix(".*") && pattern.dropLast().allSatisfy { $0 != "*" }
+        return (isPattern || !pattern.contains("*")) && names.contains { matches(pattern, $0) }
+    }
+
+    static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt)" }
+}
+
+extension Webhook.Definition {
+    /// Whether the webhook wants an entry of the audit log.
+    func wants(_ entry: AuditEntry) -> Bool {
+        (sdkKey == nil || sdkKey == entry.sdkKey) && WebhookEvent.names.contains(entry.action)
+            && events.contains { WebhookEvent.matches($0, entry.action) }
+    }
+}
+
+/// The content of a delivery.
+struct WebhookMessage {
+    let id: String
+    let event: String
+    let body: [UInt8]
+
+    /// - Parameter publicURL: where browsers find this server; `nil` for messages without a link.
+    init(_ entry: AuditEntry, _ format: Webhook.Format, publicURL: String?) {
+        self.init(
+            id: WebhookEvent.id(entry), event: entry.action, format, at: entry.recordedAt,
+            sentence: Self.sentence(entry), link: publicURL.map { $0 + Self.path(entry) }
+        ) { data in
+            data["sdk_key"] = entry.sdkKey.map { .string($0) } ?? .null
+            data["target"] = .string(entry.target)
+            data["author"] = .string(entry.author.name)
+            data["request_id"] = .string(entry.author.requestID)
+            data["before"] = Self.detail(entry.before)
+            data["after"] = Self.detail(entry.after)
+        }
+    }
+
+    /// Makes a message that only shows that messages arrive.
+    init(testing key: String, _ format: Webhook.Format, publicURL: String?, at now: Timestamp) {
+        self.init(
+            id: "evt_test_\(now)", event: WebhookEvent.test, format, at: now,
+            sentence: "This is a test of the webhook '\(key)'.", link: publicURL.map { $0 + "/console/" }
+        ) { $0["target"] = .string(key) }
+    }
+
+    private init(
+        id: String, event: String, _ format: Webhook.Format, at time: Timestamp, sentence: String, link: String?,
+        _ fill: (inout JSONObject) -> Void
+    ) {
+        self.id = id
+        self.event = event
+        let content: JSONValue
+        switch format {
+        case .standard:
+            var data = JSONObject()
+            fill(&data)
+            data["sentence"] = .string(sentence)
+            data["link"] = link.map { .string($0) } ?? .null
+            content = ["type": .string(event), "timestamp": .string(time.rfc3339), "data": .object(data)]
+        case .slack:
+            let text = sentence.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+            content = ["text": .string(text + (link.map { " <\($0)|Open the console>" } ?? ""))]
+        case .teams:
+            var card = JSONObject()
+            card["type"] = "AdaptiveCard"
+            card["version"] = "1.4"
+            card["body"] = [["type": "TextBlock", "text": .string(sentence), "wrap": true]]
+            if let link {
+                card["actions"] = [["type": "Action.OpenUrl", "title": "Open the console", "url": .string(link)]]
+            }
+            content = [
+                "type": "message",
+                "attachments": [
+                    ["contentType": "application/vnd.microsoft.card.adaptive", "content": .object(card)]
+                ],
+            ]
+        }
+        body = content.encoded()
+    }
+
+    private static func detail(_ json: [UInt8]?) -> JSONValue {
+        json.flatMap { try? JSONParser().parse($0) } ?? .null
+    }
+
+    /// What happened, in a sentence.
+    private static func sentence(_ entry: AuditEntry) -> String {
+        let place = entry.sdkKey.map { " of the project '\($0)'" } ?? ""
+        let parts = entry.action.split(separator: ".", maxSplits: 1).map(String.init)
+        let noun = parts[0].replacing("_", with: " ")
+        let subject = entry.target.isEmpty ? "the \(noun)" : "the \(noun) '\(entry.target)'\(place)"
+        let after = detail(entry.after)
+        switch AuditAction(rawValue: entry.action) {
+        case .experimentVerdict:
+            return "The verdict about \(subject) is now '\(after.object?["verdict"]?.string ?? "none")'."
+        case .experimentWarning:
+            let warnings = (after.object?["warnings"]?.array ?? []).compactMap(\.string)
+            return warnings.isEmpty
+                ? "Nothing is wrong with \(subject) any longer."
+                : "Look at \(subject): \(warnings.joined(separator: ", "))."
+        case .profileErase: return "\(entry.author.name) erased a user."
+        case .webhookPause:
+            return
+                "The webhook '\(entry.target)' is paused: \(after.object?["reason"]?.string ?? "it does not respond")."
+        case .experimentRamp, .experimentSchedule, .experimentBandit:
+            let status = after.object?["experiment"]?.object?["status"]?.string.map { "; it is \($0)" } ?? ""
+            return "The \(parts.last ?? "") of \(subject) went on\(status)."
+        default: return "\(entry.author.name) \(verb(parts.last ?? "")) \(subject)."
+        }
+    }
+
+    private static func verb(_ action: String) -> String {
+        switch action {
+        case "put": "changed"
+        case "import": "imported what happened elsewhere into"
+        case "reopen": "reopened"
+        default: action.hasSuffix("e") ? action + "d" : action + "ed"
+        }
+    }
+
+    /// Where the console shows it.
+    private static func path(_ entry: AuditEntry) -> String {
+        let places = ["experiment": "experiments", "flag": "flags", "metric": "metrics", "holdout": "holdouts"]
+        let noun = entry.action.split(separator: ".").first.map(String.init) ?? ""
+        if noun == "proposal" { return "/console/#/proposals" }
+        guard let place = places[noun] else { return "/console/#/audit" }
+        let project = entry.sdkKey.map { "?project=\(escaped($0))" } ?? ""
+        return "/console/#/\(place)/\(escaped(entry.target))\(project)"
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.utf8.map { byte in
+            let isPlain =
+                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+                || "-_.~".utf8.contains(byte)
+            return isPlain ? String(UnicodeScalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
+        }.joined()
+    }
+}
+
+/// Signatures as the specification Standard Webhooks says.
+enum WebhookSignature {
+    private static let prefix = "whsec_"
+    /// Bytes of a key that the server makes.
+    private static let keyBytes = 32
+    /// Bytes of a key that a file has.
+    private static let allowed = 24...64
+
+    static func makeSecret() -> String {
+        prefix + base64((0..<keyBytes).map { _ in UInt8.random(in: 0...255) })
+    }
+
+    /// Returns the key of a secret; `nil` if it is not `whsec_` and 24 to 64 bytes in base64.
+    static func key(_ secret: String) -> [UInt8]? {
+        guard secret.hasPrefix(prefix) else { return nil }
+        var text = String(secret.dropFirst(prefix.count)).replacing("+", with: "-").replacing("/", with: "_")
+        while text.hasSuffix("=") { text.removeLast() }
+        return Base64URL.decode(text.utf8).flatMap { allowed.contains($0.count) ? $0 : nil }
+    }
+
+    /// Returns the header fields of a message.
+    ///
+    /// - Parameter seconds: the time of the attempt since 1970.
+    static func fields(_ message: WebhookMessage, at seconds: Int64, keys: [[UInt8]]) -> [String] {
+        let content = Array("\(message.id).\(seconds).".utf8) + message.body
+        let signatures = keys.map { "v1," + base64(HMACSHA256.code(of: content, key: $0)) }
+        return [
+            "Content-Type: application/json", "webhook-id: \(message.id)", "webhook-timestamp: \(seconds)",
+            "webhook-signature: \(signatures.joined(separator: " "))",
+        ]
+    }
+
+    private static func base64(_ bytes: [UInt8]) -> String {
+        let text = Base64URL.encode(bytes).replacing("-", with: "+").replacing("_", with: "/")
+        return text + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
+    }
+}

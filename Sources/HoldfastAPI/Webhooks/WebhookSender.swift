@@ -1,0 +1,321 @@
+public import Dispatch
+import Definitions
+import HoldfastCore
+import JSON
+public import Logging
+public import Storage
+internal import Synchronization
+
+/// A request to the receiver of a webhook.
+public struct WebhookRequest: Sendable {
+    public var url: String
+    public var fields: [String]
+    public var body: [UInt8]
+    /// The time limit for the whole exchange.
+    public var seconds: Double
+    public var allowsPrivateAddresses: Bool
+}
+
+/// What came of it.
+public struct WebhookResponse: Sendable {
+    /// 0 if there was no response.
+    public var status: Int
+    /// Why there was no response.
+    public var failure: String?
+
+    public init(status: Int, failure: String? = nil) {
+        self.status = status
+        self.failure = failure
+    }
+}
+
+/// How a server sends webhooks.
+public struct WebhookOptions: Sendable {
+    /// Whether receivers may have addresses that are not public, and URLs without TLS.
+    public var allowsPrivateAddresses = false
+    /// Seconds that a receiver has for a response.
+    public var timeout = 10.0
+    /// Seconds after the first failure until a webhook is paused.
+    public var retryPeriod = 86_400.0
+    /// Where browsers find the server, without a slash at the end.
+    public var publicURL: String?
+    /// Makes a request and waits for its response.
+    public var send: (@Sendable (WebhookRequest) -> WebhookResponse)?
+    /// Reads the secrets of a named file, one a line; `nil` if there is no directory of secrets.
+    public var readSecrets: (@Sendable (_ name: String) throws -> [String])?
+
+    public init() {}
+}
+
+/// Sends what happens to the receivers of webhooks: of several servers one at a time, in order, at least once.
+///
+/// What happens is read from the audit log, and how far each webhook has come is stored with it. Whoever sends has a claim
+/// in the database, which it renews with each step and which ends by itself. Without webhooks the store is asked once in half
+/// a minute.
+public final class WebhookSender: Sendable {
+    private struct State {
+        var ticks = 0
+        var webhooks: [Webhook] = []
+        /// Up to which entry nothing is wanted by a webhook, beyond what is stored.
+        var seen: [String: Int64] = [:]
+        /// When what is being sent happened, of the webhooks that this process sends at present.
+        var sending: [String: Timestamp] = [:]
+        var accepted: [String: UInt64] = [:]
+        var failed: [String: UInt64] = [:]
+        var session: BackgroundSession?
+    }
+
+    /// How many webhooks a process sends at once.
+    private static let sendLimit = 16
+    private static let pageSize = 200
+    /// How many intervals pass between looks for webhooks of other servers, while there is none.
+    private static let quietTicks = 30
+    private static let author = Author(name: "webhooks")
+
+    private let store: any Store
+    private let options: WebhookOptions
+    private let logger: Logger
+    private let timer = RepeatedTask(every: .seconds(1))
+    private let state = Mutex(State())
+    private let sends = DispatchQueue(label: "webhooks", qos: .utility, attributes: .concurrent)
+    /// Identifies this process in claims.
+    private let holder = String(UInt64.random(in: .min ... .max), radix: 16)
+    /// Milliseconds. A request takes half of it at most.
+    private var claim: Timestamp { Timestamp(options.timeout * 2_000) }
+
+    init(_ store: any Store, _ options: WebhookOptions, _ logger: Logger) {
+        self.store = store
+        self.options = options
+        self.logger = logger
+    }
+
+    /// Begins to send, until ``close()``.
+    public func start() {
+        guard let session = try? BackgroundSession(store, label: "webhooks", qos: .utility) else { return }
+        state.withLock { $0.session = session }
+        timer.start { [weak self] in await self?.send() }
+    }
+
+    /// Sends nothing further. Call it before the store is closed.
+    func close() {
+        timer.close()
+        let session = state.withLock { state in
+            defer { state.session = nil }
+            return state.session
+        }
+        session?.close()
+    }
+
+    /// Looks for webhooks soon, because one was made or changed.
+    func wake() {
+        state.withLock { $0.ticks = 0 }
+    }
+
+    // MARK: For people
+
+    /// Why somebody should look at a webhook; `nil` if nobody need.
+    var failure: String? {
+        state.withLock { state in
+            state.webhooks.first { $0.definition.isEnabled && $0.state.pause != nil }.map {
+                "the webhook '\($0.key)' is paused: \($0.state.pause ?? "")"
+            }
+        }
+    }
+
+    struct Measure {
+        let key: String
+        let isPaused: Bool
+        let lagSeconds: Double
+        let accepted, failed: UInt64
+    }
+
+    /// The webhooks as they were found last.
+    func measures() -> [Measure] {
+        let now = store.clock.now()
+        return state.withLock { state in
+            state.webhooks.filter(\.definition.isEnabled).map { webhook in
+                let since = [webhook.state.pendingSince, state.sending[webhook.key]].compactMap(\.self).min()
+                return Measure(
+                    key: webhook.key, isPaused: webhook.state.pause != nil,
+                    lagSeconds: since.map { Double(max(0, now - $0)) / 1_000 } ?? 0,
+                    accepted: state.accepted[webhook.key] ?? 0, failed: state.failed[webhook.key] ?? 0)
+            }
+        }
+    }
+
+    // MARK: Sending
+
+    private func send() async {
+        let (isDue, session) = state.withLock { state in
+            defer { state.ticks += 1 }
+            return (!state.webhooks.isEmpty || state.ticks % Self.quietTicks == 0, state.session)
+        }
+        guard isDue, let session else { return }
+        guard
+            let webhooks = try? await session.run({ session throws(StorageError) in try await session.read(.webhooks) })
+        else { return }
+        let now = store.clock.now()
+        let due = state.withLock { state in
+            state.webhooks = webhooks
+            let keys = Set(webhooks.map(\.key))
+            state.seen = state.seen.filter { keys.contains($0.key) }
+            return webhooks.filter { webhook in
+                webhook.definition.isEnabled && webhook.state.pause == nil && webhook.state.nextAttempt <= now
+                    && (webhook.state.holder == nil || webhook.state.holder == holder || webhook.state.heldUntil <= now)
+                    && state.sending[webhook.key] == nil
+            }
+        }
+        guard !due.isEmpty else { return }
+        let places = state.withLock { state in due.map { max($0.state.position, state.seen[$0.key] ?? 0) } }
+        guard let first = places.min(),
+            let entries = try? await session.run({ session throws(StorageError) in
+                try await session.read(.auditTail(after: first, limit: Self.pageSize))
+            }), let last = entries.last
+        else { return }
+        for (webhook, place) in zip(due, places) {
+            let next = entries.first { $0.id > place && webhook.definition.wants($0) }
+            let begins = state.withLock { state in
+                guard let next else {
+                    state.seen[webhook.key] = max(place, last.id)
+                    return false
+                }
+                guard state.sending.count < Self.sendLimit else { return false }
+                state.sending[webhook.key] = next.recordedAt
+                return true
+            }
+            guard begins else { continue }
+            session.start { session in
+                do throws(StorageError) {
+                    try await self.deliver(webhook.key, from: place, session)
+                } catch {
+                    // The claim ends by itself, and the next interval tries again. Readiness reports the store.
+                }
+                self.state.withLock { _ = $0.sending.removeValue(forKey: webhook.key) }
+            }
+        }
+    }
+
+    /// Delivers what a webhook wants, until there is nothing more or an attempt fails.
+    ///
+    /// - Parameter place: nothing is wanted up to this entry.
+    private func deliver(_ key: String, from place: Int64, _ session: any StoreSession) async throws(StorageError) {
+        guard var webhook = try await session.write(.claimWebhook(key, by: holder, for: claim)) else { return }
+        var position = max(webhook.state.position, place)
+        while !timer.isClosed {
+            let entries = try await session.read(.auditTail(after: position, limit: Self.pageSize))
+            guard !entries.isEmpty else { break }
+            for entry in entries {
+                guard webhook.definition.wants(entry) else {
+                    position = entry.id
+                    continue
+                }
+                guard !timer.isClosed else { break }
+                state.withLock { $0.sending[key] = entry.recordedAt }
+                guard let next = try await attempt(entry, webhook, session) else { return }
+                (webhook, position) = (next, entry.id)
+            }
+        }
+        _ = try await session.write(
+            .advanceWebhook(key, by: holder, for: 0) { [position] state, _ in
+                state.position = position
+                (state.holder, state.heldUntil) = (nil, 0)
+            })
+    }
+
+    /// - Returns: the webhook if it may go on; `nil` if the attempt failed, or somebody else sends, or it was changed.
+    private func attempt(
+        _ entry: AuditEntry, _ webhook: Webhook, _ session: any StoreSession
+    ) async throws(StorageError) -> Webhook? {
+        let message = WebhookMessage(entry, webhook.definition.format, publicURL: options.publicURL)
+        let response = await send(message, to: webhook.definition)
+        let delivery = Webhook.Delivery(
+            eventID: message.id, event: message.event, attemptedAt: store.clock.now(), status: response.status,
+            failure: response.failure)
+        guard let failure = response.failure else {
+            state.withLock { $0.accepted[webhook.key, default: 0] += 1 }
+            return try await session.write(
+                .advanceWebhook(webhook.key, by: holder, for: claim) { state, _ in
+                    state.position = entry.id
+                    (state.failures, state.failingSince, state.nextAttempt) = (0, nil, 0)
+                    state.pendingSince = nil
+                    state.add(delivery)
+                })
+        }
+        state.withLock { $0.failed[webhook.key, default: 0] += 1 }
+        let period = Timestamp(options.retryPeriod * 1_000)
+        let jitter = Double.random(in: 0.5...1)
+        let isGone = response.status == 410
+        let reason = isGone ? "the receiver responds 410, which means that it is gone" : failure
+        let changed = try await session.write(
+            .advanceWebhook(
+                webhook.key, by: holder, for: claim,
+                noting: AuditNote(
+                    .webhookPause, of: webhook.key, after: ["reason": .string(reason)], in: webhook.sdkKey),
+                author: Self.author
+            ) { state, now in
+                let since = state.failingSince ?? now
+                (state.failures, state.failingSince) = (state.failures + 1, since)
+                state.pendingSince = entry.recordedAt
+                // 1 s, 2 s, 4 s … one hour, and up to half of it less.
+                let delay = min(3_600, Double(1 << min(state.failures - 1, 20))) * jitter
+                state.nextAttempt = now + Timestamp(delay * 1_000)
+                if isGone || state.nextAttempt - since > period { state.pause = reason }
+                (state.holder, state.heldUntil) = (nil, 0)
+                state.add(delivery)
+            })
+        if changed?.state.pause != nil {
+            logger.error(
+                "a webhook is paused: its receiver has accepted nothing for too long",
+                metadata: ["webhook": "\(webhook.key)", "reason": "\(reason)"])
+        } else if changed?.state.failures == 1 {
+            logger.warning(
+                "the receiver of a webhook does not accept an event, which is tried again",
+                metadata: ["webhook": "\(webhook.key)", "reason": "\(failure)"])
+        }
+        return nil
+    }
+
+    /// Sends a message off the caller's executor.
+    func send(_ message: WebhookMessage, to definition: Webhook.Definition) async -> WebhookResponse {
+        let seconds = store.clock.now() / 1_000
+        let (keys, problem) = keys(of: definition)
+        if let problem { return WebhookResponse(status: 0, failure: problem) }
+        guard let send = options.send else {
+            return WebhookResponse(status: 0, failure: "this server cannot send webhooks")
+        }
+        let request = WebhookRequest(
+            url: definition.url, fields: WebhookSignature.fields(message, at: seconds, keys: keys),
+            body: message.body, seconds: options.timeout, allowsPrivateAddresses: options.allowsPrivateAddresses)
+        var response = await settled { done in sends.async { done(send(request)) } }
+        if response.status >= 300 || response.status == 0 {
+            let redirect = (300..<400).contains(response.status) ? ", which is not followed" : ""
+            response.failure = response.failure ?? "the receiver must respond 2xx; got \(response.status)\(redirect)"
+        } else {
+            response.failure = nil
+        }
+        return response
+    }
+
+    /// Returns the keys that sign, or why there is none.
+    private func keys(of definition: Webhook.Definition) -> (keys: [[UInt8]], problem: String?) {
+        guard CryptographyLibrary.isInstalled else { return ([], "signatures need libcrypto: apt-get install libssl3") }
+        let now = store.clock.now()
+        guard let file = definition.secretFile else {
+            let valid = definition.secrets.filter { $0.until.map { $0 > now } ?? true }
+            return (valid.compactMap { WebhookSignature.key($0.text) }, nil)
+        }
+        guard let read = options.readSecrets else {
+            return ([], "the secret '\(file)' needs the option --webhook-secrets")
+        }
+        do {
+            let secrets = try read(file)
+            let keys = secrets.compactMap { WebhookSignature.key($0) }
+            guard !keys.isEmpty, keys.count == secrets.count else {
+                return ([], "each line of the secret '\(file)' must be 'whsec_' and 24 to 64 bytes in base64")
+            }
+            return (keys, nil)
+        } catch {
+            return ([], "\(error)")
+        }
+    }
+}

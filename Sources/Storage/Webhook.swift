@@ -1,0 +1,376 @@
+public import JSON
+
+/// Where a server sends what happens: a URL, what it wants to know, and how far it has come.
+public struct Webhook: Sendable, Equatable {
+    public enum Format: String, Sendable, CaseIterable {
+        case standard, slack, teams
+    }
+
+    /// A secret that the server has made.
+    public struct Secret: Sendable, Equatable {
+        /// `whsec_` and the key in base64.
+        public var text: String
+        /// When it ends; `nil` for the current one.
+        public var until: Timestamp?
+
+        public init(_ text: String, until: Timestamp? = nil) {
+            self.text = text
+            self.until = until
+        }
+    }
+
+    /// What an admin has defined.
+    public struct Definition: Sendable, Equatable {
+        public var url: String
+        /// Names of events, and patterns such as `experiment.*`.
+        public var events: [String]
+        /// `nil` for all projects, and for what belongs to none.
+        public var sdkKey: String?
+        public var format: Format
+        public var isEnabled: Bool
+        /// The newest first; empty with ``secretFile``.
+        public var secrets: [Secret]
+        /// The name of the file that has the secret.
+        public var secretFile: String?
+
+        public init(
+            url: String, events: [String], sdkKey: String?, format: Format, isEnabled: Bool, secrets: [Secret],
+            secretFile: String?
+        ) {
+            self.url = url
+            self.events = events
+            self.sdkKey = sdkKey
+            self.format = format
+            self.isEnabled = isEnabled
+            self.secrets = secrets
+            self.secretFile = secretFile
+        }
+    }
+
+    /// What came of an attempt to deliver an event.
+    public struct Delivery: Sendable, Equatable {
+        public var eventID: String
+        public var event: String
+        public var attemptedAt: Timestamp
+        /// 0 if there was no response.
+        public var status: Int
+        /// Why it failed; `nil` if it was accepted.
+        public var failure: String?
+
+        public init(eventID: String, event: String, attemptedAt: Timestamp, status: Int, failure: String?) {
+            self.eventID = eventID
+            self.event = event
+            self.attemptedAt = attemptedAt
+            self.status = status
+            self.failure = failure
+        }
+    }
+
+    /// How far it has come. Whoever sends holds it for a time, and renews that with each step.
+    public struct State: Sendable, Equatable {
+        /// The last entry of the audit log that was delivered, or that it does not want.
+        public var position: Int64
+        /// The server that sends; `nil` for none.
+        public var holder: String?
+        public var heldUntil: Timestamp = 0
+        /// Attempts since the last success, all for the event after ``position``.
+        public var failures: Int64 = 0
+        public var failingSince: Timestamp?
+        public var nextAttempt: Timestamp = 0
+        /// When the next event happened that is to be delivered; `nil` if there is none.
+        public var pendingSince: Timestamp?
+        /// Why nobody sends any longer, until an admin enables it again.
+        public var pause: String?
+        /// The newest first.
+        public var deliveries: [Delivery] = []
+
+        public init(position: Int64) {
+            self.position = position
+        }
+
+        /// Goes on where it has stopped, with the event that failed.
+        mutating func resume() {
+            (failures, failingSince, nextAttempt, pause) = (0, nil, 0, nil)
+            (holder, heldUntil) = (nil, 0)
+        }
+
+        /// Adds an outcome, and forgets the oldest.
+        public mutating func add(_ delivery: Delivery) {
+            deliveries.insert(delivery, at: 0)
+            if deliveries.count > Webhook.deliveryLimit { deliveries.removeLast() }
+        }
+    }
+
+    public var key: String
+    public var definition: Definition
+    public var state: State
+
+    public var sdkKey: String? { definition.sdkKey }
+
+    public init(key: String, _ definition: Definition, state: State = State(position: 0)) {
+        self.key = key
+        self.definition = definition
+        self.state = state
+    }
+
+    /// The maximum number of webhooks.
+    public static let limit = 100
+    /// How many outcomes are kept.
+    public static let deliveryLimit = 20
+}
+
+// MARK: Changes
+
+extension SharedChange<Bool> {
+    /// Defines a webhook. A new one begins with what happens from now on; one that was paused, or disabled, goes on with the
+    /// event that it stopped at. The result is false if the definition is another one than expected.
+    ///
+    /// - Parameters:
+    ///   - former: the definition that is stored; `nil` if there is none.
+    ///   - skips: whether it goes on with what happens from now on.
+    ///   - note: about the change.
+    public static func putWebhook(
+        _ key: String, _ definition: Webhook.Definition, replacing former: Webhook.Definition?, skips: Bool,
+        _ note: AuditNote, by author: Author
+    ) -> Self {
+        Self(.webhook(key: key)) { records, _ in
+            guard records.webhook?.definition == former else { return false }
+            var state = records.webhook?.state ?? Webhook.State(position: records.lastAuditEntry)
+            if skips { state.position = records.lastAuditEntry }
+            // Nobody goes on sending to the former URL, or by the former rules.
+            state.resume()
+            records.write(.putWebhook(Webhook(key: key, definition, state: state)))
+            records.record(note, by: author)
+            return true
+        }
+    }
+
+    /// Deletes a webhook. The result is false if there is none.
+    public static func removeWebhook(_ key: String, _ note: AuditNote, by author: Author) -> Self {
+        Self(.webhook(key: key)) { records, _ in
+            guard records.webhook != nil else { return false }
+            records.write(.deleteWebhook(key: key))
+            records.record(note, by: author)
+            return true
+        }
+    }
+}
+
+extension SharedChange<Webhook?> {
+    /// Begins to send, or goes on: nobody else does until the claim ends. The result is `nil` if somebody else holds it, if
+    /// it is not due, or if it is not enabled.
+    public static func claimWebhook(_ key: String, by holder: String, for milliseconds: Timestamp) -> Self {
+        Self(.webhook(key: key)) { records, context in
+            guard var webhook = records.webhook, webhook.definition.isEnabled, webhook.state.pause == nil,
+                webhook.state.nextAttempt <= context.now,
+                webhook.state.holder == holder || webhook.state.heldUntil <= context.now
+            else { return nil }
+            webhook.state.holder = holder
+            webhook.state.heldUntil = context.now + milliseconds
+            records.write(.updateWebhook(key: key, webhook.state))
+            return webhook
+        }
+    }
+
+    /// Changes the state of a webhook that this holder has claimed, and renews the claim. The result is `nil` if somebody
+    /// else has it, or if it was changed or deleted.
+    ///
+    /// - Parameters:
+    ///   - edit: may end the claim.
+    ///   - note: recorded if the change pauses it.
+    public static func advanceWebhook(
+        _ key: String, by holder: String, for milliseconds: Timestamp, noting note: AuditNote? = nil,
+        author: Author? = nil,
+        _ edit: @escaping @Sendable (inout Webhook.State, _ now: Timestamp) -> Void
+    ) -> Self {
+        Self(.webhook(key: key)) { records, context in
+            guard var webhook = records.webhook, webhook.state.holder == holder else { return nil }
+            webhook.state.heldUntil = context.now + milliseconds
+            edit(&webhook.state, context.now)
+            records.write(.updateWebhook(key: key, webhook.state))
+            if webhook.state.pause != nil, let note, let author { records.record(note, by: author) }
+            return webhook
+        }
+    }
+}
+
+// MARK: Reading
+
+extension StoreQuery<[Webhook]> {
+    /// Reads all webhooks, in the order of their keys.
+    public static var webhooks: Self {
+        Self(.webhooks) { _ in
+            let sql = "SELECT \(StoredTable.webhooks.columnList) FROM webhooks ORDER BY key"
+            return .all(SQLQuery("webhooks", sql)) { Webhook($0) }
+        }
+    }
+}
+
+extension StoreQuery<[AuditEntry]> {
+    /// Reads entries of the audit log in the order of their numbers, after one of them. No entry will appear before those
+    /// that were read. A database may wait for open transactions meanwhile, so that the session should have nothing else to
+    /// do.
+    public static func auditTail(after id: Int64, limit: Int) -> Self {
+        Self(.auditTail(after: id, limit: limit)) { context in
+            switch context.dialect {
+            case .sqlite:
+                let sql =
+                    "SELECT \(StoredTable.audit.columnList) FROM audit WHERE id > $1 ORDER BY id LIMIT $2"
+                return .all(SQLQuery("audit_tail", sql, .integer(id), .integer(limit))) { AuditEntry($0) }
+            case .postgreSQL: return settledEntries(after: id, limit)
+            }
+        }
+    }
+
+    /// As ``StoreQuery/feed(from:limit:settledTo:)`` does: transactions overlap, and that with the lower number may commit
+    /// later. All that have drawn a number up to the last one have lower ids than a transaction that begins now.
+    private static func settledEntries(after id: Int64, _ limit: Int) -> Reading<[AuditEntry]> {
+        var last: Int64 = 0
+        return Reading([(SharedRecords.lastAuditEntry, { last = $0.integer(0) })]) {
+            guard last > id else { return .value([]) }
+            var transaction = ""
+            let begin = SQLQuery("audit_transaction", "SELECT pg_current_xact_id()::text")
+            return .more(
+                Reading([(begin, { transaction = $0.text(0) })]) {
+                    .more(entries(after: id, to: last, limit, once: transaction, attempts: 500))
+                })
+        }
+    }
+
+    private static func entries(
+        after id: Int64, to last: Int64, _ limit: Int, once transaction: String, attempts: Int
+    ) -> Reading<[AuditEntry]> {
+        let isSettled = "pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8"
+        var found: [AuditEntry] = []
+        var mayRead = false
+        return Reading([
+            (
+                SQLQuery("audit_settled", "SELECT (\(isSettled))::integer::bigint", .text(transaction)),
+                { mayRead = $0.integer(0) != 0 }
+            ),
+            (
+                SQLQuery(
+                    "audit_tail",
+                    """
+                    SELECT \(StoredTable.audit.columnList) FROM audit WHERE \(isSettled) AND id > $2 AND id <= $3
+                    ORDER BY id LIMIT $4
+                    """, .text(transaction), .integer(id), .integer(last), .integer(limit)),
+                { found.append(AuditEntry($0)) }
+            ),
+            (
+                SQLQuery(
+                    "audit_pause", "SELECT pg_sleep(CASE WHEN \(isSettled) THEN 0 ELSE 0.002 END)", .text(transaction)),
+                { _ in }
+            ),
+        ]) {
+            guard !mayRead, attempts > 0 else { return .value(mayRead ? found : []) }
+            return .more(entries(after: id, to: last, limit, once: transaction, attempts: attempts - 1))
+        }
+    }
+}
+
+extension SharedRecords {
+    package static var lastAuditEntry: SQLQuery { SQLQuery("last_audit", "SELECT coalesce(max(id), 0) FROM audit") }
+
+    package static func find(webhook key: String) -> SQLQuery {
+        SQLQuery("find_webhook", "SELECT \(StoredTable.webhooks.columnList) FROM webhooks WHERE key = $1", .text(key))
+    }
+
+    package static func update(webhook key: String, _ state: Webhook.State) -> SQLQuery {
+        SQLQuery(
+            "update_webhook", "UPDATE webhooks SET state = $2 WHERE key = $1", .text(key),
+            .text(String(decoding: state.json.encoded(), as: UTF8.self)))
+    }
+}
+
+// MARK: Coding
+
+extension Webhook {
+    package init(_ row: any Row) {
+        func object(_ column: Int32) -> JSONObject {
+            (try? JSONParser().parse(row.text(column)))?.object ?? JSONObject()
+        }
+        self.init(
+            key: row.text(0), Definition(object(2), sdkKey: row.optionalText(1)), state: State(object(3)))
+    }
+
+    package var values: [SQLValue] {
+        [
+            .text(key), .text(sdkKey), .text(String(decoding: definition.json.encoded(), as: UTF8.self)),
+            .text(String(decoding: state.json.encoded(), as: UTF8.self)),
+        ]
+    }
+}
+
+extension Webhook.Definition {
+    fileprivate init(_ object: JSONObject, sdkKey: String?) {
+        self.init(
+            url: object["url"]?.string ?? "", events: (object["events"]?.array ?? []).compactMap(\.string),
+            sdkKey: sdkKey, format: object["format"]?.string.flatMap { Webhook.Format(rawValue: $0) } ?? .standard,
+            isEnabled: object["enabled"] == true,
+            secrets: (object["secrets"]?.array ?? []).compactMap { secret in
+                secret.object?["text"]?.string.map { Webhook.Secret($0, until: secret.object?["until"]?.integer) }
+            }, secretFile: object["secret_file"]?.string)
+    }
+
+    fileprivate var json: JSONValue {
+        var object = JSONObject()
+        object["url"] = .string(url)
+        object["events"] = .array(events.map { .string($0) })
+        object["format"] = .string(format.rawValue)
+        object["enabled"] = .bool(isEnabled)
+        if !secrets.isEmpty {
+            object["secrets"] = .array(
+                secrets.map { ["text": .string($0.text), "until": $0.until.map { .integer($0) } ?? .null] })
+        }
+        if let secretFile { object["secret_file"] = .string(secretFile) }
+        return .object(object)
+    }
+}
+
+extension Webhook.State {
+    fileprivate init(_ object: JSONObject) {
+        self.init(position: object["position"]?.integer ?? 0)
+        holder = object["holder"]?.string
+        heldUntil = object["held_until"]?.integer ?? 0
+        failures = object["failures"]?.integer ?? 0
+        failingSince = object["failing_since"]?.integer
+        nextAttempt = object["next_attempt"]?.integer ?? 0
+        pendingSince = object["pending_since"]?.integer
+        pause = object["pause"]?.string
+        deliveries = (object["deliveries"]?.array ?? []).compactMap { Webhook.Delivery($0.object ?? JSONObject()) }
+    }
+
+    fileprivate var json: JSONValue {
+        var object = JSONObject()
+        object["position"] = .integer(position)
+        if let holder { object["holder"] = .string(holder) }
+        object["held_until"] = .integer(heldUntil)
+        object["failures"] = .integer(failures)
+        if let failingSince { object["failing_since"] = .integer(failingSince) }
+        object["next_attempt"] = .integer(nextAttempt)
+        if let pendingSince { object["pending_since"] = .integer(pendingSince) }
+        if let pause { object["pause"] = .string(pause) }
+        object["deliveries"] = .array(deliveries.map(\.json))
+        return .object(object)
+    }
+}
+
+extension Webhook.Delivery {
+    fileprivate init?(_ object: JSONObject) {
+        guard let id = object["id"]?.string, let event = object["event"]?.string, let time = object["at"]?.integer
+        else {
+            return nil
+        }
+        self.init(
+            eventID: id, event: event, attemptedAt: time, status: Int(clamping: object["status"]?.integer ?? 0),
+            failure: object["failure"]?.string)
+    }
+
+    fileprivate var json: JSONValue {
+        [
+            "id": .string(eventID), "event": .string(event), "at": .integer(attemptedAt),
+            "status": .integer(Int64(status)), "failure": failure.map { .string($0) } ?? .null,
+        ]
+    }
+}
