@@ -151,40 +151,66 @@ extension Manual {
         public let line: String
     }
 
+    /// The rows of the glossary by their terms, in lower case.
+    private static let glossary: [String: Substring] = {
+        let section = article("Concepts")?.sections.first { $0.heading == "Glossary" }
+        var rows: [String: Substring] = [:]
+        for row in section?.lines ?? [] where row.hasPrefix("| ") {
+            for term in row.dropFirst(2).prefix(while: { $0 != "|" }).split(whereSeparator: { ",()".contains($0) }) {
+                let term = term.split(separator: " ").joined(separator: " ").lowercased()
+                if !term.isEmpty { rows[term] = rows[term] ?? row }
+            }
+        }
+        return rows
+    }()
+
     /// Returns the sections that contain all words of a query, upper or lower case, the best first.
     public static func search(_ query: String, limit: Int = 20) -> [Hit] {
         let words = query.lowercased().split(whereSeparator: \.isWhitespace).prefix(8).map { Array($0.utf8) }
         let phrase = Array(words.joined(separator: [UInt8(ascii: " ")]))
         guard !words.isEmpty else { return [] }
+        let asked = String(decoding: phrase, as: UTF8.self)
+        let term = glossary[asked] ?? glossary.keys.filter { $0.hasPrefix(asked + " ") }.min().flatMap { glossary[$0] }
         var found: [(score: Int, article: Article, section: Section)] = []
         for article in articles {
             // Who searches wants to use it first.
             let divisor = parts.last?.articles.contains { $0.topic == article.topic } == true ? 2 : 1
             for section in article.sections {
+                if term != nil, article.topic == "Concepts", section.heading == "Glossary" {
+                    // What a word means comes first.
+                    found.append((.max, article, section))
+                    continue
+                }
                 guard let score = section.score(of: words, together: phrase) else { continue }
                 found.append((score / divisor, article, section))
             }
         }
         // Of equal scores the order of the manual counts; Swift's sort is stable.
         found.sort { $0.score > $1.score }
-        return found.prefix(limit).map { _, article, section in
+        return found.prefix(limit).map { score, article, section in
             let lines = section.lines.dropFirst().map { line in
                 let letters = Array(line.lowercased().utf8)
                 return (count: words.count { letters.count(of: $0) > 0 }, line: line)
             }
             let most = lines.map(\.count).max()
-            let line = lines.first { $0.count == most }?.line
+            let line = score == .max ? term : lines.first { $0.count == most }?.line
             return Hit(article: article, heading: section.heading, line: String(line ?? section.lines.first ?? ""))
         }
     }
 }
 
 extension [UInt8] {
-    /// How often a word occurs.
+    /// How often a word, or one that begins with it, occurs: "UPS" is in no "groups".
     fileprivate func count(of word: [UInt8]) -> Int {
         guard let first = word.first, count >= word.count else { return 0 }
         return (0...(count - word.count)).count { start in
-            self[start] == first && self[start..<(start + word.count)].elementsEqual(word)
+            self[start] == first && (start == 0 || !self[start - 1].isLetter)
+                && self[start..<(start + word.count)].elementsEqual(word)
         }
     }
+}
+
+extension UInt8 {
+    /// Whether this is a small letter of ASCII.
+    fileprivate var isLetter: Bool { (0x61...0x7A).contains(self) }
 }

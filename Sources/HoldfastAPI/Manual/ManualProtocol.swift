@@ -2,6 +2,7 @@ import CEmbedded
 import Definitions
 import HTTPServer
 import HoldfastCore
+import Synchronization
 
 /// The manual as web pages. They hold nothing of this server's data, so they need no token.
 struct ManualProtocol: WireProtocol {
@@ -14,8 +15,10 @@ struct ManualProtocol: WireProtocol {
 
     init(_ services: Services) {
         /// Pages take a moment to make, and searches to run: not on the event loop.
-        func page(_ accepted: String?, _ render: @escaping @Sendable () throws -> String) async throws -> Response {
-            let file = try await services.compute { StaticFile("text/html; charset=utf-8", Array(try render().utf8)) }
+        func findings(_ query: String, _ accepted: String?) async throws -> Response {
+            let file = try await services.compute {
+                StaticFile("text/html; charset=utf-8", Array(ManualPage.search(query).utf8))
+            }
             return file.response(accepting: accepted, policy: Self.policy)
         }
         func article(_ topic: String, _ accepted: String?) async throws -> Response {
@@ -24,7 +27,14 @@ struct ManualProtocol: WireProtocol {
                 let hint = Spelling.hint(for: topic, among: Manual.all.lazy.map(\.topic))
                 throw Problem(.notFound, "the manual has no article '\(topic)'\(hint)")
             }
-            return try await page(accepted) { try ManualPage.article(article) }
+            if let page = Self.pages.withLock({ $0[topic] }) {
+                return page.response(accepting: accepted, policy: Self.policy)
+            }
+            let page = try await services.compute {
+                StaticFile("text/html; charset=utf-8", Array(try ManualPage.article(article).utf8))
+            }
+            Self.pages.withLock { $0[topic] = page }
+            return page.response(accepting: accepted, policy: Self.policy)
         }
         routes = [
             APIRoute(.get, "/manual", scope: .none) { _, _ in
@@ -38,7 +48,7 @@ struct ManualProtocol: WireProtocol {
                 guard let query = try request.query(knowing: ["q"])["q"], !query.isEmpty else {
                     return try await article("Holdfast", accepted)
                 }
-                return try await page(accepted) { ManualPage.search(query) }
+                return try await findings(query, accepted)
             },
             APIRoute(.get, "/manual/{topic}", scope: .none, respondsLater: true) { request, _ in
                 try await article(request.parameter(0) ?? "", request.field("accept-encoding"))
@@ -48,6 +58,9 @@ struct ManualProtocol: WireProtocol {
             },
         ]
     }
+
+    /// The pages of articles, once they were asked for: they stay the same while the program runs.
+    private static let pages = Mutex<[String: StaticFile]>([:])
 
     /// The style sheet and the pictures.
     private static let files: [String: StaticFile] = {

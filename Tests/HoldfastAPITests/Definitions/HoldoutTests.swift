@@ -96,7 +96,7 @@ import Testing
         #expect(try counts() == expected)
         let results = try server.request("GET", "/v1/holdouts/all/results?goal=order")
         #expect(results["sample_ratio"]["mismatch"] == false)
-        #expect(results["variations"].array?.map { $0["expected_share"] } == [0.5, 0.5])
+        #expect(results["variations"].array?.map { $0["expected_share"] } == [50.0, 50.0])
         #expect(try server.request("GET", "/v1/holdouts/none/results?goal=order").status == 404)
         #expect(try server.request("GET", "/v1/holdouts/all/results.svg?goal=order").status == 200)
     }

@@ -198,7 +198,7 @@ import Testing
         #expect(periods.map { $0["variations"].array?.compactMap { $0["users"].integer }.reduce(0, +) } == [220, 680])
         #expect(
             periods.map { $0["variations"].array?.compactMap { $0["expected_share"].double } } == [
-                [0.5, 0.5], [0.95, 0.05],
+                [50, 50], [95, 5],
             ])
         #expect(periods.allSatisfy { $0["since"].string != nil && $0["p_value"].double != nil })
         let codes = results["warnings"].array?.compactMap { $0["code"].string } ?? []

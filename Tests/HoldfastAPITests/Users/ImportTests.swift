@@ -100,7 +100,7 @@ import Testing
             #expect(figures(found) == figures(expected), "\(found.text)")
             #expect(found["sample_ratio"]["mismatch"] == false, "\(found.text)")
             let shares = (found["variations"].array ?? []).map { $0["expected_share"].double ?? 0 }
-            #expect(shares.count == 2 && abs(shares[0] - 0.9) < 1e-9, "\(shares)")
+            #expect(shares.count == 2 && abs(shares[0] - 90) < 1e-7, "\(shares)")
         }
         let actions = try server.request("GET", "/v1/audit?action=experiment.import")["entries"].array ?? []
         #expect(actions.count == 6 && actions.last?["after"]["exposures"] == 200)

@@ -96,7 +96,7 @@ async function holdouts(context) {
 async function holdout(context, key) {
 	const found = await api.get(api.path("holdouts", key));
 	return page(key, { above: link(to("holdouts"), "Holdouts"), below: [status(found.status), ` ${decimal(found.share)}% of the users are held out of ${found.flags == null ? "all flags" : found.flags.join(", ")}.`],
-		actions: [doing("Edit…", () => defineHoldout(found), context.reload), doing("Delete…", () => confirmDelete("holdouts", "holdout", key, "Users who were held out take part in experiments again."), () => { location.hash = to("holdouts"); }, "danger quiet")],
+		actions: [doing("Edit…", () => defineHoldout(found), context.reload), doing("Delete…", () => confirmDelete("holdouts", "holdout", key, "Users who were held out are enrolled in experiments again."), () => { location.hash = to("holdouts"); }, "danger quiet")],
 	}, found.description && h("p", found.description), pending(async () => {
 		if (!found.metrics?.primary.length) return empty("It measures nothing", "Name a primary metric, to see what all experiments achieve together.");
 		const results = await api.get(`${api.path("holdouts", key)}/results`);

@@ -24,7 +24,7 @@ export async function show(context, key) {
 
 	const keyField = field("Key", h("input", { value: key ?? draft?.key ?? "", required: true, maxlength: 255, oninput: () => { isOwnKey = true; } }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
 	const variations = variationsEditor(start.variations);
-	const traffic = percentField("Traffic", start.traffic, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
+	const traffic = percentField("Traffic", start.traffic, { hint: "The part of all users who are enrolled. The others get no variation.", pointer: "/traffic" });
 	const conditions = conditionsForm(start.audience, words);
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
@@ -34,9 +34,9 @@ export async function show(context, key) {
 	const name = text("Name", "name", "For people. Apps use the key."), hypothesis = text("Hypothesis", "hypothesis", "What you expect to happen, and why. It stands beside the results.", 2);
 	const description = text("Description", "description", "What is tested.", 2);
 	const owner = text("Owner", "owner"), tags = field("Tags", h("input", { value: start.tags.join(", ") }), { hint: "Separated by commas.", pointer: "/tags" });
-	const group = field("Group", h("input", { value: start.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
+	const group = field("Group", h("input", { value: start.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user is enrolled in one at most.", pointer: "/group" });
 	const moment = (label, name, hint) => field(label, h("input", { type: "datetime-local", value: local(start.schedule?.[name]) }), { hint, pointer: `/schedule/${name}` });
-	const begin = moment("Starts", "start_at", "A draft runs from then on."), end = moment("Enrollment closes", "end_at", "Who takes part stays.");
+	const begin = moment("Starts", "start_at", "A draft runs from then on."), end = moment("Enrollment closes", "end_at", "Enrolled users stay.");
 	const measured = metricsForm(start.metrics, metrics, words.attributes), rule = ruleForm(start.plan);
 	const ramp = rampForm(start.ramp, isOn => { for (const input of traffic.querySelectorAll("input")) input.disabled = isOn; });
 	const lifetime = lifetimeField(start.assignment_ttl, "as long as the project says", "Counted from when it was last saved; it holds for what is saved from now on. Whoever comes back later is decided anew, so let it outlive the experiment.");
@@ -162,7 +162,7 @@ export async function show(context, key) {
 		h("div.beside", h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); } },
 			section("Experiment", {}, h("div.card", name, key === null && keyField, hypothesis)),
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
-			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
+			section("Who is enrolled", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
 			section("Plan", { note: "What decides, written down before it starts." }, h("div.card", h("h3", "Metrics"), measured, h("h3", "Decision rule"), rule, description, h("div.fields", owner, tags))),
 			section("Start and growth", {}, h("div.card", h("div.fields", status, enrollment), h("div.fields", begin, end), h("h3", "Ramp"), ramp, h("h3", "Later"), bandit, lifetime)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
@@ -215,7 +215,7 @@ function described(body, original) {
 function effects(preview) {
 	const { moves, warnings } = preview;
 	return [warnings.map(w => banner("warn", sentence(w.message))),
-		moves.users + moves.other_experiment > 0 && banner("warn", `${integer(moves.users)} users who take part would get another variation, and ${integer(moves.other_experiment)} the same one from another experiment.`),
+		moves.users + moves.other_experiment > 0 && banner("warn", `${integer(moves.users)} enrolled users would get another variation, and ${integer(moves.other_experiment)} the same one from another experiment.`),
 		h("ul.changes", effectsInWords(preview).map(text => h("li", text)))];
 }
 

@@ -80,7 +80,7 @@ export async function conclude(experiment, proposed) {
 	const winner = field("Winner", select([["", "Nobody: no variation is delivered"], ...experiment.variations.map(v => [`=${v.key}`, v.key])], conclusion?.winner ? `=${conclusion.winner}` : proposed ? `=${proposed}` : ""),
 		{ hint: "Everybody whom the audience admits gets it from now on.", pointer: "/winner" });
 	const reason = field("Reason", h("textarea", { rows: 3, maxlength: 4096, value: conclusion?.reason ?? "" }), { hint: "Optional. Why this was decided.", pointer: "/reason" });
-	return confirm(`Conclude ${experiment.key}?`, h("p", "Nobody new takes part. Results are kept as they are now, and assignments stay stored, so that it can be reopened."), {
+	return confirm(`Conclude ${experiment.key}?`, h("p", "Nobody new is enrolled. Results are kept as they are now, and assignments stay stored, so that it can be reopened."), {
 		label: "Conclude", kind: "wide", fields: [winner, reason],
 		done: () => `${experiment.key} is concluded.`,
 		action: () => change(api.path("experiments", experiment.key, "conclude"), { method: "POST", body: { winner: winner.input.value.slice(1) || null, reason: reason.input.value.trim() } }),
@@ -90,7 +90,7 @@ export async function conclude(experiment, proposed) {
 /// Asks for a key, and makes a draft with the same variations, audience, metrics and texts. Resolves with its key.
 export async function duplicate(experiment) {
 	const key = field("Key of the copy", h("input", { required: true, maxlength: 255, value: `${experiment.key}-2` }), { pointer: "/key" });
-	const done = await confirm(`Duplicate ${experiment.key}?`, h("p", "The copy is a draft: nobody takes part until you run it."), {
+	const done = await confirm(`Duplicate ${experiment.key}?`, h("p", "The copy is a draft: nobody is enrolled until you run it."), {
 		label: "Duplicate", fields: [key], done: ({ data }) => `Made ${data.key}.`,
 		action: () => api.call("PUT", api.path("experiments", key.input.value.trim()), { query: { from: experiment.key } }),
 	});
@@ -98,7 +98,7 @@ export async function duplicate(experiment) {
 }
 
 /// Asks for confirmation, and gives everybody back what they had before the conclusion.
-export const reopen = experiment => confirm(`Reopen ${experiment.key}?`, h("p", "Everybody gets back what they had, and new users take part again. The results that were kept stay readable by the time in the audit log."), {
+export const reopen = experiment => confirm(`Reopen ${experiment.key}?`, h("p", "Everybody gets back what they had, and new users are enrolled again. The results that were kept stay readable by the time in the audit log."), {
 	label: "Reopen", done: () => `${experiment.key} is open again.`,
 	action: () => change(api.path("experiments", experiment.key, "reopen"), { method: "POST" }),
 });

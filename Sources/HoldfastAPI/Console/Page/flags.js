@@ -59,7 +59,7 @@ export function ahead({ parts, query }) {
 	else if (parts.length > 0) api.ahead(api.path("flags", parts.join("/")));
 }
 
-const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, [h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."),
+const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, [h("p", flag.enabled ? "Everybody gets the default, and its experiments pause. Users keep their assignments." : "Its rules apply again."),
 	effectOf(() => api.call("POST", api.path("flags", flag.key, "preview"), { body: { enabled: !flag.enabled } }))], {
 	label: flag.enabled ? "Turn off" : "Turn on", done: () => `${flag.key} is ${flag.enabled ? "off" : "on"}.`,
 	action: () => change(api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
@@ -73,7 +73,7 @@ const effectOf = preview => pending(async () => {
 			users.changes.length > 0 && h("ul.changes", users.changes.slice(0, 8).map(c => h("li", `${integer(c.users)}: `, h("del", c.from ?? "nothing"), " → ", h("ins", c.to ?? "nothing")))),
 			Object.keys(users.results).length > 0 && h("p.note", `Then: ${Object.entries(users.results).map(([key, count]) => `${key} ${percent(count / users.examined)}`).join(", ")}.`)];
 		return h("div.effect", known || h("p.note", "No user is stored yet, so the effect is only seen in new ones."),
-			moves.users + moves.other_experiment > 0 && banner("warn", `${plural(moves.users, "user")} who take part in its experiments would be moved to another variation, and ${integer(moves.other_experiment)} to the same one of another experiment.`),
+			moves.users + moves.other_experiment > 0 && banner("warn", `${plural(moves.users, "user")} enrolled in its experiments would be moved to another variation, and ${integer(moves.other_experiment)} to the same one of another experiment.`),
 			warnings.map(w => banner("warn", sentence(w.message))));
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
@@ -258,7 +258,7 @@ async function edit(context, stored, etag) {
 		draft && restored(context),
 		h("div.beside", h("form.form", { onsubmit: submit, oninput: typed, onchange: typed, onclick: event => { if (event.target.closest("button[type=button]")) typed(); } }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
 			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),
-			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a delivery", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
+			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a targeted rollout", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
 				button("Add an experiment", () => addRule({ experiment: { weights: Object.fromEntries(keys().map(k => [k, 1])), traffic: 100 } }), "quiet")), card(last)),
 			problems, h("div.buttons", submitButton("Review"))), effect));
 }

@@ -70,7 +70,7 @@ export function banditForm(initial) {
 	const set = on => { more.hidden = !on; for (const input of more.querySelectorAll("input, select")) input.disabled = !on; };
 	const kind = select([["", "stay as they are"], ["bandit", "follow the results (a bandit)"]], isOn ? "bandit" : "", { onchange: () => set(kind.value !== "") });
 	set(isOn);
-	const choice = field("Weights of the variations", kind, { pointer: "/bandit", hint: "A bandit gives new users what does best in the first primary metric. Whoever takes part keeps their variation." });
+	const choice = field("Weights of the variations", kind, { pointer: "/bandit", hint: "A bandit gives new users what does best in the first primary metric. Enrolled users keep their variation." });
 	return Object.assign(h("div.field", choice, more), { read: () => kind.value === "" ? null : { ...initial, every: `${count.value}${units.value}`, minimum_share: Number(share.input.value) } });
 }
 

@@ -130,7 +130,7 @@ export function needs(experiment) {
 		const { all, metrics = [], enrolled, traffic } = estimate;
 		const needed = all?.any_time ?? estimate.any_time;
 		const missing = metrics.filter(m => m.missing);
-		return h("div.note", needed?.users ? h("p", h("strong", `About ${short(needed.users)} users`), needed.days != null ? `, ${plural(Math.ceil(needed.days), "more day")} at ${short(traffic?.users_per_day ?? 0)} users a day, ` : " ", `until the smallest effect of interest is found; ${integer(enrolled ?? 0)} take part already.`)
+		return h("div.note", needed?.users ? h("p", h("strong", `About ${short(needed.users)} users`), needed.days != null ? `, ${plural(Math.ceil(needed.days), "more day")} at ${short(traffic?.users_per_day ?? 0)} users a day, ` : " ", `until the smallest effect of interest is found; ${integer(enrolled ?? 0)} are enrolled already.`)
 			: h("p", "How long it takes is not known yet", missing.length ? `: ${missing.map(m => `${m.metric}: ${m.missing}`).join("; ")}.` : ". Say the smallest effect of interest in the plan."),
 			metrics.some(m => m.any_time?.users) && metrics.length > 1 && h("p", metrics.filter(m => m.any_time?.users).map(m => `${m.metric} ${short(m.any_time.users)} users`).join(", ")));
 	}, "Working out how long it takes…");
@@ -165,7 +165,7 @@ export function durationSection(experiment) {
 		const number = (label, value, unit, hint, limits) => field(label, h("input", { type: "number", step: "any", value, ...limits }), { hint, after: unit && h("span.unit", unit) });
 		const base = number(isRate ? "Users who do it today" : "Mean today", isKnown ? round(known.baseline.mean * (isRate ? 100 : 1), 3) : "", isRate && "%", isKnown && `As in ${known.baseline.from ?? source}.`, isRate ? { min: 0.001, max: 99.9 } : {});
 		const spread = !isRate && number("Standard deviation", isKnown ? round(known.baseline.standard_deviation, 3) : "", null, null, { min: 0 });
-		const users = number("Users a day", rate ? Math.round(rate) : "", null, rate ? `All who could take part, as in ${known.traffic.from ?? source}.` : "All who could take part.", { min: 1 });
+		const users = number("Users a day", rate ? Math.round(rate) : "", null, rate ? `All who could be enrolled, as in ${known.traffic.from ?? source}.` : "All who could be enrolled.", { min: 1 });
 		const wanted = number("Smallest effect of interest", round(effect * 100, 4), "%", "Of today’s number.", { min: 0.01 });
 		const answer = h("div", { role: "status" });
 		let asked = 0, timer;

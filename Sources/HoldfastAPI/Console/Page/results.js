@@ -193,14 +193,14 @@ function adapting({ bandit, variations, metrics, status, enrollment }, results) 
 	const { looked_at: at, due_at: due, users, reason, variations: found } = bandit.state;
 	const total = variations.reduce((sum, v) => sum + v.weight, 0) || 1, isWaiting = status !== "running" || enrollment === "closed";
 	const periods = (results?.sample_ratio.periods ?? []).filter(p => p.since && p.variations.every(v => v.expected_share !== null));
-	return section("Bandit", { note: `It gives new users what does best in ${metrics?.primary[0] ?? "the first primary metric"}. Whoever takes part keeps their variation.` }, card(
+	return section("Bandit", { note: `It gives new users what does best in ${metrics?.primary[0] ?? "the first primary metric"}. Enrolled users keep their variation.` }, card(
 		table("Weights of the bandit", [["Variation", v => [swatch(variations.indexOf(v)), v.key]], ["New users", v => `${decimal(v.weight / total * 100, 1)}%`, "number"],
 			["Chance to be the best", v => chanceOf(found.find(f => f.key === v.key)?.chance_to_be_best), "number"]], variations),
 		h("p.note", at ? ["Last look ", moment(at), ` at ${plural(users, "user")}`, reason ? `; the weights stayed: ${reason}. ` : ". "] : "It has not looked yet. ",
 			isWaiting ? "It looks again once the experiment enrolls users. " : due ? ["Next look ", moment(due), `, then every ${bandit.every}. `] : "The next look is due now. ",
 			`Each variation gets at least ${decimal(bandit.minimum_share)}%, and ${integer(bandit.minimum_users)} users before the weights move.`,
 			results?.bandit?.weighted && " In the results each user counts with the inverse of the probability of what they got, so that moving weights mislead nobody.")),
-	periods.length > 1 && card(lineChart({ title: "Share of new users since each look", labels: periods.map(p => time(p.since)), format: percent,
+	periods.length > 1 && card(lineChart({ title: "Share of new users since each look", labels: periods.map(p => time(p.since)), format: v => percent(v / 100),
 		series: variations.slice(0, 10).map((v, color) => ({ name: v.key, color, values: periods.map(p => p.variations.find(t => t.variation_id === v.id)?.expected_share ?? null) })) })));
 }
 
@@ -271,7 +271,7 @@ function summary(experiment, results) {
 	const leftOut = [[several, "in several variations"], [forced, "forced"], ...results.removed_variations.map(v => [v.users, `of ${v.variation_key ?? v.variation_id}, which was removed`])].filter(([count]) => count > 0);
 	return h("div.tiles",
 		tile("Users counted", integer(counted), leftOut.length > 0 && `left out: ${leftOut.map(([count, why]) => `${integer(count)} ${why}`).join(", ")}`),
-		tile("Traffic", `${decimal(experiment.traffic)}%`, "of users take part"),
+		tile("Traffic", `${decimal(experiment.traffic)}%`, "of users are enrolled"),
 		tile("Split", shares(experiment), h("ul.legend", experiment.variations.slice(0, 10).map((v, i) => h("li", swatch(i), `${v.key} ${decimal(v.share)}%`)))),
 	);
 }
@@ -295,7 +295,7 @@ function checks(results, next) {
 function sampleRatio({ p_value: p, periods }, next) {
 	const observed = ({ variations }) => {
 		// Rounded first, so that the columns of a row add up.
-		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : Math.round(v.expected_share * total * 10) / 10;
+		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : Math.round(v.expected_share * total / 10) / 10;
 		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
 			["Expected", v => decimal(expected(v), 1), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
 	};
@@ -401,7 +401,7 @@ function checklist(experiment) {
 	const asked = line(false, "No app asks for it yet", "Results begin with the first exposure. ", !isDraft && "No exposure has been seen. ", curl);
 	api.get(api.path("flags", key), null, { silent: true }).then(({ last_evaluated_on: day }) => { if (day) asked.replaceWith(line(true, "An app asks for it", `Last on ${utcDay(day)}. Results begin with the first exposure. `, curl)); }, () => { /* It is not known. */ });
 	return section(isDraft ? "Before it starts" : "Nobody has been seen yet", { note: isDraft ? "A draft is served to nobody." : now === "paused" ? "It is paused: nobody gets a variation." : "Numbers appear with the first exposure." }, card(h("ul.checklist",
-		line(variations.length > 1, "Split", variations.length > 1 ? `${split}, ${traffic === 100 ? "of all users" : `of the ${decimal(traffic)}% who take part`}. ` : "With one variation there is nothing to compare. ", variations.length < 2 && form("Add another")),
+		line(variations.length > 1, "Split", variations.length > 1 ? `${split}, ${traffic === 100 ? "of all users" : `of the ${decimal(traffic)}% who are enrolled`}. ` : "With one variation there is nothing to compare. ", variations.length < 2 && form("Add another")),
 		line(metrics?.primary.length > 0, metrics?.primary.length > 0 ? "Metrics" : "No primary metric", metrics?.primary.length > 0 ? [`Decided by ${metrics.primary.join(", ")}`, metrics.guardrails.length > 0 && `; ${metrics.guardrails.map(g => g.metric).join(", ")} must not suffer`, ". "] : ["Without one there is no verdict over all of them. ", form("Choose one")]),
 		line(plan?.minimum_effect != null, plan?.minimum_effect != null ? "Decision rule" : "No smallest effect of interest", plan?.minimum_effect != null ? `Effects from ${percent(plan.minimum_effect)}, ${decimal(plan.alpha * 100)}% error, ${decimal(plan.power * 100)}% power. ` : ["Say it, and the plan says how long it takes. ", form("Write the plan")]),
 		(ramp || schedule?.start_at) && line(true, "Start", schedule?.start_at && ["By itself ", moment(schedule.start_at), ". "], ramp && `The traffic grows: ${ramp.steps.map(s => `${decimal(s.traffic)}%`).join(", ")}.`),

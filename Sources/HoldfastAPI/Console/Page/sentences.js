@@ -92,7 +92,7 @@ export function effectsInWords({ creates, new_users: newUsers, enrolled }) {
 	if (enrolled.lose) told.push(`${plural(enrolled.lose, "user")} ${enrolled.lose === 1 ? "loses" : "lose"} their variation.`);
 	if (enrolled.change) told.push(`${plural(enrolled.change, "user")} ${enrolled.change === 1 ? "gets" : "get"} another variation.`);
 	if (enrolled.gain) told.push(`${plural(enrolled.gain, "user")} ${enrolled.gain === 1 ? "gets" : "get"} theirs back.`);
-	if (told.length === 0) told.push(enrolled.users > 0 ? `All ${plural(enrolled.users, "user")} who take part keep their variation.` : "Nobody takes part yet.");
+	if (told.length === 0) told.push(enrolled.users > 0 ? `All ${plural(enrolled.users, "user")} who are enrolled keep their variation.` : "Nobody is enrolled yet.");
 	told.push(newUsers.changed > 0 ? `Of new users, ${newUsers.moves.map(m => `${share(m.share)} would get ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "New users get the same as now.");
 	return told;
 }

@@ -98,7 +98,7 @@ function flagsOf(context, id) {
 }
 
 const reasons = {
-	targeted: "a delivery fits", experiment: "an experiment would enroll them", sticky: "takes part already", override: "an admin set it", whitelist: "the datafile lists them",
+	targeted: "a targeted rollout fits", experiment: "an experiment would enroll them", sticky: "enrolled already", override: "an admin set it", whitelist: "the datafile lists them",
 	holdout: "a holdout keeps them out", default: "no rule fits", disabled: "the flag is off", error: "no decision could be made",
 };
 
@@ -197,14 +197,14 @@ const answer = (id, experiment) => api.get(`${experimentPath(id, experiment.key)
 
 const readable = text => text.replaceAll("_", " ");
 
-/// The step that decided, as a sentence: "Not in: only 5% of users take part, and this one is outside."
+/// The step that decided, as a sentence: "Not in: only 5% of users are enrolled, and this one is outside."
 function because({ steps, variation_key: key, variation_id: id }, experiment) {
-	const last = steps.at(-1) ?? {}, name = key ?? id, part = `only ${decimal(experiment.traffic)}% of users take part`;
+	const last = steps.at(-1) ?? {}, name = key ?? id, part = `only ${decimal(experiment.traffic)}% of users are enrolled`;
 	const sentences = {
 		"status not_running": () => `Not in: the experiment is ${readable(last.status ?? "not running")}.`,
 		"forced_variation applies": () => `Gets ${name}: it was forced for a test.`, "override applies": () => `Gets ${name}: an admin set it.`,
 		"whitelist applies": () => `Gets ${name}: the datafile lists this user.`, "stored_assignment applies": () => `Keeps ${name}, which is stored since ${time(last.assigned_at)}.`,
-		"audience excludes": () => "Not in: outside the audience.", "enrollment closed": () => "Not in: enrollment is closed, and the user did not take part before.",
+		"audience excludes": () => "Not in: outside the audience.", "enrollment closed": () => "Not in: enrollment is closed, and the user was not enrolled before.",
 		"group other_experiment": () => "Not in: another experiment of the same group has this user.", "group no_experiment": () => "Not in: no experiment of the group has this user.",
 		"bucketing outside_traffic": () => `Not in: ${part}, and this one is outside.`, "bucketing in_variation": () => `Would get ${name}: by the hash of the id.`,
 		"prediction outside_traffic": () => `Not in: ${part}, and this one is outside.`, "prediction in_variation": () => `Would get ${name}: the bandit chose it.`,

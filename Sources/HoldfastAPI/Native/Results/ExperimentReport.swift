@@ -188,7 +188,7 @@ struct ExperimentReport {
         var rows = [
             ("Variations", split.joined(separator: ", ") + " of all users"),
             ("Baseline", results.baseline?.name ?? ""),
-            ("Traffic", "\(Self.decimal(description["traffic"]?.double ?? 0))% of users take part"),
+            ("Traffic", "\(Self.decimal(description["traffic"]?.double ?? 0))% of users are enrolled"),
             ("Audience", isForAll ? "everybody" : audience.map { String(decoding: $0.encoded(), as: UTF8.self) } ?? ""),
         ]
         for role in ["primary", "guardrail", "secondary"] {
@@ -326,23 +326,25 @@ struct ExperimentReport {
             drawing.text(
                 scale.label(tick, isShare: true), x: left - 8, y: y(tick) + 4, size: 11, "#565d5f", anchor: "end")
         }
-        for (name, color, points) in lines {
+        for (_, color, points) in lines {
             let upper = points.map { (x($0.day), y($0.interval.upperBound)) }
             let lower = points.reversed().map { (x($0.day), y($0.interval.lowerBound)) }
             drawing.polygon(upper + lower, color, opacity: 0.14)
             drawing.polyline(points.map { (x($0.day), y($0.lift)) }, color, width: 2)
-            if let end = points.last {
-                drawing.text(
-                    name, x: x(end.day), y: y(end.lift) - 6, size: 12, color, anchor: "end", weight: "600", limit: 30)
-            }
         }
         for (day, anchor) in [(0, "start"), (series.days.count - 1, "end")] {
             drawing.text(
                 ExperimentTally.date(of: series.days[day].day), x: x(day), y: 208, size: 11, "#565d5f", anchor: anchor)
         }
+        var legend = 216.0
+        for (name, color, _) in lines {
+            drawing.line(x: left, y: legend + 10, toX: left + 14, toY: legend + 10, color, width: 4)
+            drawing.text(name, x: left + 22, y: legend + 14, size: 12, "#1b1e1f", limit: 90)
+            legend += 18
+        }
         html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
         html += "<p class=\"soft\">All users enrolled until each day, with the band that holds at every look.</p>\n"
-        html += drawing.element(height: 214, label: "lift over time") + "</figure>\n"
+        html += drawing.element(height: legend, label: "lift over time") + "</figure>\n"
     }
 
     // MARK: Users, and who and when
@@ -430,10 +432,14 @@ struct ExperimentReport {
         .facts th {width:150px; color:#565d5f; font-weight:400}
         .group {padding-top:12px}
         .numbers tbody th[scope=row] {padding-left:12px; font-weight:400}
+        .numbers td, .numbers thead th {overflow-wrap:normal; white-space:nowrap}
+        .numbers thead th:nth-child(4) {white-space:normal}
         .good {color:#2f7d3a; font-weight:600}
         .bad, .warnings {color:#b01f17; font-weight:600}
         figure {margin:0}
+        figure svg {width:100%}
         svg {max-width:100%; height:auto}
+        @media (max-width:640px) {.numbers {display:block; overflow-x:auto}}
         footer {margin-top:24px; border-top:1px solid #e2e2dd; padding-top:8px; font-size:12px}
         @page {margin:16mm}
         @media print {main {padding:0; max-width:none} section, figure, tbody, .facts {break-inside:avoid} h2 {break-after:avoid}}

@@ -128,7 +128,7 @@ extension ExperimentResults {
                 writer.member("variation_id", result.id.string)
                 writer.member("variation_key", result.key.string)
                 writer.member("users", period.users[index])
-                writer.member("expected_share", period.shares?[index])
+                writer.member("expected_share", period.shares.map { Self.percentage($0[index]) })
                 writer.endObject()
             }
             writer.endArray()
@@ -183,13 +183,17 @@ extension ExperimentResults {
         writer.endArray()
     }
 
+    /// A share as the API has it, without the rest of a binary fraction.
+    private static func percentage(_ share: Double) -> Double { (share * 1e12).rounded() / 1e10 }
+
     private func write(_ result: VariationResult, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("variation_id", result.id.string)
         writer.member("variation_key", result.key.string)
         writer.member("users", result.tally.counted)
-        writer.member("share", counted > 0 ? Double(result.tally.counted) / Double(counted) : nil)
-        writer.member("expected_share", result.expectedShare)
+        let share = counted > 0 ? Double(result.tally.counted) / Double(counted) : nil
+        writer.member("share", share.map(Self.percentage))
+        writer.member("expected_share", result.expectedShare.map(Self.percentage))
         writer.member("multiple_variations", result.tally.multipleVariations)
         writer.member("forced", result.tally.chosen)
         writer.member("events", result.tally.goal.events)
