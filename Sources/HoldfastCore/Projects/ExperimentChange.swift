@@ -19,7 +19,7 @@ public struct ExperimentChange: Sendable {
     public var id: String?
     public var variations: [VariationChange]?
     /// The percentage of users who are enrolled, 0 to 100.
-    public var traffic: Double?
+    var traffic: Double?
     public var status: ExperimentStatus?
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     public var audience: JSONValue?
