@@ -139,8 +139,8 @@ export async function show(context, key) {
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
 	const reread = async () => { if (definition((await load(key)).data) !== definition(experiment)) context.reload(); };
 	context.onChange(reread);
-	// A look of a bandit that leaves the weights changes no definition, and the first look may come while the page is loaded.
-	if (experiment.bandit) context.every(10_000, reread);
+	// A look of a bandit that leaves the weights changes no definition, and the first look, or the start of a ramp, may come while the page is loaded.
+	if (experiment.bandit || experiment.ramp) context.every(10_000, reread);
 	context.every(20_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	await changeGoals();
 	const edit = () => api.may("admin") && h("a.button", { href: to("experiments", key, "edit") }, "Edit");
