@@ -59,7 +59,8 @@ case "compact":
     let replacement = configuration.directory.appendingPathComponent("queue.log.new").path
     let tags = ["text": HoldfastValue.string(String(repeating: "x", count: 1_000))]
     Thread.detachNewThread {
-        Thread.sleep(forTimeInterval: 20)
+        // The test may get no thread for a while, and until it has one the disk waits.
+        Thread.sleep(forTimeInterval: 300)
         say("stuck")
         exit(1)
     }

@@ -17,7 +17,7 @@ import Testing
     @Test func `The help of serve has its options in groups`() throws {
         let help = try runAt(Executable.holdfast, ["serve", "--help"])
         let titles = help.matches(of: #/(?m)^([A-Z ]+):$/#).map(\.output.1)
-        #expect(titles == ["BASICS", "ACCESS", "USERS AND RETENTION", "EDGE", "LIMITS"])
+        #expect(titles == ["BASICS", "ACCESS", "USERS AND RETENTION", "EDGE", "WEBHOOKS", "LIMITS"])
         let groups = help.components(separatedBy: "\n\n")
         for (title, option) in [
             ("BASICS", "--listen"), ("BASICS", "--datafile "), ("ACCESS", "--jwt-issuer"),

@@ -209,7 +209,11 @@ import Testing
         let paused = try state(server) { $0["state"]["status"] == "paused" }
         #expect(paused["state"]["reason"] == "the receiver responds 410, which means that it is gone")
         #expect(try receiver.messages("refused").count == 1)
-        #expect(try server.request("GET", "/readyz")["detail"].string?.contains("the webhook 'ops' is paused") == true)
+        // The server looks at its webhooks each second.
+        #expect(
+            try server.awaits {
+                try $0.request("GET", "/readyz")["detail"].string?.contains("the webhook 'ops' is paused") == true
+            })
         #expect(try server.request("GET", "/metrics").text.contains(#"holdfast_webhook_paused{webhook="ops"} 1"#))
         #expect(try server.request("GET", "/v1/audit?action=webhook.pause")["entries"].array?.first?["target"] == "ops")
         try receiver.behave()
@@ -308,7 +312,7 @@ import Testing
         try makeWebhook(server, receiver, #""events":["profile.*"]"#)
         let body = #"{"user_id":"ann@example.com","experiment_bucket_map":{"77":{"variation_id":"b"}}}"#
         #expect(try server.request("POST", "/ups/save", body).status == 200)
-        #expect(try server.request("DELETE", "/v1/profiles/ann@example.com").status == 204)
+        #expect(try server.request("DELETE", "/v1/profiles/ann@example.com").status == 200)
         let all = try receiver.wait { $0.count == 1 }
         #expect(all[0].object?["body"]?.object?["type"] == "profile.erase")
         #expect(!"\(all)".contains("ann"))

@@ -175,7 +175,7 @@ struct WebhookEndpoints {
                 "`events` must have names of events, or patterns such as experiment.* and *; got '\(event.shortened(to: CoreError.longestQuote))'\(hint)",
                 at: (["events"] as JSONPointer).appending(index))
         }
-        var format = former?.format ?? .standard
+        var format = body["format"] == nil ? former?.format ?? .standard : .standard
         if let name = try body.optionalText("format") {
             guard let known = Webhook.Format(rawValue: name) else {
                 let list = Webhook.Format.allCases.map(\.rawValue).joined(separator: ", ")
