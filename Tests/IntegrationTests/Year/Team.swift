@@ -84,6 +84,8 @@ final class Team {
             case experiment.start:
                 try request("PUT", path, #"{"status":"running"}"#)
                 try awaitEverywhere(experiment, "running")
+                // The ramp begins in this week, although the clock goes on soon.
+                try awaitStep(1, of: experiment)
                 experiments[index].runningSince = now
             case experiment.concludesIn where !experiment.isBroken:
                 experiments[index].frozen = ledger.totals(of: experiment.key)
