@@ -125,7 +125,7 @@ package struct SharedRecords {
         /// Changes the decision of a proposal.
         case updateProposal(Proposal)
         case putLook(StoredLook)
-        case putFinding(StoredFinding)
+        case putFinding(StoredLook)
         case putWebhook(Webhook)
         case updateWebhook(key: String, Webhook.State)
         case deleteWebhook(key: String)
@@ -166,7 +166,7 @@ package struct SharedRecords {
     package var stickyDocument: String?
     package var proposal: Proposal?
     package var look: StoredLook?
-    package var finding: StoredFinding?
+    package var finding: StoredLook?
     package var webhook: Webhook?
     package var lastAuditEntry: Int64 = 0
     /// The writes of the rule that was applied, in order.

@@ -31,7 +31,7 @@ struct InMemoryTables {
     /// In the order of their creation.
     var proposals: [Proposal] = []
     var looks: [StoredLook] = []
-    var findings: [StoredFinding] = []
+    var findings: [StoredLook] = []
     var webhooks: [String: Webhook] = [:]
     var series: [TrackedSeries] = []
     var newestSeries: Int64 = 0

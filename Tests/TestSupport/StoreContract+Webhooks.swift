@@ -109,7 +109,7 @@ extension StoreContract {
             context async throws in
             let store = context.store
             func put(_ warnings: JSONValue, at time: Timestamp, after former: JSONValue?) async throws -> Bool {
-                let finding = StoredFinding(sdkKey: "shop", experimentID: "7", lookedAt: time, content: warnings)
+                let finding = StoredLook(sdkKey: "shop", experimentID: "7", lookedAt: time, content: warnings)
                 let note = AuditNote(.experimentWarning, of: "checkout", after: warnings, in: "shop")
                 return try await store.write(.putFinding(finding, after: former, [note], by: admin))
             }

@@ -152,7 +152,7 @@ public final class ExperimentMonitor: Sendable {
                     after: [name: content[name] ?? .null], in: finding.sdkKey)
             }
             guard !notes.isEmpty, !timer.isClosed else { continue }
-            let change = StoredFinding(
+            let change = StoredLook(
                 sdkKey: finding.sdkKey, experimentID: id, lookedAt: now, content: .object(content))
             _ = try? await catalog.inBackground {
                 try await $0.write(.putFinding(change, after: former, notes, by: Self.author))

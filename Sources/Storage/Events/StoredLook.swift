@@ -1,13 +1,15 @@
 public import Bucketing
 public import JSON
 
-/// The last look of an experiment's bandit at its users that left the weights as they were. One that changes them is in the
-/// definitions.
+/// The last look at the users of an experiment that is stored beside the definitions. There are two kinds, each in a table
+/// of its own: that of a bandit, which left the weights as they were (one that changes them is in the definitions); and that of
+/// the monitor of experiments, so that each change of what it finds is told once, whichever process sees it first.
 public struct StoredLook: Sendable, Equatable {
     public var sdkKey: String
     public var experimentID: Identifier
+    /// When it began.
     public var lookedAt: Timestamp
-    /// What came of it.
+    /// What came of it: of the monitor's, warnings and verdict.
     public var content: JSONValue
 
     public init(sdkKey: String, experimentID: Identifier, lookedAt: Timestamp, content: JSONValue) {
@@ -34,6 +36,22 @@ extension SharedChange<Bool> {
             return true
         }
     }
+
+    /// Stores what the monitor has found, with what the audit log says about it. The result is false if another process has
+    /// stored something since: of a later look, or of the same one.
+    ///
+    /// - Parameter former: the content that was stored; `nil` for nothing.
+    public static func putFinding(
+        _ finding: StoredLook, after former: JSONValue?, _ notes: [AuditNote], by author: Author
+    ) -> Self {
+        Self(.finding(sdkKey: finding.sdkKey, experimentID: finding.experimentID)) { records, _ in
+            guard records.finding?.content == former, records.finding.map({ $0.lookedAt < finding.lookedAt }) ?? true
+            else { return false }
+            records.write(.putFinding(finding))
+            for note in notes { records.record(note, by: author) }
+            return true
+        }
+    }
 }
 
 extension StoreQuery<[StoredLook]> {
@@ -44,6 +62,14 @@ extension StoreQuery<[StoredLook]> {
             return .all(SQLQuery("bandit_looks", sql, .text(sdkKey))) { StoredLook($0) }
         }
     }
+
+    /// Reads what was found last in the experiments of all projects.
+    public static var findings: Self {
+        Self(.findings) { _ in
+            let sql = "SELECT \(StoredTable.experimentFindings.columnList) FROM experiment_findings"
+            return .all(SQLQuery("experiment_findings", sql)) { StoredLook($0) }
+        }
+    }
 }
 
 extension SharedRecords {
@@ -51,6 +77,14 @@ extension SharedRecords {
         let columns = StoredTable.banditLooks.columnList
         return SQLQuery(
             "find_bandit_look", "SELECT \(columns) FROM bandit_looks WHERE sdk_key = $1 AND experiment_id = $2",
+            .text(sdkKey), .text(experimentID))
+    }
+
+    package static func findFinding(sdkKey: String, experimentID: Identifier) -> SQLQuery {
+        let columns = StoredTable.experimentFindings.columnList
+        return SQLQuery(
+            "find_experiment_finding",
+            "SELECT \(columns) FROM experiment_findings WHERE sdk_key = $1 AND experiment_id = $2",
             .text(sdkKey), .text(experimentID))
     }
 }

@@ -77,7 +77,7 @@ extension SharedRecords {
             return (false, [(query, { $1.look = StoredLook($0) })])
         case .finding(let sdkKey, let experimentID):
             let query = Query(findFinding(sdkKey: sdkKey, experimentID: experimentID))
-            return (false, [(query, { $1.finding = StoredFinding($0) })])
+            return (false, [(query, { $1.finding = StoredLook($0) })])
         case .webhook(let key):
             return (
                 false,

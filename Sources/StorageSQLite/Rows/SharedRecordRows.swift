@@ -85,7 +85,7 @@ extension WriteTransaction {
             }
         case .finding(let sdkKey, let experimentID):
             try connection.run(SharedRecords.findFinding(sdkKey: sdkKey, experimentID: experimentID)) {
-                records.finding = StoredFinding($0)
+                records.finding = StoredLook($0)
             }
         case .webhook(let key):
             try connection.run(SharedRecords.find(webhook: key)) { records.webhook = Webhook($0) }

@@ -462,8 +462,8 @@ extension ExperimentReport.Row {
 extension ExperimentResults {
     /// Whether what is compared is a share of users.
     fileprivate var isShare: Bool {
-        guard let kind = measured?.definition.kind else { return query.metric == .conversion }
-        return [.conversion, .retention, .funnel].contains(kind)
+        guard let measured else { return query.metric == .conversion }
+        return measured.definition.statistic == .rate
     }
 }
 

@@ -117,10 +117,7 @@ struct WebhookEndpoints {
     private static func key(_ request: borrowing Request) throws(CoreError) -> String {
         let key = request.parameter(0) ?? ""
         guard (1...64).contains(key.utf8.count),
-            key.utf8.allSatisfy({ byte in
-                (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte) || (0x41...0x5A).contains(byte)
-                    || byte == 0x2D || byte == 0x5F
-            })
+            isPlain(key, or: "-_")
         else {
             throw CoreError(
                 .invalid,
@@ -128,6 +125,14 @@ struct WebhookEndpoints {
             )
         }
         return key
+    }
+
+    /// Whether a name has nothing but letters and digits of ASCII, and some others.
+    private static func isPlain(_ name: String, or others: String) -> Bool {
+        name.utf8.allSatisfy { byte in
+            (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte) || (0x41...0x5A).contains(byte)
+                || others.utf8.contains(byte)
+        }
     }
 
     /// A token that is bound to projects sees what belongs to these only.
@@ -252,10 +257,7 @@ struct WebhookEndpoints {
 
     private func checkSecretFile(_ name: String) throws(CoreError) {
         guard (1...255).contains(name.utf8.count), !name.hasPrefix("."),
-            name.utf8.allSatisfy({ byte in
-                (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte) || (0x41...0x5A).contains(byte)
-                    || "-_.".utf8.contains(byte)
-            })
+            Self.isPlain(name, or: "-_.")
         else {
             throw CoreError(
                 .unprocessable,
@@ -273,13 +275,19 @@ struct WebhookEndpoints {
     private static func audited(_ definition: Webhook.Definition?) -> JSONValue {
         guard let definition else { return .null }
         let parts = definition.url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
-        return [
-            "origin": .string(parts.prefix(3).joined(separator: "/")),
-            "events": .array(definition.events.map { .string($0) }),
-            "sdk_key": definition.sdkKey.map { .string($0) } ?? .null, "format": .string(definition.format.rawValue),
-            "enabled": .bool(definition.isEnabled),
-            "secret_file": definition.secretFile.map { .string($0) } ?? .null,
-        ]
+        var object = JSONObject()
+        object["origin"] = .string(parts.prefix(3).joined(separator: "/"))
+        add(definition, to: &object)
+        return .object(object)
+    }
+
+    /// Adds what is no secret.
+    private static func add(_ definition: Webhook.Definition, to object: inout JSONObject) {
+        object["events"] = .array(definition.events.map { .string($0) })
+        object["sdk_key"] = definition.sdkKey.map { .string($0) } ?? .null
+        object["format"] = .string(definition.format.rawValue)
+        object["enabled"] = .bool(definition.isEnabled)
+        object["secret_file"] = definition.secretFile.map { .string($0) } ?? .null
     }
 
     private func describe(_ webhook: Webhook) -> JSONValue {
@@ -288,20 +296,18 @@ struct WebhookEndpoints {
         let status =
             !definition.isEnabled
             ? "disabled" : state.pause != nil ? "paused" : state.failures > 0 ? "failing" : "active"
-        return [
-            "key": .string(webhook.key), "url": .string(definition.url),
-            "events": .array(definition.events.map { .string($0) }),
-            "sdk_key": definition.sdkKey.map { .string($0) } ?? .null, "format": .string(definition.format.rawValue),
-            "enabled": .bool(definition.isEnabled),
-            "secret_file": definition.secretFile.map { .string($0) } ?? .null,
-            "state": [
-                "status": .string(status), "reason": state.pause.map { .string($0) } ?? .null,
-                "failures": .integer(state.failures), "failing_since": time(state.failingSince),
-                "next_attempt_at": state.failures > 0 && state.pause == nil ? time(state.nextAttempt) : .null,
-                "oldest_waiting_at": time(state.pendingSince),
-                "deliveries": .array(state.deliveries.map(\.description)),
-            ],
+        var object = JSONObject()
+        object["key"] = .string(webhook.key)
+        object["url"] = .string(definition.url)
+        Self.add(definition, to: &object)
+        object["state"] = [
+            "status": .string(status), "reason": state.pause.map { .string($0) } ?? .null,
+            "failures": .integer(state.failures), "failing_since": time(state.failingSince),
+            "next_attempt_at": state.failures > 0 && state.pause == nil ? time(state.nextAttempt) : .null,
+            "oldest_waiting_at": time(state.pendingSince),
+            "deliveries": .array(state.deliveries.map(\.description)),
         ]
+        return .object(object)
     }
 }
 
