@@ -74,15 +74,18 @@ public final class HoldfastApplication: Application {
     public func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
         var detail = failure.detail
         let wire: any WireProtocol
+        var pattern: String?
         switch location {
-        case .route(let index): wire = protocolOfRoute[index]
+        case .route(let index):
+            wire = protocolOfRoute[index]
+            pattern = router.routes[index].pattern
         case .path(let path):
             detail += routeHint(for: path)
             // A path that no protocol claims belongs to the first one.
             wire = protocols.first { $0.claims(path) } ?? protocols[0]
         case .none: wire = protocols[0]
         }
-        return wire.response(to: Problem(failure.status, detail))
+        return wire.response(to: Problem(failure.status, detail), on: pattern)
     }
 
     /// Returns the end of an error that no route has a path: the pattern that was probably meant.

@@ -96,6 +96,31 @@ import Testing
             soon.errors.contains("soon.yaml:2: /project/assignment_ttl: `assignment_ttl` must be a time"), "\(soon)")
     }
 
+    @Test func `A traffic below 1 is asked about`() throws {
+        let text = try directory.write(
+            "experiments:\n  - key: search\n    variations: [a, b]\n    traffic: 0.2\n", to: "fraction.yaml")
+        let lint = try run(nil, "lint", "-f", text)
+        #expect(lint.end == .exit(0), "\(lint)")
+        #expect(lint.errors.contains("fraction.yaml:4: "), "\(lint.errors)")
+        #expect(
+            lint.errors.contains("`traffic` is a percentage: 0.2 is 0.2% of the users; if 20% are meant, write 20"),
+            "\(lint.errors)")
+        let running = try start("fraction.db")
+        let server = try running.client()
+        let body = #"{"variations":["a","b"],"traffic":0.2}"#
+        for answer in [
+            try server.request("POST", "/v1/experiments/search/preview", body),
+            try server.request("PUT", "/v1/experiments/search", body),
+        ] {
+            #expect(answer["warnings"].array?.first?["code"] == "traffic_below_one", "\(answer.text)")
+            #expect(answer["warnings"].array?.first?["pointer"] == "/traffic", "\(answer.text)")
+        }
+        let shown = try server.request("GET", "/v1/experiments/search")
+        #expect(shown["traffic"] == 0.2 && shown["warnings"].isNull)
+        #expect(try server.request("PUT", "/v1/experiments/search", #"{"traffic":1}"#)["warnings"].isNull)
+        running.stop()
+    }
+
     @Test func `Applying a change of a running experiment that needs a second person exits with 3`() throws {
         let tokens = try directory.write(
             "admin ann ann-secret-0123456789\nadmin bob bob-secret-0123456789\n", to: "people.tokens")
@@ -114,8 +139,7 @@ import Testing
         #expect(again.end == .exit(0) && again.output == "nothing to change", "\(again)")
     }
 
-    @Test func `What would move users who take part is refused unless it is allowed, and the plan counts them`() throws
-    {
+    @Test func `What would move enrolled users is refused unless it is allowed, and the plan counts them`() throws {
         let server = try start("a.db")
         let file = try directory.write(Self.definitions, to: "all.yaml")
         #expect(try run(server, "apply", "-f", file).end == .exit(0))
@@ -126,7 +150,7 @@ import Testing
         let edited = try directory.write(
             Self.definitions.replacing("[control, new]", with: "[control]"), to: "edited.yaml")
         let plan = try run(server, "plan", "-f", edited)
-        #expect(plan.output.contains("\n\(moved) who take part would get another variation"), "\(plan.output)")
+        #expect(plan.output.contains("\n\(moved) who are enrolled would get another variation"), "\(plan.output)")
         let refused = try run(server, "apply", "-f", edited)
         #expect(refused.end == .exit(1) && refused.errors.contains("--moves allow"), "\(refused)")
         #expect(try client.request("GET", "/v1/experiments/checkout")["variations"].array?.count == 2)

@@ -119,7 +119,7 @@ import Testing
         #expect(lines.first == "| | definition | member | before | after |")
         #expect(lines.contains("| create | metric `m` | | | |"), "\(markdown.output)")
         #expect(lines.contains("| change | experiment `checkout` | `traffic` | `100` | `50` |"), "\(markdown.output)")
-        #expect(lines.contains { $0.contains(#"a\|b"#) } && lines.last == "no user who takes part would move")
+        #expect(lines.contains { $0.contains(#"a\|b"#) } && lines.last == "no enrolled user would move")
     }
 
     @Test func `A plan says what will wait for another person`() throws {
@@ -229,7 +229,7 @@ import Testing
         #expect(try run(server, "apply", "-f", try write(edited), "--moves", "allow").end == .exit(0))
         let renamed = edited.replacing("key: checkout", with: "key: till")
         let plan = try run(server, "plan", "-f", try write(renamed))
-        #expect(plan.end == .exit(2) && plan.output.contains("no user who takes part would move"), "\(plan)")
+        #expect(plan.end == .exit(2) && plan.output.contains("no enrolled user would move"), "\(plan)")
         let applied = try run(server, "apply", "-f", try write(renamed))
         #expect(applied.end == .exit(0), "\(applied)")
         #expect(try assign(60, to: "till", server) == assigned)

@@ -61,7 +61,7 @@ import Testing
         #expect(plan.output.contains("~ experiment checkout\n    name: none -> \"Faster\"\n"), "\(plan.output)")
         #expect(plan.output.contains("+ experiment banner\n"))
         #expect(plan.output.contains("1 to create, 1 to change, 0 to remove"))
-        #expect(plan.output.contains("no user who takes part would move"))
+        #expect(plan.output.contains("no enrolled user would move"))
         #expect(try experiment(server, "banner", sdkKey: "shop").status == 404)
 
         let done = try promote(server, "--from", "stage", "--to", "shop", "--apply")

@@ -141,7 +141,7 @@ extension Datafile {
         eventsByKey[key]
     }
 
-    /// Returns the conditions of who may take part in an experiment, with each audience in the place of its id; `null` if
+    /// Returns the conditions of who may be enrolled in an experiment, with each audience in the place of its id; `null` if
     /// everybody may.
     public func audience(of experiment: Experiment) -> JSONValue {
         if experiment.isForEverybody { return .null }

@@ -23,7 +23,7 @@ public final class Experiment: Sendable {
     public let audienceConditions: JSONValue
     public let annotations: ExperimentAnnotations
 
-    /// Who may take part; `nil` for everyone.
+    /// Who may be enrolled; `nil` for everyone.
     let audience: Condition?
     /// Whether users are bucketed at all: not if the key is blank.
     let isBucketed: Bool
@@ -64,7 +64,7 @@ public final class Experiment: Sendable {
         isConcluded ? annotations.winner.flatMap(variation(id:)) : nil
     }
 
-    /// Whether no audience restricts who may take part.
+    /// Whether no audience restricts who may be enrolled.
     public var isForEverybody: Bool { audience == nil }
 
     /// Whether a global holdout may exempt the rule from being held out.
@@ -126,7 +126,7 @@ public struct ExperimentAnnotations: Sendable {
     public let allocation: TrafficAllocation?
     /// The percentage of users whom a contextual bandit admits once enrollment is open again.
     public let gate: Double?
-    /// The percentage of all users who take part, in an experiment of a group that the API made.
+    /// The percentage of all users who are enrolled, in an experiment of a group that the API made.
     public let traffic: Double?
     /// Whether the API serves the experiment as a flag of its key; `nil` if nothing was said.
     public let isServed: Bool?
@@ -194,7 +194,7 @@ extension [Variation] {
     }
 }
 
-/// A group of experiments. With the policy `random` a user takes part in at most one of them.
+/// A group of experiments. With the policy `random` a user is enrolled in at most one of them.
 public final class Group: Sendable {
     public let id: Identifier
     /// The name of a group that the API made; `nil` for others.

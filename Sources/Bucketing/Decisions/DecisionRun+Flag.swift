@@ -40,7 +40,7 @@ extension DecisionRun {
         return outcome
     }
 
-    /// - Returns: `nil` if the user does not take part in the experiment.
+    /// - Returns: `nil` if the user is not enrolled in the experiment.
     private func evaluate(_ experiment: Experiment, of flag: Flag) -> FlagOutcome? {
         if let variation = forcedVariation(of: flag, rule: experiment) {
             return FlagOutcome(

@@ -20,7 +20,7 @@ public enum DecisionStep: Sendable {
     /// The group chose one of its experiments for the user.
     case group(Group, BucketStep, isChosen: Bool)
     case bucketing(BucketStep, Variation?)
-    /// The profile has no room for an assignment, so that the user does not take part.
+    /// The profile has no room for an assignment, so that the user is not enrolled.
     case fullProfile
     /// What a contextual bandit gives to those whom it admits.
     case prediction(BucketStep, Variation?)

@@ -6,7 +6,7 @@ public enum EvaluationReason: String, Sendable, CaseIterable {
     case targeted
     /// An experiment enrolled the user with this evaluation.
     case experiment
-    /// The user takes part in an experiment since an earlier evaluation.
+    /// The user was enrolled in the experiment by an earlier evaluation.
     case sticky
     /// An admin set the variation for the user.
     case override

@@ -4,7 +4,7 @@ public import JSON
 public struct User: Sendable {
     public var id: Identifier
     /// Whether nobody has said who the user is, as on a page before any id exists. Such a user gets what needs no user:
-    /// takes part in no experiment and no holdout, and of a delivery gets what everybody in its audience gets.
+    /// is enrolled in no experiment and no holdout, and of a delivery gets what everybody in its audience gets.
     public private(set) var isUnidentified = false
     /// The attributes in the request, which take precedence over stored ones.
     public var attributes: JSONObject

@@ -30,7 +30,7 @@ public struct HoldoutDefinition: KeyedDefinition {
             Member("status", \.status, .status([.running, .paused]), "`paused`: nobody is held out."),
             Member(
                 "flags", \.flags, Form<[Identifier]>.keys(1...100, of: "flag").optional(),
-                "The keys of the flags that it applies to, all their experiments and deliveries included; null for all flags. "
+                "The keys of the flags that it applies to, all their experiments and targeted rollouts included; null for all flags. "
                     + "An experiment is a flag of its key.", .init(isClearedByNull: true, isStored: true)),
             Member(
                 "audience", \.audience, .audience,

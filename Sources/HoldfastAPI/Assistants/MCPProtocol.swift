@@ -19,7 +19,7 @@ struct MCPProtocol: WireProtocol {
     }
 
     /// Refusals before a message is read have no id.
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         let code: RPCError.Code = problem.status == .internalServerError ? .internalError : .invalidRequest
         var response = RPCError(code, problem.sentence).response(to: .null, problem.status)

@@ -71,7 +71,7 @@ struct MCPTools {
     ]
     private static let moves = Argument(
         name: "moves", place: .query, type: "string",
-        text: "'allow' if the change may move people who take part; by default it is refused.")
+        text: "'allow' if the change may move enrolled users; by default it is refused.")
 
     private static let apply = Tool(
         name: "apply_change", method: .put, pattern: "/v1/experiments/{key}",
@@ -136,7 +136,7 @@ struct MCPTools {
             name: "preview_experiment", method: .post, pattern: "/v1/experiments/{key}/preview",
             text:
                 "Shows what creating or changing an experiment would do: which share of new users would change, how many of "
-                + "those who take part would move, and warnings. Changes nothing; returns the token for apply_change.",
+                + "enrolled users would move, and warnings. Changes nothing; returns the token for apply_change.",
             arguments: [
                 key,
                 Argument(

@@ -35,7 +35,7 @@ struct BucketeerProtocol: WireProtocol {
         return bearerSecret(value) ?? value[...]
     }
 
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         BucketeerError(error).response
     }
 

@@ -42,13 +42,13 @@ struct EdgeProtocol: WireProtocol {
             CollectedBody(limit: mostBytes) { body in
                 guard let body else {
                     let detail = "the body must have at most \(mostBytes >> 20) MiB"
-                    return call.respond(Problem(.contentTooLarge, detail).response)
+                    return call.respond(Problem(.contentTooLarge, detail).response(on: call.pattern))
                 }
                 call.responder.send {
                     do {
                         return try await handle(body, call)
                     } catch {
-                        return Problem(error).response
+                        return Problem(error).response(on: call.pattern)
                     }
                 }
             }

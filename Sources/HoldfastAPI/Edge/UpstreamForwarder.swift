@@ -46,10 +46,10 @@ struct UpstreamForwarder {
                         return CollectedBody(limit: Self.bodyBytes) { body in
                             var forwarded = forwarded
                             if let body { forwarded.body = body }
-                            respond(to: body == nil ? nil : forwarded, responder, wire)
+                            respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
                         }
                     } catch {
-                        responder.send(wire.response(to: error))
+                        responder.send(wire.response(to: error, on: route.pattern))
                         return nil
                     }
                 })
@@ -62,16 +62,16 @@ struct UpstreamForwarder {
                     _ = try self.request(request, of: route, wire) { caller = $0 }
                     return nil
                 } catch {
-                    return (wire.response(to: error), caller)
+                    return (wire.response(to: error, on: route.pattern), caller)
                 }
             },
             .buffered { request, responder in
                 do {
                     var forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
                     forwarded.body = request.withBody { Array($0) }
-                    respond(to: forwarded, responder, wire)
+                    respond(to: forwarded, responder, wire, route.pattern)
                 } catch {
-                    responder.send(wire.response(to: error))
+                    responder.send(wire.response(to: error, on: route.pattern))
                 }
             })
     }
@@ -129,20 +129,22 @@ struct UpstreamForwarder {
     // MARK: The response
 
     /// - Parameter request: `nil` if its body is too large.
-    private func respond(to request: UpstreamRequest?, _ responder: Responder, _ wire: any WireProtocol) {
+    private func respond(
+        to request: UpstreamRequest?, _ responder: Responder, _ wire: any WireProtocol, _ pattern: String
+    ) {
         guard let request else {
             return responder.send(
                 wire.response(
                     to: Problem(
                         .contentTooLarge,
                         "an edge forwards bodies of at most \(Self.bodyBytes >> 20) MiB; send longer ones to the upstream"
-                    )))
+                    ), on: pattern))
         }
         responder.send {
             do throws(Problem) {
                 return Self.response(try await send(request))
             } catch {
-                return wire.response(to: error)
+                return wire.response(to: error, on: pattern)
             }
         }
     }

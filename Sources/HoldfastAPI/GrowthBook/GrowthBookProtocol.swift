@@ -28,7 +28,7 @@ struct GrowthBookProtocol: WireProtocol {
         request.secretOfFields ?? request.path.split(separator: "/").last
     }
 
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         var writer = JSONWriter()
         writer.beginObject()

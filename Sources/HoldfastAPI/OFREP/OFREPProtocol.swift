@@ -38,7 +38,7 @@ struct OFREPProtocol: WireProtocol {
         return gate.secret(ofTicket: ticket)
     }
 
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         OFREPError(error).response
     }
 }

@@ -19,7 +19,7 @@ struct OpenFeatureManifestProtocol: WireProtocol {
     }
 
     /// `{"error":{"message","status"}}`
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         let body: JSONValue = [
             "error": ["message": .string(problem.detail), "status": .integer(Int64(problem.status.code))]

@@ -169,7 +169,7 @@ struct Activation: Sendable {
         isEnabled = decision.variation != nil
     }
 
-    /// Describes a flag. Like the Agent, it does not name delivery rules.
+    /// Describes a flag. Like the Agent, it does not name targeted rollouts.
     init(_ decision: Decision) {
         type = "feature"
         flagKey = decision.flagKey

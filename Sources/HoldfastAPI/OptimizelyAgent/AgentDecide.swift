@@ -163,7 +163,7 @@ struct DecisionEncoder {
         writer.endObject()
     }
 
-    /// Whether a rule is the last delivery rule, "everyone else": its key equals its id and begins with `default-`.
+    /// Whether a rule is the last targeted rollout, "everyone else": its key equals its id and begins with `default-`.
     private func isForEveryoneElse(_ flagKey: Identifier, _ ruleKey: Identifier?) -> Bool {
         guard let ruleKey, ruleKey.string.hasPrefix("default-"),
             let rule = datafile.flag(key: flagKey)?.rollout?.rules.first(where: { $0.key == ruleKey })

@@ -52,7 +52,7 @@ struct AgentProtocol: WireProtocol {
     private static let noDataPlatform = AgentError(
         .notImplemented, "Optimizely's data platform (ODP) is not part of this server: send events to it directly")
 
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         AgentError(error).response.httpResponse
     }
 }

@@ -180,9 +180,9 @@ struct APIRoute {
                 .streamed { [self] request, responder in
                     do {
                         let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
-                        return try handle(request, Call(responder: responder, admission: admission))
+                        return try handle(request, Call(responder: responder, admission: admission, pattern: pattern))
                     } catch {
-                        responder.send(wire.response(to: error))
+                        responder.send(wire.response(to: error, on: pattern))
                         return nil
                     }
                 })
@@ -196,15 +196,17 @@ struct APIRoute {
                     _ = try admit(request, of: wire, gate) { caller = $0 }
                     return nil
                 } catch {
-                    return (wire.response(to: error), caller)
+                    return (wire.response(to: error, on: pattern), caller)
                 }
             },
             .buffered { [self] request, responder in
                 do {
                     let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
-                    respond(to: request, Call(responder: responder, admission: admission), of: wire, projects)
+                    respond(
+                        to: request, Call(responder: responder, admission: admission, pattern: pattern), of: wire,
+                        projects)
                 } catch {
-                    responder.send(wire.response(to: error))
+                    responder.send(wire.response(to: error, on: pattern))
                 }
             })
     }
@@ -225,13 +227,13 @@ struct APIRoute {
                             try await request.withRequest { request in try await handle(request, call) }
                         }
                     } catch {
-                        return wire.response(to: error)
+                        return wire.response(to: error, on: pattern)
                     }
                 }
             case .streamed: break
             }
         } catch {
-            guard call.mayLackDefinition(error) else { return call.respond(wire.response(to: error)) }
+            guard call.mayLackDefinition(error) else { return call.respond(wire.response(to: error, on: pattern)) }
             let request = RequestCopy(request)
             call.responder.send { await secondResponse(to: request, call, of: wire, projects) }
         }
@@ -251,7 +253,7 @@ struct APIRoute {
                 return nil
             }
         } catch {
-            return wire.response(to: error)
+            return wire.response(to: error, on: pattern)
         }
     }
 

@@ -9,11 +9,14 @@ import Storage
 struct Call: Sendable {
     let responder: Responder
     let admission: Admission
+    /// Of the route.
+    let pattern: String
     /// Whether this server knows every definition that was stored when the request arrived. Otherwise a name that is
     /// unknown here may be one that another server has just defined; see ``DefinitionError``.
     private(set) var isUpToDate = false
 
-    init(responder: Responder, admission: Admission) {
+    init(responder: Responder, admission: Admission, pattern: String) {
+        self.pattern = pattern
         self.responder = responder
         self.admission = admission
     }
@@ -149,7 +152,7 @@ struct Call: Sendable {
 
     /// Responds with an error in the native format.
     func fail(_ error: any Error) {
-        responder.send(Problem(error).response)
+        responder.send(Problem(error).response(on: pattern))
     }
 }
 
@@ -188,7 +191,7 @@ private final class AdmittedStream: ResponseStream {
 
     func produce(_ writer: StreamWriter) {
         guard admission.isValid else {
-            return writer.fail(Problem(.unauthorized, "the token is no longer valid").response)
+            return writer.fail(Problem(.unauthorized, "the token is no longer valid").response(on: nil))
         }
         stream.produce(writer)
     }

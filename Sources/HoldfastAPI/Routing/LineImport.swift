@@ -161,9 +161,9 @@ final class LineImport<Change>: BodyReceiver {
                 ("imported", .integer(Int64(imported))), ("refused", .integer(Int64(refused))),
                 ("line", .integer(Int64(failure.line))),
             ]
-            return problem.response
+            return problem.response(on: call.pattern)
         }
-        if refused > 0, imported == 0 { return nothingImported().response }
+        if refused > 0, imported == 0 { return nothingImported().response(on: call.pattern) }
         var response = JSONObject()
         for member in summary() { response[member.key] = member.value }
         return .json(.object(response))

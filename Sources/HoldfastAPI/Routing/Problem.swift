@@ -69,7 +69,9 @@ struct Problem: Error {
     }
 
     /// Writes the problem, as the body of a response or as the `problem` of one element of a batch.
-    func append(to writer: inout JSONWriter) {
+    ///
+    /// - Parameter help: where the manual explains it; see ``ManualLink``.
+    func append(to writer: inout JSONWriter, help: String? = nil) {
         writer.beginObject()
         writer.member("type", "about:blank")
         writer.member("title", status.reason.description)
@@ -82,12 +84,14 @@ struct Problem: Error {
             writer.key(text: member.key)
             writer.value(member.value)
         }
+        if let help { writer.member("help", help) }
         writer.endObject()
     }
 
-    var response: Response {
+    /// - Parameter pattern: of the route; `nil` if no route has the path.
+    func response(on pattern: String?) -> Response {
         var writer = JSONWriter()
-        append(to: &writer)
+        append(to: &writer, help: ManualLink.path(for: status, on: pattern, at: pointer))
         writer.endLine()
         var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.finish()))
         response.fields = fields

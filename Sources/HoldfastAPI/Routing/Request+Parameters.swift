@@ -84,7 +84,7 @@ extension Request {
         }
     }
 
-    /// Returns the `moves` of the query: whether a change may move users who take part, by default not.
+    /// Returns the `moves` of the query: whether a change may move enrolled users, by default not.
     func movePolicy() throws(CoreError) -> ProjectEditor.MovePolicy {
         try Self.movePolicy(query(knowing: ["moves"]))
     }

@@ -16,7 +16,7 @@ extension StoredStream {
             do {
                 if let piece = try await self.next() { writer.write(piece) } else { writer.finish() }
             } catch {
-                writer.fail(Problem(error).response)
+                writer.fail(Problem(error).response(on: nil))
             }
         }
     }

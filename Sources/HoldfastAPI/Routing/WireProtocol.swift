@@ -15,7 +15,9 @@ protocol WireProtocol {
     func credential(of request: borrowing Request) -> Substring?
 
     /// Renders an error: of a handler, of a check that precedes it, or of a request that reaches no handler.
-    func response(to error: any Error) -> Response
+    ///
+    /// - Parameter pattern: of the route; `nil` if no route has the path.
+    func response(to error: any Error, on pattern: String?) -> Response
 }
 
 extension WireProtocol {
@@ -30,8 +32,8 @@ extension WireProtocol {
         tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
     }
 
-    func response(to error: any Error) -> Response {
-        Problem(error).response
+    func response(to error: any Error, on pattern: String?) -> Response {
+        Problem(error).response(on: pattern)
     }
 }
 

@@ -45,7 +45,7 @@ struct SegmentProtocol: WireProtocol {
     }
 
     /// `{"success","code","message"}`: Segment's libraries look at the status, RudderStack's also at the last two.
-    func response(to error: any Error) -> Response {
+    func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         var writer = JSONWriter()
         writer.beginObject()

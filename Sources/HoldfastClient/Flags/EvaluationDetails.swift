@@ -15,13 +15,13 @@ public struct EvaluationDetails: Sendable, Hashable {
     /// because the flag is off or no rule applies: the flag's value for everybody else, `nil` if it has none, as a flag
     /// that serves an experiment.
     public let variationValue: HoldfastValue?
-    /// The experiment that chose the variation; `nil` for delivery rules, holdouts and if no rule applied.
+    /// The experiment that chose the variation; `nil` for targeted rollouts, holdouts and if no rule applied.
     public let experimentID: String?
     /// Whether the variation turns the flag on.
     public let isEnabled: Bool
     /// Values of the flag's variables.
     public let variables: [String: HoldfastValue]
-    /// Key of the experiment, delivery rule or holdout that applied.
+    /// Key of the experiment, targeted rollout or holdout that applied.
     public let ruleKey: String?
     /// Why the user has the variation.
     public let reason: VariationReason
@@ -43,7 +43,7 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     case bucketed
     /// The user is held out of experiments.
     case holdout
-    /// A delivery rule, also the one for everybody else.
+    /// A targeted rollout, also the one for everybody else.
     case rollout
     /// The flag is turned off for everybody: the user has no variation.
     case disabled

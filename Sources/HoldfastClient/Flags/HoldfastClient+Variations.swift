@@ -113,7 +113,7 @@ extension HoldfastClient {
 public struct ExperimentAssignment: Sendable, Hashable, Codable {
     public let experimentID: String
     public let experimentKey: String
-    /// `nil` if the user does not take part.
+    /// `nil` if the user is not enrolled.
     public let variationID: String?
     public let variationKey: String?
     /// Source of the decision: `override`, `whitelist`, `stored`, `bucketed`, `holdout` or `none`.

@@ -25,7 +25,7 @@ public protocol SplitTest {
     /// Key of the group in the storage. By default `split_test_database-` and the identifier.
     static var storageKey: String { get }
 
-    /// The group that is shown to users who do not take part in the test. By default the first of
+    /// The group that is shown to users who are not enrolled in the test. By default the first of
     /// ``SplitTestGroup/testGroups``.
     static var fallbackGroup: Group { get }
 }
@@ -57,11 +57,11 @@ extension SplitTestGroup where Self: CaseIterable {
 
 /// A user's part in a split test.
 public struct SplitTestHandle<Test: SplitTest>: Sendable {
-    /// What to show: the user's group, or ``SplitTest/fallbackGroup`` for a user who does not take part.
+    /// What to show: the user's group, or ``SplitTest/fallbackGroup`` for a user who is not enrolled.
     public let group: Test.Group
     /// Where the group comes from.
     public let source: SplitTestSource
-    /// Why the group is not from the server, or why the user cannot take part; `nil` otherwise.
+    /// Why the group is not from the server, or why the user cannot be enrolled; `nil` otherwise.
     public let error: SplitTestError?
     private let report: @Sendable () -> Void
 
@@ -76,11 +76,11 @@ public struct SplitTestHandle<Test: SplitTest>: Sendable {
         self.report = report
     }
 
-    /// Whether the user takes part in the test.
+    /// Whether the user is enrolled in the test.
     public var isParticipating: Bool { source != .none }
 
     /// Call this when the user sees the group. The first hit of a group is reported, to the server and to the app's
-    /// analytics; later hits, also of later runs, and hits of users who do not take part are not.
+    /// analytics; later hits, also of later runs, and hits of users who are not enrolled are not.
     public func hit() {
         report()
     }
@@ -114,7 +114,7 @@ public enum SplitTestSource: Sendable, Hashable {
     case kept
     /// It was drawn on the device, now or in an earlier run.
     case local
-    /// The user does not take part: the test is paused, the user is outside of its audience or traffic, or the storage
+    /// The user is not enrolled: the test is paused, the user is outside of its audience or traffic, or the storage
     /// failed.
     case none
 }
@@ -127,7 +127,7 @@ public enum SplitTestError: Error, Sendable, Equatable {
     case refused(HoldfastError)
     /// The server or the storage has a group that the test does not declare.
     case unknownGroup(String)
-    /// The storage failed. The user does not take part, because the group could not be kept.
+    /// The storage failed. The user is not enrolled, because the group could not be kept.
     case storage(reason: String)
 }
 

@@ -23,7 +23,7 @@ import Foundation
 /// ``refreshAll()`` and ``addUpdateListener(_:)``.
 public final class SplitTestService: SplitTestServiceProtocol {
     private struct Assignment: Equatable {
-        /// `nil` for a user who does not take part.
+        /// `nil` for a user who is not enrolled.
         var group: String?
         var source: SplitTestSource
         var error: SplitTestError?
@@ -37,7 +37,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     /// A group of the server.
     private struct ServerGroup {
-        /// `nil` for a user who does not take part.
+        /// `nil` for a user who is not enrolled.
         var group: String?
         /// Source of the server's decision.
         var source: String
@@ -168,8 +168,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     /// Returns the user's part in a test at once, for a view that cannot wait. Without a client a group is drawn and kept if
-    /// there is none. With a client the server decides who takes part: a test of which nothing is known on the device yet is
-    /// fetched in the background, and the user does not take part until then; see ``addUpdateListener(_:)``.
+    /// there is none. With a client the server decides who is enrolled: a test of which nothing is known on the device yet is
+    /// fetched in the background, and the user is not enrolled until then; see ``addUpdateListener(_:)``.
     public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
         if let kept = keptSplitTest(test) { return kept }
         let (definition, user) = (SplitTestDefinition(test), user)

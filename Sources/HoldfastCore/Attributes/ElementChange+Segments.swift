@@ -22,11 +22,23 @@ extension ElementChange {
         try faults.check()
     }
 
-    /// The conditions that no user can meet whose attributes are as they are defined.
+    /// The conditions that no user can meet whose attributes are as they are defined, and ``trafficWarnings``.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
-        audiences.filter { !$0.conditions.isNull }.flatMap { audience in
-            SegmentRules.warnings(
-                in: audience.conditions, at: audience.place, schema: schema, attributes: datafile.attributes.map(\.key))
-        }
+        trafficWarnings
+            + audiences.filter { !$0.conditions.isNull }.flatMap { audience in
+                SegmentRules.warnings(
+                    in: audience.conditions, at: audience.place, schema: schema,
+                    attributes: datafile.attributes.map(\.key))
+            }
+    }
+
+    /// A traffic that was most likely meant as a fraction.
+    var trafficWarnings: [JSONFault] {
+        guard let traffic, 0 < traffic, traffic < 1 else { return [] }
+        let meant = ((traffic * 1e4).rounded() / 100).shortest
+        let reason =
+            "`traffic` is a percentage: \(traffic.shortest) is \(traffic.shortest)% of the users; if \(meant)% are meant, "
+            + "write \(meant)"
+        return [JSONFault(pointer: JSONPointer().appending("traffic"), reason: reason)]
     }
 }

@@ -129,8 +129,8 @@ struct DefinitionSetRun {
         guard !body.isEmpty else { return }
         guard let change = try Defined.change(.object(body), key: key.string, in: project, schema) else { return }
         _ = try change.apply(to: &definitions)
-        guard let datafile = project?.datafile else { return }
-        warnings += change.warnings(schema, datafile).map {
+        let found = project.map { change.warnings(schema, $0.datafile) } ?? change.trafficWarnings
+        warnings += found.map {
             JSONFault(pointer: place.appending($0.pointer), reason: $0.reason)
         }
     }

@@ -71,7 +71,7 @@ extension ProfileInput {
             let assignment = try assignment(object, at: place)
             guard assignment.source != .override else {
                 throw CoreError(
-                    .invalid, "the assignment beneath an override must not be an override",
+                    .invalid, "the underlying assignment of an override must not be an override",
                     at: place.appending("source"))
             }
             beneath = assignment

@@ -38,7 +38,7 @@ public enum ProfileJSON {
         writer.endObject()
     }
 
-    /// Writes the source and times of an assignment; of an override also reason, author and the assignment beneath.
+    /// Writes the source and times of an assignment; of an override also reason, author and the underlying assignment.
     public static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
         writer.member("source", assignment.source.name)
         writer.member("assigned_at", assignment.assignedAt.rfc3339)

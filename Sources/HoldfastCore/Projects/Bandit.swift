@@ -5,9 +5,9 @@ public import Storage
 
 /// Moves the weights of an experiment towards the variations that do best by its first primary metric, at set intervals.
 /// Each variation gets the share of new users that is its chance to be the best one (Thompson sampling, in batches), and at
-/// least a least share. Whoever takes part keeps their variation.
+/// least a least share. Whoever is enrolled keeps their variation.
 struct Bandit: Sendable, Equatable {
-    /// The time between two looks, as it was given.
+    /// The time between two interim looks, as it was given.
     var interval = "1d"
     /// The percentage of users whom each variation gets at least. It bounds how much one user weighs in results.
     var leastShare = 5.0

@@ -48,6 +48,9 @@ public protocol ElementChange: Sendable {
     /// The conditions that the body has, and where. See ``checkSegments(_:)`` and ``warnings(_:_:)``.
     var audiences: [(conditions: JSONValue, place: JSONPointer)] { get }
 
+    /// The percentage of users who are enrolled, if the body has it.
+    var traffic: Double? { get }
+
     /// - Returns: whether the element is new.
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
 }
@@ -117,6 +120,10 @@ extension ExperimentChange: ElementChange {
     public var audiences: [(conditions: JSONValue, place: JSONPointer)] {
         audience.map { [($0, JSONPointer().appending("audience"))] } ?? []
     }
+}
+
+extension ElementChange {
+    public var traffic: Double? { nil }
 }
 
 extension FlagChange: ElementChange {

@@ -3,7 +3,7 @@ import Definitions
 import JSON
 import Storage
 
-/// What a change of definitions can do to users who take part: those who have a stored assignment in a running
+/// What a change of definitions can do to enrolled users: those who have a stored assignment in a running
 /// experiment.
 ///
 /// In the model of the SDKs a flag's experiments decide in their order, and each takes every user whom it admits. So an
@@ -33,7 +33,7 @@ struct DefinitionMoves: Sendable {
 
     /// What becomes of one user.
     struct Move: Hashable {
-        /// The key of the experiment that the user takes part in.
+        /// The key of the experiment that the user is enrolled in.
         var experiment: Identifier
         var cause: Cause
         /// Whether the user gets another variation; otherwise the same one, but of another experiment.
@@ -100,7 +100,7 @@ struct DefinitionMoves: Sendable {
             !asked.isEmpty && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
     }
 
-    /// Whether the change can move nobody, whoever takes part.
+    /// Whether the change can move nobody, whoever is enrolled.
     var isEmpty: Bool { sequences.isEmpty }
 
     // MARK: Experiments
@@ -147,7 +147,7 @@ struct DefinitionMoves: Sendable {
 
     // MARK: Users
 
-    /// Whether a user takes part in an experiment whose users may be moved.
+    /// Whether a user is enrolled in an experiment whose users may be moved.
     func concerns(_ profile: ProfileRecord) -> Bool {
         sequences.contains { sequence in sequence.affected.contains { profile[$0] != nil } }
     }

@@ -8,7 +8,7 @@ extension ExperimentChange {
     ///
     /// - Returns: whether the experiment is new.
     /// - Throws: 422 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
-    ///   to a delivery rule or a flag, the id belongs to another experiment, an id would change, the experiment is
+    ///   to a targeted rollout or a flag, the id belongs to another experiment, an id would change, the experiment is
     ///   archived and the change has no status, or a flag defines what would change; 422 if the experiments of its
     ///   group would have more than 100% of the traffic.
     @discardableResult

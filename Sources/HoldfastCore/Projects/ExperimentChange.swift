@@ -19,7 +19,7 @@ public struct ExperimentChange: Sendable {
     public var id: String?
     public var variations: [VariationChange]?
     /// The percentage of users who are enrolled, 0 to 100.
-    var traffic: Double?
+    public var traffic: Double?
     public var status: ExperimentStatus?
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     public var audience: JSONValue?
@@ -32,10 +32,10 @@ public struct ExperimentChange: Sendable {
         var name: String?
     }
 
-    /// Whether anybody new takes part.
+    /// Whether anybody new is enrolled.
     public enum Enrollment: String, Sendable, CaseIterable {
         case open
-        /// Those who take part keep their variation, and nobody else gets one.
+        /// Enrolled users keep their variation, and nobody else gets one.
         case closed
     }
 

@@ -33,7 +33,7 @@ struct ExperimentDefinition: KeyedDefinition {
     /// and has all bucket values. `nil` for any other experiment.
     var gate: Double?
     var groupID: Identifier?
-    /// The percentage of all users who take part, in an experiment of a named group.
+    /// The percentage of all users who are enrolled, in an experiment of a named group.
     var traffic: Double?
     /// Conditions as they were given, null for everybody; `nil` if a datafile brought others. Of a flag's rule, those
     /// that the datafile has.
@@ -230,7 +230,7 @@ struct VariationSplit {
 extension ExperimentDefinition {
     var enrollment: ExperimentChange.Enrollment { isClosed ? .closed : .open }
 
-    /// The percentage of users who take part, also in a group.
+    /// The percentage of users who are enrolled, also in a group.
     var enrolledTraffic: Double { traffic ?? gate ?? split.traffic }
 
     var split: VariationSplit {

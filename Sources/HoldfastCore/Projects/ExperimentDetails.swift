@@ -228,7 +228,7 @@ extension ProjectDefinitions {
         }
     }
 
-    /// Concludes an experiment, or changes how it was concluded: nobody takes part any more, and everybody in its
+    /// Concludes an experiment, or changes how it was concluded: nobody is enrolled any more, and everybody in its
     /// audience gets the winner. Assignments stay.
     ///
     /// - Throws: 409 if the experiment has not run, or a flag that a datafile brought has it; 422 if it has no such

@@ -6,7 +6,7 @@ import Storage
 public struct ExperimentPreview: Sendable {
     /// A share of new users who would get another variation than now.
     public struct Move: Sendable, Equatable {
-        /// The key of the variation now and after the change; `nil` for those who do not take part.
+        /// The key of the variation now and after the change; `nil` for those who are not enrolled.
         public var from: Identifier?
         public var to: Identifier?
         /// A percentage of all users whom the audience admits.
@@ -109,7 +109,7 @@ public struct ExperimentPreview: Sendable {
         }
     }
 
-    /// For each bucket value of the group, an id if its users may take part.
+    /// For each bucket value of the group, an id if its users may be enrolled.
     private static func membership(_ experiment: Experiment?) -> [Identifier?] {
         (0..<Bucketer.bucketCount).map { value in
             guard let experiment else { return nil }
@@ -192,7 +192,7 @@ extension ExperimentPreview {
         public var message: String {
             switch self {
             case .weightsChangedMidflight:
-                "the ratio of the variations changes while users take part: results count users by the allocation under "
+                "the ratio of the variations changes while users are enrolled: results count users by the allocation under "
                     + "which they were assigned, but averages over both periods are biased if their users differ"
             case .variationRemoved:
                 "users of the variation get another one at their next decision, and results leave them out until it is "

@@ -6,7 +6,7 @@ import Storage
 struct ExperimentSchedule: Sendable, Equatable {
     /// When a draft starts to run.
     var startAt: Timestamp?
-    /// When enrollment closes: those who take part keep their variation, and nobody else gets one.
+    /// When enrollment closes: enrolled users keep their variation, and nobody else gets one.
     var endAt: Timestamp?
     /// When it was done.
     var startedAt: Timestamp?
@@ -22,7 +22,7 @@ struct ExperimentSchedule: Sendable, Equatable {
         endedAt = object.time("ended_at")
     }
 
-    /// Reads a schedule of a request. What has been done is not a request's to say.
+    /// Reads a schedule of a request. `started_at` and `ended_at` are ignored, because only the server sets them.
     init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
         guard
             let object = faults.object(

@@ -140,7 +140,7 @@ public final class ExperimentScheduler: Sendable {
         do {
             try await make(change, place, at: now, watch)
         } catch let error as CoreError where change.isStep && error.kind != .unavailable {
-            // Who takes part stays where they are, and a person decides.
+            // Enrolled users stay where they are, and a person decides.
             try await make(.hold(error.detail), place, at: now, watch, insteadOf: change)
         }
     }

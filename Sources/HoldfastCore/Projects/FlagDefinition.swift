@@ -9,7 +9,7 @@ struct FlagDefinition: KeyedDefinition {
         var value: JSONValue
     }
 
-    /// A targeted delivery of a variation to a percentage of the audience.
+    /// A targeted rollout of a variation to a percentage of the audience.
     struct Delivery: Sendable, Equatable {
         var variation: Identifier
         var traffic: Double

@@ -2,7 +2,7 @@ import Bucketing
 import Definitions
 public import JSON
 
-/// How many users who take part a change of definitions can move.
+/// How many enrolled users a change of definitions can move.
 ///
 /// The stored users are counted at the moment the count reaches them, so those who are enrolled meanwhile may be missing.
 public struct MoveCounts: Sendable {
@@ -56,7 +56,7 @@ public struct MoveCounts: Sendable {
             if !causes.contains(text) { causes.append(text) }
         }
         let all = users + otherExperiment
-        let who = all == 1 ? "1 user who takes part" : "\(all) users who take part"
+        let who = all == 1 ? "1 enrolled user" : "\(all) enrolled users"
         let result =
             otherExperiment == 0
             ? "to another variation"

@@ -14,7 +14,7 @@ public struct PreviewCounter: Sendable {
         public var enrolled = ExperimentPreview.Enrolled()
         /// Users who were exposed to the experiment, with a profile or without.
         public var exposed = 0
-        /// Users who take part and would be moved, in all experiments and flags of the project.
+        /// Enrolled users who would be moved, in all experiments and flags of the project.
         public var moves = MoveCounts()
     }
 
@@ -42,7 +42,7 @@ public struct PreviewCounter: Sendable {
         }
     }
 
-    /// Counts the users who take part and whom a change of a project would move.
+    /// Counts the enrolled users whom a change of a project would move.
     ///
     /// - Parameters: as of ``count(_:from:to:)``; and the segments whose conditions change, which may move users of other
     ///   projects, too.
@@ -112,7 +112,7 @@ public struct PreviewCounter: Sendable {
         }
     }
 
-    /// Refuses a change that can move users who take part, unless it is allowed to.
+    /// Refuses a change that can move enrolled users, unless it is allowed to.
     ///
     /// - Parameters:
     ///   - edited: the datafile of a project as the change leaves it.

@@ -277,7 +277,7 @@ extension Datafile {
         ]
     }
 
-    /// The experiments without the delivery rules of flags, which the Agent does not count as experiments either.
+    /// The experiments without the targeted rollouts of flags, which the Agent does not count as experiments either.
     public var experimentsBesideRules: [Experiment] {
         experiments.filter { !isDeliveryRule($0.id) }
     }
@@ -287,7 +287,7 @@ extension Datafile {
         experiment(key: name) ?? experiment(id: name)
     }
 
-    /// Returns the experiment with a key, unless it is a delivery rule.
+    /// Returns the experiment with a key, unless it is a targeted rollout.
     public func agentExperiment(key: Identifier) -> Experiment? {
         experiment(key: key).flatMap { isDeliveryRule($0.id) ? nil : $0 }
     }

@@ -128,16 +128,16 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     func experiment(id: Identifier) -> ExperimentDefinition? { experiments.last(naming: id) }
 
-    /// Returns the key of the delivery rule with a key or an id.
+    /// Returns the key of the targeted rollout with a key or an id.
     func deliveryRule(_ member: String, _ text: Identifier) -> Identifier? {
         let rules = rollouts.lazy.compactMap(\.object).flatMap { $0.objects("experiments") }
         return rules.last { $0.identifier(member) == text }?.identifier("key")
     }
 
-    /// - Throws: 409 if a key is that of a delivery rule, and of no experiment.
+    /// - Throws: 409 if a key is that of a targeted rollout, and of no experiment.
     public func expectNoDeliveryRule(_ key: Identifier) throws(CoreError) {
         guard experiments[key] != nil || deliveryRule("key", key) == nil else {
-            throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+            throw CoreError(.conflict, "'\(key)' is a targeted rollout of a flag; change it in the datafile")
         }
     }
 

@@ -39,7 +39,7 @@ public struct ProjectEditor: Sendable {
         }
     }
 
-    /// Whether a change may move users who take part.
+    /// Whether a change may move enrolled users.
     public enum MovePolicy: String, Sendable, CaseIterable {
         case refuse
         case allow
@@ -59,7 +59,7 @@ public struct ProjectEditor: Sendable {
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
     ///
-    /// A change that can move users who take part is refused with 409 unless it is allowed to. The stored users are
+    /// A change that can move enrolled users is refused with 409 unless it is allowed to. The stored users are
     /// counted before the change is stored; a user who is enrolled after the count has passed is not protected.
     ///
     /// - Throws: ``HeldChange`` if the change needs the approval of a second person.

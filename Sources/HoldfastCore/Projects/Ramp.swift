@@ -10,7 +10,7 @@ struct Ramp: Sendable, Equatable {
         var traffic: Double
         /// How long the step lasts, as it was given.
         var duration: String?
-        /// The step ends when this many users take part in the experiment.
+        /// The step ends when this many users are enrolled in the experiment.
         var users: Int?
 
         /// Whether the ramp ends with the step.
@@ -57,7 +57,7 @@ struct Ramp: Sendable, Equatable {
 
     /// What was known of the users.
     struct Evidence: Sendable, Equatable {
-        /// Users who take part.
+        /// Enrolled users.
         var users: Int
         /// The always-valid p-value of the sample ratio; `nil` without users.
         var sampleRatio: Double?
@@ -65,7 +65,7 @@ struct Ramp: Sendable, Equatable {
 
     var steps: [Step]
     var alarmAction = AlarmAction.pause
-    /// Whether ``AlarmAction/back`` leaves the users who take part their variation.
+    /// Whether ``AlarmAction/back`` leaves the enrolled users their variation.
     var keepsUsers = true
     var state = State()
 
@@ -178,7 +178,7 @@ extension Ramp {
             if let wanted = step.users {
                 if wanted <= users {
                     faults.add(
-                        "`users` counts all who take part in the experiment, so it must grow from step to step; got "
+                        "`users` counts all enrolled users of the experiment, so it must grow from step to step; got "
                             + "\(wanted) after \(users)", at: place.appending("users"))
                 }
                 users = wanted

@@ -62,7 +62,7 @@ extension ProjectCatalog.Snapshot {
 private struct DefinedIDs {
     /// Of experiments and holdouts.
     var owned: Set<Identifier> = []
-    /// Of delivery rules. They have no stored users, so projects may share them, but are found like experiments.
+    /// Of targeted rollouts. They have no stored users, so projects may share them, but are found like experiments.
     var rules: Set<Identifier> = []
 
     var isEmpty: Bool { owned.isEmpty && rules.isEmpty }

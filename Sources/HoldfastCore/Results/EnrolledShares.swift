@@ -12,7 +12,7 @@ import Storage
 /// The allocations of a project are added in their order. The time for each is bounded, however many there were before.
 struct EnrolledShares {
     private let indices: [Identifier: Int]
-    /// The bucket values that took part in none of the allocations of some combination of earlier ones.
+    /// The bucket values that had a part in none of the allocations of some combination of earlier ones.
     private var outside = DistinctSets()
     /// The bucket values that each variation had.
     private var former: [Identifier: DistinctSets] = [:]

@@ -43,7 +43,7 @@ public struct ExperimentOverview: Sendable {
         return overview
     }
 
-    /// - Parameter experiment: one that nobody takes part in.
+    /// - Parameter experiment: one that nobody is enrolled in.
     init(withoutUsers experiment: Experiment, of project: Project) {
         self.init(experiment, ExperimentTally(), UserWatch(experiment, ExperimentTally()))
         if Self.mayHaveVerdict(experiment, of: project), project.plan(of: experiment) != nil { decision = .continue }

@@ -35,7 +35,7 @@ public struct SampleRatioCheck: Sendable {
 
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 
-    /// When the ratio of the variations was changed while users took part.
+    /// When the ratio of the variations was changed while users were enrolled.
     public var changes: [Timestamp] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
 
     /// Ranges of UTC days in which users were enrolled under one ratio of the variations, and the days on which it was

@@ -7,7 +7,7 @@ public struct Assignment: Hashable, Sendable {
         case saved = 1
         /// Decided by this server.
         case bucketed = 2
-        /// Set by an admin: a layer over the assignment beneath, until it expires or an admin removes it.
+        /// Set by an admin: a layer over the underlying assignment, until it expires or an admin removes it.
         case override = 3
         /// Taken over from the user's anonymous profile; see ``TakeoverRules``.
         case merged = 4
@@ -91,7 +91,7 @@ extension Assignment {
             expiresAt: expiresAt, layer: OverrideLayer(author: layer?.author, reason: layer?.reason, beneath: beneath))
     }
 
-    /// Returns what is left at a time: without an override that has expired, or an assignment beneath that has.
+    /// Returns what is left at a time: without an override that has expired, or an underlying one that has.
     func visible(at now: Timestamp) -> Assignment? {
         let isPresent = expiresAt.map { $0 > now } ?? true
         guard let beneath = layer?.beneath else { return isPresent ? self : nil }
@@ -100,7 +100,7 @@ extension Assignment {
         return rest == nil ? covering(nil) : self
     }
 
-    /// When the assignment or the one beneath expires, whichever is first.
+    /// When the assignment or the underlying one expires, whichever is first.
     var earliestExpiry: Timestamp? {
         guard let beneath = layer?.beneath?.expiresAt else { return expiresAt }
         return expiresAt.map { min($0, beneath) } ?? beneath

@@ -24,7 +24,7 @@ public struct ProfileChange: Sendable {
         /// an admin removes it.
         case override(
             experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Timestamp? = nil)
-        /// Removes an override, so that the assignment beneath comes back, or else the assignment, on behalf of an
+        /// Removes an override, so that the underlying assignment comes back, or else the assignment, on behalf of an
         /// admin.
         case remove(experimentID: Identifier)
         /// Erases everything stored about the user.

@@ -28,7 +28,7 @@ public struct ProfileRecord: Sendable, Hashable {
     public let bytes: [UInt8]
     /// The number of entries, including expired ones.
     public let count: Int
-    /// When the first entry, or an assignment beneath an override, expires; `nil` if none does.
+    /// When the first entry, or an underlying assignment of an override, expires; `nil` if none does.
     public let earliestExpiry: Timestamp?
     let entriesOffset: Int
 
@@ -80,7 +80,7 @@ public struct ProfileRecord: Sendable, Hashable {
     /// Whether there are no entries.
     public var isEmpty: Bool { count == 0 }
 
-    /// Returns the record without what has expired: entries, and assignments beneath overrides. Beneath an override
+    /// Returns the record without what has expired: entries, and underlying assignments of overrides. Beneath an override
     /// that has expired, the assignment shows.
     ///
     /// - Returns: `nil` if all entries have expired, which means that there is no profile.

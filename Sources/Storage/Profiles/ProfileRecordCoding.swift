@@ -63,7 +63,7 @@ struct ProfileRecordDecoder {
         return position..<position + length
     }
 
-    /// - Parameter isBeneath: whether the entry is the assignment beneath an override, which has no experiment id and
+    /// - Parameter isBeneath: whether the entry is the underlying assignment of an override, which has no experiment id and
     ///   no layer.
     mutating func entry(isBeneath: Bool = false) throws(ProfileRecordDamage) -> ProfileRecord.Entry {
         let sourceAndFlags = try byte()
@@ -154,7 +154,7 @@ extension ProfileRecord {
         else { throw .wrongHeader }
     }
 
-    /// - Returns: when the assignment beneath expires.
+    /// - Returns: when the underlying assignment expires.
     private func checkLayer(of entry: Entry) throws(ProfileRecordDamage) -> Timestamp? {
         guard entry.source == .override else { throw .invalidLayer }
         let layer = try ProfileRecordDecoder.layer(entry.layer, of: bytes)
@@ -235,7 +235,7 @@ struct ProfileRecordEncoder {
         bytes.append(contentsOf: other)
     }
 
-    /// - Parameter experimentID: `nil` for the assignment beneath an override.
+    /// - Parameter experimentID: `nil` for the underlying assignment of an override.
     mutating func append(_ assignment: Assignment, in experimentID: Identifier?) {
         let flag = assignment.expiresAt == nil ? 0 : ProfileRecord.expiresFlag
         append(byte: assignment.source.rawValue | flag | (assignment.layer == nil ? 0 : ProfileRecord.layerFlag))

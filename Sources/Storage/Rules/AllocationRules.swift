@@ -8,7 +8,7 @@ public import Bucketing
 /// period of the datafile that it was decided with, or of the time at which it happened if that was before this datafile.
 /// What was imported has a period of its own, with the shares that held elsewhere.
 public enum AllocationRules {
-    /// Returns the allocation of each experiment in a datafile, without the delivery rules.
+    /// Returns the allocation of each experiment in a datafile, without the targeted rollouts.
     ///
     /// - Parameter former: a datafile whose allocations are stored; then only those that differ from them are returned.
     public static func allocations(
@@ -21,7 +21,7 @@ public enum AllocationRules {
         return all.filter { stored[$0.key] != $0.value }
     }
 
-    /// The experiments of a datafile without the delivery rules, and the comparisons of its holdouts.
+    /// The experiments of a datafile without the targeted rollouts, and the comparisons of its holdouts.
     static func measured(in datafile: Datafile) -> [Experiment] {
         let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
         return datafile.experiments.filter { !deliveryRules.contains($0.id) }

@@ -78,7 +78,7 @@ extension ProfileRules {
         return assign(proposals, in: &draft, replacing: profile, anonymous: nil, at: .min)
     }
 
-    /// Returns a profile in which a user takes part in one more experiment, as an app server reported it.
+    /// Returns a profile in which a user is enrolled in one more experiment, as an app server reported it.
     ///
     /// - Parameter time: since when the user has the variation.
     /// - Returns: `nil` if the user has an assignment already, or the profile has no room.

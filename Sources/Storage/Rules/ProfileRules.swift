@@ -37,8 +37,8 @@ public struct ProfileRules: Sendable {
     /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. If assignments
     /// expire, it is renewed (`updatedAt`, `expiresAt`); otherwise it stays as it is and nothing is written.
     ///
-    /// An override is a layer. Saves change the assignment beneath, as if there were no override. Only a save of the
-    /// override's own variation says nothing about the assignment beneath: clients send back what they were shown. While
+    /// An override is a layer. Saves change the underlying assignment, as if there were no override. Only a save of the
+    /// override's own variation says nothing about the underlying assignment: clients send back what they were shown. While
     /// there is an override nothing is decided, so that decisions change nothing.
     ///
     /// - Parameter stored: the stored record, including expired entries.
@@ -166,7 +166,7 @@ public struct ProfileRules: Sendable {
             && stored?.expiresAt == override.expiresAt && stored?.layer?.reason == override.layer?.reason
     }
 
-    /// The conflict rule decides of the override and of the assignment beneath independently.
+    /// The conflict rule decides of the override and of the underlying assignment independently.
     private func restore(
         _ restored: Assignment, in experimentID: Identifier, onConflict rule: ProfileChange.ConflictRule,
         in draft: inout ProfileDraft, at now: Timestamp
@@ -301,7 +301,7 @@ struct ProfileDraft {
         }
     }
 
-    /// Removes assignments by their experiments. Overrides stay, without the assignment beneath.
+    /// Removes assignments by their experiments. Overrides stay, without the underlying assignment.
     mutating func removeBeneath(where isGone: (Identifier) -> Bool) {
         entries.removeAll { $0.assignment.source != .override && isGone($0.experimentID) }
         for index in entries.indices where entries[index].assignment.layer?.beneath != nil {

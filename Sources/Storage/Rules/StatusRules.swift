@@ -25,7 +25,7 @@ public struct StatusPeriod: Sendable, Equatable {
 /// one; otherwise the experiment counts as running: it may have run elsewhere before its datafile came to this server, and
 /// what stores knew before they kept this history is not lost. The same holds for an experiment without a history.
 public enum StatusRules {
-    /// Returns the status of each experiment in a datafile, without the delivery rules.
+    /// Returns the status of each experiment in a datafile, without the targeted rollouts.
     ///
     /// - Parameter former: a datafile whose statuses are stored; then only those that differ from them are returned.
     public static func statuses(in datafile: Datafile, since former: Datafile? = nil) -> [Identifier: String] {

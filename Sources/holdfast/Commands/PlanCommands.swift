@@ -148,7 +148,7 @@ struct ApplyCommand: ParsableCommand {
     @OptionGroup var server: ProjectOptions
     @OptionGroup var applying: ApplyingOptions
 
-    @Option(help: .init("allow: change the variations of users who take part (default: refuse).", valueName: "policy"))
+    @Option(help: .init("allow: change the variations of enrolled users (default: refuse).", valueName: "policy"))
     var moves = "refuse"
 
     func run() throws {
@@ -280,8 +280,8 @@ struct DefinitionPlan {
     private var movesText: String {
         let moves = response["moves"]?.object
         let (users, others) = (moves?["users"]?.integer ?? 0, moves?["other_experiment"]?.integer ?? 0)
-        guard users + others > 0 else { return "no user who takes part would move\n" }
-        var text = "\(users) who take part would get another variation"
+        guard users + others > 0 else { return "no enrolled user would move\n" }
+        var text = "\(users) who are enrolled would get another variation"
         if others > 0 { text += ", \(others) the same one of another experiment" }
         text += "; apply with --moves allow:\n"
         for cause in (moves?["causes"]?.array ?? []).compactMap(\.object) {

@@ -35,7 +35,7 @@ struct PromoteCommand: ParsableCommand {
     @Option(help: .init("A file for the plan, which 'holdfast apply' takes.", valueName: "path"))
     var out: String?
 
-    @Option(help: .init("allow: change the variations of users who take part (default: refuse).", valueName: "policy"))
+    @Option(help: .init("allow: change the variations of enrolled users (default: refuse).", valueName: "policy"))
     var moves = "refuse"
 
     @OptionGroup var server: ServerOptions

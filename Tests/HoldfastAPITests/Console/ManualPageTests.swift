@@ -114,6 +114,39 @@ import Testing
         server.stop()
     }
 
+    @Test func `Each error leads to a heading of the manual that exists`() throws {
+        let server = try startTestServer()
+        for heading in ManualLink.headings.sorted() {
+            let parts = heading.split(separator: "#").map(String.init)
+            try #require(parts.count == 2, "\(heading)")
+            let page = try server.request("GET", "/manual/\(parts[0])")
+            #expect(page.status == 200 && page.text.contains(#" id="\#(parts[1])""#), "\(heading)")
+        }
+        server.stop()
+    }
+
+    @Test(arguments: [
+        ("GET", "/v1/profiles/nobody", "", "Profiles#save-and-look-up"),
+        ("PUT", "/v1/profiles/ann/experiments/chekout", #"{"variation_id":"a"}"#, "Profiles#overrides"),
+        ("PUT", "/v1/experiments/checkout", #"{"traffic":200}"#, "Experiments#traffic-and-weights"),
+        ("PUT", "/v1/experiments/checkout", #"{"ramp":7}"#, "Ramps#members-of-a-ramp"),
+        ("PUT", "/v1/experiments/checkout", #"{"nme":"x"}"#, "Experiments#members-of-an-experiment"),
+        ("GET", "/v1/experiments/nothing/results", "", "EventsAndResults#results"),
+        ("POST", "/v1/assign", #"{"user_id":7}"#, "Experiments#create-and-assign"),
+        ("GET", "/v1/profilez/ann", "", "API#routes"), ("PUT", "/v1/bucket", "", "API#routes"),
+        ("POST", "/ups/lookup", "{}", "UserProfileService#look-up-and-save"),
+    ])
+    func `An error says where the manual explains it`(
+        method: String, path: String, body: String, heading: String
+    ) throws {
+        let server = try startTestServer()
+        let created = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a","b"]}"#)
+        #expect(created.status == 201)
+        let refusal = try server.request(method, path, body)
+        #expect(refusal.status >= 400 && refusal["help"] == .string("/manual/\(heading)"), "\(refusal.text)")
+        server.stop()
+    }
+
     @Test func `Pages run no script, and load nothing from elsewhere`() throws {
         let server = try startTestServer()
         for path in ["/manual/", "/manual/Flags", "/manual/Client/Flags", "/manual/?q=kill", "/manual/style.css"] {

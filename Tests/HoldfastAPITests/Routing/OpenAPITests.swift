@@ -52,6 +52,19 @@ import Testing
         #expect(try operations().count == routes.count)
     }
 
+    @Test func `Errors of every route of the native API lead to the manual`() {
+        let ofAgent = [
+            "activate", "batch", "config", "decide", "lookup", "notifications", "override", "save", "send-odp-event",
+            "track",
+        ]
+        for route in routes where route.pattern.hasPrefix("/v1/") {
+            if ofAgent.contains(where: { route.pattern == "/v1/\($0)" || route.pattern.hasPrefix("/v1/\($0)/") }) {
+                continue
+            }
+            #expect(ManualLink.path(for: .badRequest, on: route.pattern, at: nil) != nil, "\(route.pattern)")
+        }
+    }
+
     /// The description is a committed file, so that it can be read as a whole. `HOLDFAST_WRITE_OPENAPI=1` writes it anew with
     /// what the tables say: a new member comes behind the one that precedes it in its table.
     @Test func `The members of definitions are described as their tables say`() throws {

@@ -246,7 +246,7 @@ export const proposed = request => message("good", ["Proposed: it waits for a se
 /// What waits for a second person of an experiment or flag: "Traffic 60% → 20%, proposed by ann".
 export const waitingOf = key => api.proposals.filter(p => p.status === "pending" && (p.experiments.includes(key) || p.changes.some(c => c.target === key)));
 
-/// Changes a definition; asks before it moves users who take part. `method` is `PUT` by default.
+/// Changes a definition; asks before it moves enrolled users. `method` is `PUT` by default.
 export async function change(path, { method = "PUT", ...options }) {
 	try { return await api.call(method, path, options); } catch (error) {
 		if (!error.moves || !await dialog("Move users?", close => [h("p", error.message),

@@ -62,10 +62,10 @@ const unit = { d: "days", h: "hours", m: "minutes", s: "seconds" };
 /// Whether the weights follow the results; `null` if they stay. What the form does not show of a bandit stays.
 export function banditForm(initial) {
 	const isOn = initial !== null, every = initial?.every ?? "1d";
-	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: Number(every.slice(0, -1)), label: "Interval of the looks" });
+	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: Number(every.slice(0, -1)), label: "Interval of the updates" });
 	const units = select(Object.entries(unit).filter(([u]) => u !== "s"), every.at(-1), { label: "Unit of the interval" });
 	const share = field("At least for each variation", h("input", { type: "number", min: 0, max: 50, step: "any", value: initial?.minimum_share ?? 5 }), { pointer: "/bandit/minimum_share", after: h("span.unit", "%") });
-	const looks = field("Looks every", count, { pointer: "/bandit/every", after: units });
+	const looks = field("Updates every", count, { pointer: "/bandit/every", after: units });
 	const more = h("div.fields", { hidden: !isOn }, looks, share);
 	const set = on => { more.hidden = !on; for (const input of more.querySelectorAll("input, select")) input.disabled = !on; };
 	const kind = select([["", "stay as they are"], ["bandit", "follow the results (a bandit)"]], isOn ? "bandit" : "", { onchange: () => set(kind.value !== "") });

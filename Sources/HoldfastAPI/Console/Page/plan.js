@@ -49,16 +49,16 @@ export function planSection({ plan, verdict: decision, metrics, warnings, baseli
 	const lifts = scaleOf(rows);
 	const several = new Set(rows.map(r => r.variation_key)).size > 1;
 	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), r.metric.margin != null && h("div.small.faint", `margin ${marginOf(r.metric.margin)}`)]]]);
-	return section("Verdict", { note: "By all metrics. You may look whenever you like." },
+	return section("Verdict", { note: "By all metrics. It may be read at any time." },
 		verdict(decision, carrying && { lift: carrying.lift, interval: carrying.lift_interval, p: carrying.p_value }),
 		plan?.changed_since_start?.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
 		warnings.filter(w => !decision.reasons.includes(w.message)).map(w => banner("warn", sentence(w.message))),
 		disagreements(planDisagreements(metrics, decision)),
 		h("div.block", table("Metrics", columns, [], { groups: Object.entries({ primary: "Primary metrics: these decide", guardrail: "Guardrails: these must not suffer", secondary: "Secondary metrics: these explain" })
 			.map(([role, name]) => [name, rows.filter(r => r.metric.role === role)]).filter(([, some]) => some.length > 0) })),
-		h("details.numbers", h("summary", "If this were the only look"),
-			h("p.note", "These numbers hold for one look that was planned before the experiment began. The verdict counts every look, and therefore needs more users."),
-			table("Numbers for one look, by metric", [["Metric", r => r.metric.key], ["Variation", r => r.variation_key],
+		h("details.numbers", h("summary", "If this were the only analysis"),
+			h("p.note", "These numbers are valid for a single analysis that was planned before the experiment began. The verdict allows for every interim look, and therefore needs more users."),
+			table("Numbers for a single analysis, by metric", [["Metric", r => r.metric.key], ["Variation", r => r.variation_key],
 				["Interval", r => r.one_look?.lift_interval?.every(Number.isFinite) ? `${signed(r.one_look.lift_interval[0])} – ${signed(r.one_look.lift_interval[1])}` : none, "number"], ["p", r => r.one_look ? pValue(r.one_look.p_value) : none, "number"],
 				["Chance to win", r => r.one_look ? percent(r.one_look.chance_to_win) : none, "number"]], rows)));
 }
@@ -81,7 +81,7 @@ function planDisagreements(metrics, { decision, winner }) {
 		}
 	}
 	const early = found.filter(f => f.outcome === "uncertain" && f.metric.role !== "secondary" && f.one_look?.p_value < 0.05 && f.metric.role === "primary");
-	if (early.length) notes.push(`${early.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} would be certain if this were the only look (p ${pValue(Math.min(...early.map(f => f.one_look.p_value)))}), and is not yet when every look counts.`);
+	if (early.length) notes.push(`${early.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} would be certain if this were the only analysis (p ${pValue(Math.min(...early.map(f => f.one_look.p_value)))}), and is not yet, because every interim look counts.`);
 	const certain = found.filter(f => f.metric.role === "secondary" && ["better", "worse"].includes(f.outcome));
 	if (decision === "continue" && certain.length) notes.push(`${certain.map(f => `${f.metric.key} of ${f.variation_key}`).join(", ")} is certain, but only primary metrics and guardrails decide.`);
 	return notes;

@@ -196,11 +196,11 @@ function adapting({ bandit, variations, metrics, status, enrollment }, results) 
 	return section("Bandit", { note: `It gives new users what does best in ${metrics?.primary[0] ?? "the first primary metric"}. Enrolled users keep their variation.` }, card(
 		table("Weights of the bandit", [["Variation", v => [swatch(variations.indexOf(v)), v.key]], ["New users", v => `${decimal(v.weight / total * 100, 1)}%`, "number"],
 			["Chance to be the best", v => chanceOf(found.find(f => f.key === v.key)?.chance_to_be_best), "number"]], variations),
-		h("p.note", at ? ["Last look ", moment(at), ` at ${plural(users, "user")}`, reason ? `; the weights stayed: ${reason}. ` : ". "] : "It has not looked yet. ",
-			isWaiting ? "It looks again once the experiment enrolls users. " : due ? ["Next look ", moment(due), `, then every ${bandit.every}. `] : "The next look is due now. ",
+		h("p.note", at ? ["Last update ", moment(at), ` at ${plural(users, "user")}`, reason ? `; the weights stayed: ${reason}. ` : ". "] : "No weights have been computed yet. ",
+			isWaiting ? "The weights are computed again once the experiment enrolls users. " : due ? ["Next update ", moment(due), `, then every ${bandit.every}. `] : "The next update is due now. ",
 			`Each variation gets at least ${decimal(bandit.minimum_share)}%, and ${integer(bandit.minimum_users)} users before the weights move.`,
 			results?.bandit?.weighted && " In the results each user counts with the inverse of the probability of what they got, so that moving weights mislead nobody.")),
-	periods.length > 1 && card(lineChart({ title: "Share of new users since each look", labels: periods.map(p => time(p.since)), format: v => percent(v / 100),
+	periods.length > 1 && card(lineChart({ title: "Share of new users since each update", labels: periods.map(p => time(p.since)), format: v => percent(v / 100),
 		series: variations.slice(0, 10).map((v, color) => ({ name: v.key, color, values: periods.map(p => p.variations.find(t => t.variation_id === v.id)?.expected_share ?? null) })) })));
 }
 
@@ -338,7 +338,7 @@ function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, m
 	const compared = rows.filter(r => r.lift);
 	const isCertain = r => r.lift.tone !== "";
 	const early = compared.filter(r => !isCertain(r) && r.fixed?.p_value < 0.05);
-	if (early.length) notes.push(`One look would call ${early.map(r => r.name).join(", ")} different from ${base?.name} (p ${pValue(Math.min(...early.map(r => r.fixed.p_value)))}), and the always-valid interval does not: it allows for every look, and is wider.`);
+	if (early.length) notes.push(`A single planned analysis would call ${early.map(r => r.name).join(", ")} different from ${base?.name} (p ${pValue(Math.min(...early.map(r => r.fixed.p_value)))}), and the always-valid interval does not: it allows for every interim look, and is wider.`);
 	const overlapping = compared.filter(r => isCertain(r) && base && r.low < base.high && base.low < r.high);
 	if (overlapping.length) notes.push(`The intervals of ${overlapping.map(r => r.name).join(", ")} and ${base.name} overlap although the lift is certain: each is about one variation alone, and the lift's is about the difference.`);
 	for (const v of variations) {
@@ -438,7 +438,7 @@ function liftOverTime({ days, baseline }, name) {
 	// Early bands are as wide as nothing is known; they must not flatten what came later.
 	const last = list => list.findLast(Number.isFinite) ?? 0;
 	const reach = Math.max(0.05, ...series.flatMap(s => [Math.abs(last(s.low)), Math.abs(last(s.high)), Math.abs(last(s.values))])) * 2.5;
-	return card(lineChart({ title: `Lift of ${name} against ${baseline}, with the band that holds at every look`, labels: days.map(d => utcDay(d.day)), series, format: signed, fromZero: false, zero: true, limits: [-reach, reach], height: 220 }));
+	return card(lineChart({ title: `Lift of ${name} against ${baseline}, with the interval that is valid at every interim look`, labels: days.map(d => utcDay(d.day)), series, format: signed, fromZero: false, zero: true, limits: [-reach, reach], height: 220 }));
 }
 
 /// New users of each variation over time: whether the experiment is healthy.
@@ -485,9 +485,9 @@ export function verdict({ decision, winner, reasons }, carrying, next) {
 function oneLook(rows) {
 	const shown = rows.filter(r => r.fixed);
 	if (shown.length === 0) return null;
-	return h("details.numbers", h("summary", "If this were the only look"),
-		h("p.note", "These numbers hold for one look that was planned before the experiment began. Who looks often will see them promise a difference that is not there. The verdict counts every look, and therefore needs more users."),
-		table("Numbers for one look", [["Variation", r => r.name], ["Lift", r => signed(r.fixed.lift), "number"],
+	return h("details.numbers", h("summary", "If this were the only analysis"),
+		h("p.note", "These numbers are valid for a single analysis that was planned before the experiment began. Read often, they promise a difference that is not there. The verdict allows for every interim look, and therefore needs more users."),
+		table("Numbers for a single analysis", [["Variation", r => r.name], ["Lift", r => signed(r.fixed.lift), "number"],
 			["Interval", r => r.fixed.lift_interval ? `${signed(r.fixed.lift_interval[0])} – ${signed(r.fixed.lift_interval[1])}` : none, "number"],
 			["p", r => r.fixed.p_value === null ? none : pValue(r.fixed.p_value), "number"],
 			["Chance to win", r => r.fixed.chance_to_win === null ? none : chance(r.fixed.chance_to_win), "number"]], shown));

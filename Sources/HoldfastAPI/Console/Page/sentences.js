@@ -37,7 +37,7 @@ const words = {
 	plan: p => `${decimal(p.alpha * 100)}% error, ${decimal(p.power * 100)}% power${p.minimum_effect ? `, effects from ${percent(p.minimum_effect)}` : ""}`,
 	schedule: s => [s.start_at && `from ${time(s.start_at)}`, s.end_at && `until ${time(s.end_at)}`].filter(Boolean).join(" ") || null,
 	ramp: r => r.steps ? steps(r) : null, rules: list => list.length ? list.map(ruleInWords).join(" ") : null,
-	bandit: b => `looks every ${b.every}, at least ${decimal(b.minimum_share)}% each`,
+	bandit: b => `updates its weights every ${b.every}, at least ${decimal(b.minimum_share)}% each`,
 	conclusion: c => c.winner === null ? "without a winner" : `everybody gets ${c.winner}`,
 	enabled: v => v ? "yes" : "no", assignment_ttl: v => v === "forever" ? "for ever" : v,
 	adjustment: a => a === "none" ? "nothing" : a.attribute ? `by ${a.attribute}` : `by ${plural(a.days, "day")} before`,

@@ -23,7 +23,7 @@ struct AssignEndpoints {
             return decisions.decide(try asked.query(enrolls: true, in: project), in: project, call) {
                 .json(try asked.decision(of: $0).encoded())
             } error: {
-                Problem($0).response
+                Problem($0).response(on: call.pattern)
             }
         }
         guard list.count <= limit else {
@@ -33,7 +33,7 @@ struct AssignEndpoints {
             do {
                 return .json(try await responses(to: list, sdkKey, call))
             } catch {
-                return Problem(error).response
+                return Problem(error).response(on: call.pattern)
             }
         }
     }

@@ -6,7 +6,7 @@ import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
-/// whatever app servers save, until it expires or an admin removes it; then the assignment beneath comes back.
+/// whatever app servers save, until it expires or an admin removes it; then the underlying assignment comes back.
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
@@ -175,7 +175,7 @@ struct AssignmentEndpoints {
         return error
     }
 
-    /// Removes the assignment; of an admin the override, if there is one, so that the assignment beneath comes back.
+    /// Removes the assignment; of an admin the override, if there is one, so that the underlying assignment comes back.
     ///
     /// - Throws: 409 if there is an override, and the caller is no admin.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {

@@ -195,9 +195,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 }
 
 extension JSONFault {
-    /// A condition that nobody meets, as a warning of a response.
+    /// A condition that nobody meets, or a traffic below 1, as a warning of a response.
     var warning: JSONValue {
-        [
+        if pointer.string.hasSuffix("/traffic") {
+            return [
+                "code": "traffic_below_one", "message": .string(reason), "pointer": .string(pointer.string),
+            ]
+        }
+        return [
             "code": "condition_never_met", "message": .string("no user with attributes as they are defined: \(reason)"),
             "pointer": .string(pointer.string),
         ]

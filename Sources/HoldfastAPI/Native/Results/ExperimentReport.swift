@@ -229,7 +229,7 @@ struct ExperimentReport {
         html += """
             <table class="numbers">
             <thead><tr><th scope="col">Metric</th><th scope="col">Value</th><th scope="col">Lift</th>\
-            <th scope="col">\(percent)% interval, valid at every look</th><th scope="col">p</th><th scope="col">Outcome</th>\
+            <th scope="col">\(percent)% interval, valid at every interim look</th><th scope="col">p</th><th scope="col">Outcome</th>\
             <th scope="col">Users</th></tr></thead>
 
             """
@@ -291,7 +291,7 @@ struct ExperimentReport {
         "#5f6b6d", "#0e8482", "#c8641b", "#a83a6f", "#3d63b8", "#7d7212", "#7a4bb0", "#2f7d3a", "#8b5a3c", "#1f7fa3",
     ]
 
-    /// The lift by days of enrollment, with the band that holds at every look.
+    /// The lift by days of enrollment, with the interval that is valid at every interim look.
     private mutating func addSeries() {
         guard let series, series.days.count > 1 else { return }
         struct Point {
@@ -343,7 +343,7 @@ struct ExperimentReport {
             legend += 18
         }
         html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
-        html += "<p class=\"soft\">All users enrolled until each day, with the band that holds at every look.</p>\n"
+        html += "<p class=\"soft\">All users enrolled until each day, with the interval that is valid at every interim look.</p>\n"
         html += drawing.element(height: legend, label: "lift over time") + "</figure>\n"
     }
 
@@ -386,7 +386,7 @@ struct ExperimentReport {
         html += """
             <footer class="soft">\(kept ?? "")\(filter)Made \(Self.time(madeAt.rfc3339)) by \(Self.escaped(author)), from \
             revision \(Self.escaped(revision)) of the project \(Self.escaped(results.sdkKey)). The intervals and p-values hold \
-            however often one looks.</footer>
+            at every interim look.</footer>
 
             """
     }

@@ -79,9 +79,9 @@ struct ResultsChart {
             x: 24, y: 58, size: 12, Self.faint)
         let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)
         drawing.line(x: 24, y: 78, toX: 48, toY: 78, Self.open, width: 6)
-        drawing.text("\(percent)% interval, valid at one look", x: 56, y: 82, size: 12, Self.faint)
+        drawing.text("\(percent)% interval of a single analysis", x: 56, y: 82, size: 12, Self.faint)
         drawing.line(x: 268, y: 78, toX: 292, toY: 78, Self.open, width: 1.5)
-        drawing.text("\(percent)% interval, valid at every look", x: 300, y: 82, size: 12, Self.faint)
+        drawing.text("\(percent)% interval, valid at every interim look", x: 300, y: 82, size: 12, Self.faint)
         top = 96
     }
 
@@ -149,7 +149,7 @@ struct ResultsChart {
     }
 
     private mutating func add(_ row: Row, _ scale: ChartScale, y: Double) {
-        // What is valid at one look only must not look like a conclusion.
+        // What is valid for a single analysis only must not look like a conclusion.
         let isGreater = row.sequential.map { $0.lowerBound > 0 } ?? false
         let isLess = row.sequential.map { $0.upperBound < 0 } ?? false
         let wantsLess = results.measured?.definition.direction == .decrease
@@ -174,7 +174,7 @@ struct ResultsChart {
         drawing.text("\(text(row.estimate))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
         let note = row.isLift ? "" : "; difference, because the lift is not bounded"
         drawing.text(
-            "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every look\(note)", x: right,
+            "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every interim look\(note)", x: right,
             y: y + 14, size: 11, Self.faint)
     }
 

@@ -24,7 +24,7 @@ struct ProfileEndpoints {
         store.profile(of: userID) { result in
             call.respond(result) { profile in
                 guard let profile else {
-                    return Problem(CoreError(.notFound, "the user has no profile")).response
+                    return Problem(CoreError(.notFound, "the user has no profile")).response(on: call.pattern)
                 }
                 let json = ProfileJSON.encode(userID, profile, detail: detail)
                 return .json(json, entityTag: EntityTag(of: json))

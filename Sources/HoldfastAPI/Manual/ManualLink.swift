@@ -1,0 +1,124 @@
+import Definitions
+import HTTPServer
+import JSON
+
+/// Where the manual explains an error.
+///
+/// What a member or a route is about is said here once; a test follows every link.
+enum ManualLink {
+    /// Returns the path of the article and heading, such as `/manual/Profiles#overrides`; `nil` if the manual says nothing
+    /// of the error.
+    ///
+    /// - Parameters:
+    ///   - pattern: of the route; `nil` if no route has the path.
+    ///   - pointer: to the member that is wrong.
+    static func path(for status: Status, on pattern: String?, at pointer: JSONPointer?) -> String? {
+        let heading =
+            byStatus[status.code]
+            ?? pattern.flatMap { pattern in
+                longest(in: byStatusAndRoute[status.code] ?? [], pattern)
+                    ?? (definesElements(pattern) ? pointer.flatMap(heading(of:)) : nil) ?? longest(in: byRoute, pattern)
+            } ?? (status == .notFound && pattern == nil ? "API#routes" : nil)
+        return heading.map { "/manual/" + $0 }
+    }
+
+    /// Every article and heading that an error may lead to.
+    static var headings: Set<String> {
+        Set(byStatus.values).union(members.values).union((byStatusAndRoute.values.joined() + byRoute).map(\.heading))
+    }
+
+    private static func heading(of pointer: JSONPointer) -> String? {
+        pointer.string.split(separator: "/").reversed().lazy.compactMap { members[String($0)] }.first
+    }
+
+    /// Whether bodies of the route have the members of definitions.
+    private static func definesElements(_ pattern: String) -> Bool {
+        ["/v1/experiments", "/v1/flags", "/v1/holdouts", "/v1/metrics", "/v1/definitions"].contains {
+            pattern.hasPrefix($0)
+        }
+    }
+
+    private static func longest(in table: [(prefix: String, heading: String)], _ pattern: String) -> String? {
+        table.filter { pattern.hasPrefix($0.prefix) }.max { $0.prefix.utf8.count < $1.prefix.utf8.count }?.heading
+    }
+
+    /// Errors that have the same reason on every route.
+    private static let byStatus: [UInt16: String] = [
+        401: "Access#tokens", 405: "API#routes", 412: "Profiles#conditional-changes", 413: "Limits#memory",
+        415: "API#rules", 501: "Profiles#conditional-changes", 502: "Edge#while-the-upstream-is-away",
+        503: "Limits#overload", 504: "Limits#overload",
+    ]
+
+    /// Members of definitions that a part of an article is about.
+    private static let members: [String: String] = [
+        "adjustment": "Metrics#adjust-it-by-what-is-known-from-before",
+        "assignment_ttl": "Profiles#how-long-assignments-last", "audience": "AttributesAndSegments#conditions",
+        "bandit": "Bandits#members-of-a-bandit", "enrollment": "Experiments#close-enrollment",
+        "group": "Experiments#mutually-exclusive-experiments", "plan": "Experiments#plan",
+        "ramp": "Ramps#members-of-a-ramp", "schedule": "Ramps#start-and-end-on-time",
+        "traffic": "Experiments#traffic-and-weights", "weight": "Experiments#traffic-and-weights",
+        "weights": "Experiments#traffic-and-weights",
+    ]
+
+    /// What errors with a status are about, by the beginning of the route's path.
+    private static let byStatusAndRoute: [UInt16: [(prefix: String, heading: String)]] = [
+        403: [("/", "Access#scopes"), ("/v1/proposals", "Access#a-second-person-for-running-experiments")],
+        409: [("/v1/experiments/{key}", "Experiments#changes-that-move-users")],
+    ]
+
+    /// What other errors are about, by the beginning of the route's path.
+    private static let byRoute: [(prefix: String, heading: String)] = [
+        ("/datafiles/", "OptimizelySDK#what-an-sdk-asks-for"),
+        ("/edge/", "Edge#what-is-answered-where"),
+        ("/metrics", "Monitoring#set-up"),
+        ("/predict/", "Bandits#sdks-that-ask-for-predictions"),
+        ("/sdk/", "OptimizelySDK#events-in-detail"),
+        ("/ups/", "UserProfileService#look-up-and-save"),
+        ("/v1/assign", "Experiments#create-and-assign"),
+        ("/v1/attributes", "AttributesAndSegments#types"),
+        ("/v1/audiences", "AttributesAndSegments#conditions"),
+        ("/v1/audit", "Access#audit-log"),
+        ("/v1/bucket", "Concepts#how-a-user-gets-a-variation"),
+        ("/v1/changes", "API#routes"),
+        ("/v1/datafile", "Datafiles#activate-a-datafile"),
+        ("/v1/definitions", "DefinitionsAsCode#plan-and-apply"),
+        ("/v1/evaluations", "Flags#members-of-a-flag"),
+        ("/v1/events", "EventsAndResults#exposures-and-goals"),
+        ("/v1/experiments", "Experiments#members-of-an-experiment"),
+        ("/v1/experiments/{key}/conclude", "Experiments#conclude"),
+        ("/v1/experiments/{key}/goals", "EventsAndResults#results"),
+        ("/v1/experiments/{key}/import", "Experiments#move-a-running-test-here"),
+        ("/v1/experiments/{key}/plan", "EventsAndResults#power"),
+        ("/v1/experiments/{key}/preview", "Experiments#preview-a-change"),
+        ("/v1/experiments/{key}/ramp", "Ramps#change-and-stop-a-ramp-by-hand"),
+        ("/v1/experiments/{key}/reopen", "Experiments#conclude"),
+        ("/v1/experiments/{key}/report.html", "EventsAndResults#results"),
+        ("/v1/experiments/{key}/results", "EventsAndResults#results"),
+        ("/v1/exposures", "EventsAndResults#exposures-and-goals"),
+        ("/v1/feed", "Feed#follow-it"),
+        ("/v1/flags", "Flags#members-of-a-flag"),
+        ("/v1/holdouts", "Experiments#holdouts"),
+        ("/v1/logins", "Profiles#users-who-log-in"),
+        ("/v1/metrics", "Metrics#define-a-metric"),
+        ("/v1/overview", "Console#screens"),
+        ("/v1/profiles", "Profiles#save-and-look-up"),
+        ("/v1/profiles/attributes", "AttributesAndSegments#set-attributes"),
+        ("/v1/profiles/{user_id}/attributes", "AttributesAndSegments#set-attributes"),
+        ("/v1/profiles/{user_id}/evaluations", "Flags#why-a-user-has-a-value"),
+        ("/v1/profiles/{user_id}/events", "EventsAndResults#export-and-retention"),
+        ("/v1/profiles/{user_id}/experiments", "Profiles#overrides"),
+        ("/v1/profiles/{user_id}/experiments/{experiment}/explain", "Experiments#why-a-user-gets-a-variation"),
+        ("/v1/profiles/{user_id}/export", "Profiles#export-and-import"),
+        ("/v1/profiles/{user_id}/exposures", "EventsAndResults#export-and-retention"),
+        ("/v1/profiles/{user_id}/merge", "Profiles#users-who-log-in"),
+        ("/v1/projects", "API#projects"),
+        ("/v1/proposals", "Access#a-second-person-for-running-experiments"),
+        ("/v1/segments", "AttributesAndSegments#segments"),
+        ("/v1/sticky", "GrowthBook#sticky-buckets"),
+        ("/v1/sticky-values", "Statsig#persistent-storage"),
+        ("/v1/tokens", "Access#tokens"),
+        ("/v1/users", "Profiles#save-and-look-up"),
+        ("/v1/webhooks", "Webhooks#make-a-webhook"),
+        ("/v1/whoami", "Access#tokens"),
+    ]
+}
