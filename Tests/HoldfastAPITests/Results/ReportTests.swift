@@ -66,7 +66,8 @@ import Testing
         for part in [
             "<h1>&lt;img src=x onerror=alert(1)&gt;&quot;'&amp;</h1>", "Fewer &lt;steps&gt;", "owner: ann",
             "50% of users are enrolled", "Decided by</th><td>orders", "returns (margin 30%)", "5% error, 80% power",
-            "95% interval, valid at every interim look", "+100.0%", "<svg role=\"img\"", "Sample ratio: as configured (p ",
+            "95% interval, valid at every interim look", "+100.0%",
+            "<svg role=\"img\"", "Sample ratio: as configured (p ",
             "<td>400</td><td>400</td>", "from revision", "by anonymous",
         ] {
             #expect(report.text.contains(part), "\(part) is missing in \(report.text)")

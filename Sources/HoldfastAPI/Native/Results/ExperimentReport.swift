@@ -343,7 +343,7 @@ struct ExperimentReport {
             legend += 18
         }
         html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
-        html += "<p class=\"soft\">All users enrolled until each day, with the interval that is valid at every interim look.</p>\n"
+        html += "<p class=\"soft\">All users enrolled until each day, with the interval of every interim look.</p>\n"
         html += drawing.element(height: legend, label: "lift over time") + "</figure>\n"
     }
 

@@ -174,7 +174,8 @@ struct ResultsChart {
         drawing.text("\(text(row.estimate))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
         let note = row.isLift ? "" : "; difference, because the lift is not bounded"
         drawing.text(
-            "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every interim look\(note)", x: right,
+            "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every interim look\(note)",
+            x: right,
             y: y + 14, size: 11, Self.faint)
     }
 
