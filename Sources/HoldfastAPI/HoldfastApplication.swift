@@ -91,10 +91,12 @@ public final class HoldfastApplication: Application {
     /// Returns the end of an error that no route has a path: the pattern that was probably meant.
     private func routeHint(for path: String) -> String {
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-        // What stands in the place of a parameter is no mistake.
+        // What stands in the place of a parameter is no mistake, if the path begins like the pattern.
         let patterns = routes.lazy.map { route in
             let pattern = route.pattern.split(separator: "/", omittingEmptySubsequences: false)
-            guard pattern.count == parts.count else { return route.pattern }
+            guard pattern.count == parts.count, parts.count > 1,
+                Spelling.nearest(to: String(parts[1]), among: [String(pattern[1])]) != nil
+            else { return route.pattern }
             return zip(pattern, parts).map { $0.hasPrefix("{") ? $1 : $0 }.joined(separator: "/")
         }
         let all = "; /openapi.json lists all"

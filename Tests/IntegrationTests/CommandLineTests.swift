@@ -17,7 +17,7 @@ import Testing
     @Test func `The help of serve has its options in groups`() throws {
         let help = try runAt(Executable.holdfast, ["serve", "--help"])
         let titles = help.matches(of: #/(?m)^([A-Z ]+):$/#).map(\.output.1)
-        #expect(titles == ["BASICS", "ACCESS", "USERS AND RETENTION", "EDGE", "WEBHOOKS", "LIMITS"])
+        #expect(titles == ["BASICS", "LOG AND TRACES", "ACCESS", "USERS AND RETENTION", "EDGE", "WEBHOOKS", "LIMITS"])
         let groups = help.components(separatedBy: "\n\n")
         for (title, option) in [
             ("BASICS", "--listen"), ("BASICS", "--datafile "), ("ACCESS", "--jwt-issuer"),
@@ -31,7 +31,8 @@ import Testing
 
     @Test(arguments: [
         (["serve", "--port", "80"], "--listen HOST:PORT, such as --listen 127.0.0.1:9000; got --port"),
-        (["serve", "--host=0.0.0.0"], "--listen HOST:PORT"), (["serve", "--bogus"], "--bogus"),
+        (["serve", "--host=0.0.0.0"], "--listen HOST:PORT"), (["serve", "--db", "x.db"], "--database holdfast.db or"),
+        (["serve", "--bogus"], "--bogus"),
         (["serve", "--listen"], "--listen"), (["bogus"], "bogus"),
         (["serve", "--listen", "nowhere"], "nowhere"), (["serve", "--listen", "127.0.0.1:99999"], "99999"),
         (["serve", "--event-loops", "0"], "--event-loops"), (["serve", "--cache-size", "1 GB"], "--cache-size"),

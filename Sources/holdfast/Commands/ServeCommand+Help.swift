@@ -10,11 +10,12 @@ extension ServeCommand {
         (
             "BASICS",
             [
-                "--listen", "--database", "--datafile", "--share-ids", "--read-only", "--log-", "--access-log",
-                "--traces-",
-                "--no-console", "--mcp", "--shutdown-", "--reuse-port", "--event-loops", "--version", "-h",
+                "--listen", "--database", "--datafile", "--share-ids", "--read-only", "--no-console", "--mcp",
+                "--shutdown-",
+                "--reuse-port", "--event-loops", "--version", "-h",
             ]
         ),
+        ("LOG AND TRACES", ["--log-", "--access-log", "--traces-"]),
         (
             "ACCESS",
             [
@@ -54,16 +55,30 @@ extension ServeCommand {
         return help[..<range.lowerBound] + sections.joined(separator: "\n\n")
     }
 
-    /// Refuses the words of other servers for the address.
+    /// The words of other servers for two options.
+    private static let foreignWords: [(words: [String], advice: String)] = [
+        (
+            ["--port", "--host", "--bind", "--address", "-p"],
+            "the address must be given by --listen HOST:PORT, such as --listen 127.0.0.1:9000"
+        ),
+        (
+            ["--db", "--database-url", "--dsn", "--sqlite", "--postgres", "--data"],
+            "the database must be given by --database, such as --database holdfast.db or --database postgresql://host/name"
+        ),
+    ]
+
+    /// Refuses the words of other servers for options.
     ///
-    /// - Throws: ``Failure``, which names `--listen`.
+    /// - Throws: ``Failure``, which names the option that is meant.
     static func expectOwnWords(_ arguments: [String]) throws {
         guard arguments.first == "serve" else { return }
-        let words = ["--port", "--host", "--bind", "--address", "-p"]
         for argument in arguments.dropFirst() {
-            guard let word = words.first(where: { argument == $0 || argument.hasPrefix($0 + "=") }) else { continue }
-            throw Failure(
-                "the address must be given by --listen HOST:PORT, such as --listen 127.0.0.1:9000; got \(word)")
+            for (words, advice) in foreignWords {
+                guard let word = words.first(where: { argument == $0 || argument.hasPrefix($0 + "=") }) else {
+                    continue
+                }
+                throw Failure("\(advice); got \(word)")
+            }
         }
     }
 }
