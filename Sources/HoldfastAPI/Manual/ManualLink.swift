@@ -46,7 +46,7 @@ enum ManualLink {
     private static let byStatus: [UInt16: String] = [
         401: "Access#tokens", 405: "API#routes", 412: "Profiles#conditional-changes", 413: "Limits#memory",
         415: "API#rules", 501: "Profiles#conditional-changes", 502: "Edge#while-the-upstream-is-away",
-        503: "Limits#overload", 504: "Limits#overload",
+        503: "Operations#health", 504: "Operations#health",
     ]
 
     /// Members of definitions that a part of an article is about.

@@ -58,7 +58,14 @@ extension ExperimentResults {
     }
 
     private var noExposuresWarning: Warning {
-        Warning(code: "no_exposures", message: "no user who counts has been exposed to this experiment yet")
+        // Those whom somebody meets who tries an override first.
+        let others = [
+            chosen > 0 ? "\(chosen) with an override or a forced variation" : nil,
+            multipleVariations > 0 ? "\(multipleVariations) with several variations" : nil,
+        ].compactMap { $0 }
+        let left = others.isEmpty ? "" : "; left out: \(others.joined(separator: ", "))"
+        return Warning(
+            code: "no_exposures", message: "no user who counts has been exposed to this experiment yet" + left)
     }
 
     private var notRunningWarning: Warning? {

@@ -321,6 +321,10 @@ import Testing
         let few = [Self.tally("control", users: 20, converted: 1), Self.tally("new", users: 20, converted: 5)]
         #expect(try results(few).verdict.decision == .continue)
         #expect(try results([]).verdict.reasons == ["no user who counts has been exposed to this experiment yet"])
+        let left = [Self.tally("control", users: 0, converted: 0, multipleVariations: 2)]
+        #expect(
+            try results(left).warnings.first?.message
+                == "no user who counts has been exposed to this experiment yet; left out: 2 with several variations")
         #expect(try results(lost, ["metric": "value"]).verdict.findings.isEmpty)
         #expect(throws: CoreError.self) { try results(lost, ["metric": "mean"]) }
     }
