@@ -2,7 +2,7 @@ import Glibc
 
 /// The rates of two sides, compared by the likelihood ratio of two binomials.
 ///
-/// It needs no least number of users: nobody of 400 against 20 of 400 is told apart as soon as it is certain. With several
+/// It needs no minimum number of users: 0 of 400 and 20 of 400 differ as soon as that is certain. With several
 /// periods of allocation, all have one ratio of the rates, and each its own rate of the baseline; the difference is then the
 /// mean of the differences that this ratio makes in each period.
 public struct RateContrast: Contrast {

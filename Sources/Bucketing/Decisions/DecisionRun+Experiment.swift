@@ -30,7 +30,7 @@ extension DecisionRun {
     /// 1. a variation forced for a test,
     /// 2. an override,
     /// 3. the whitelist,
-    /// 4. the stored assignment, also the one beneath an override whose variation no longer exists (1 to 4 are
+    /// 4. the stored assignment, also the underlying one of an override whose variation no longer exists (1 to 4 are
     ///    ``heldVariation(of:)``),
     /// 5. the audience, which excludes users,
     /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.

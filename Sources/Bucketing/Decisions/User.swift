@@ -99,7 +99,7 @@ public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
-    /// Returns the id of the variation that is assigned beneath an override, if there is one.
+    /// Returns the id of the variation of the underlying assignment of an override, if there is one.
     func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier?
 
     /// Whether an assignment in an experiment in which the user has none can be stored.

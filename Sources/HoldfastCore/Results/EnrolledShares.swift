@@ -4,8 +4,8 @@ import Storage
 
 /// How the users who are enrolled in a period may be split.
 ///
-/// Bucket values are uniform among users who come for the first time. But of those who came before and did not take
-/// part, only some bucket values are left; and those whose variation was removed have the bucket values of that
+/// Bucket values are uniform among users who come for the first time. But returning users who were not enrolled
+/// before have only some of the bucket values, and users whose variation was removed have the bucket values of that
 /// variation. When weights are changed together with the traffic, they are split in another ratio. How many users are
 /// returning is not known, so the split of each period may be any mixture of these.
 ///

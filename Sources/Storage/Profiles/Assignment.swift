@@ -81,7 +81,7 @@ extension OverrideLayer: Hashable {
 }
 
 extension Assignment {
-    /// The assignment without the override that covers it: beneath an override, or else itself.
+    /// The underlying assignment of an override, or else the assignment itself.
     public var withoutOverride: Assignment? { source == .override ? layer?.beneath : self }
 
     /// Returns the override over another assignment.

@@ -3,10 +3,10 @@ public import Bucketing
 /// A change of one user's profile, applied atomically.
 public struct ProfileChange: Sendable {
     public enum Operation: Sendable {
-        /// Replaces the map. Stored overrides stay; what is beneath them is replaced.
+        /// Replaces the map. Stored overrides stay; their underlying assignments are replaced.
         case replace(ExperimentBucketMap)
         /// Sets the variation of each experiment in the map. Other experiments keep theirs. Stored overrides stay, and
-        /// what is beneath them is set.
+        /// their underlying assignments are set.
         case save(ExperimentBucketMap, onConflict: ConflictRule)
         /// Stores assignments and overrides as another database had them, by experiment, unless they have expired; then
         /// saves a map of other experiments.

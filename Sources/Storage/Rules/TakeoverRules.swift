@@ -3,7 +3,7 @@
 /// - **Only an admin makes an override**: by `PUT …/experiments/{experiment}`, or by importing a profile that has one.
 /// - **What is taken over from another id is an assignment**, of the source ``Assignment/Source/merged``, never an
 ///   override: neither at a login, nor in a merge, nor where `anonymous_id` stands beside the user's id. Of an assignment
-///   that an override covers, the one beneath is taken over. Variations that are forced for a test are not taken over
+///   that an override covers, the underlying one is taken over. Variations that are forced for a test are not taken over
 ///   either. When the id is merged, its overrides and forced variations end.
 /// - **A caller that may not write profiles names only ids that nobody can guess**, because whoever names an id gets what
 ///   is taken over from it.

@@ -78,8 +78,8 @@ struct FeedEndpoint {
         FeedLine.appendEnd(batch.next, isComplete: self.records == nil ? nil : batch.isAtEnd, to: &writer)
     }
 
-    /// Reads the attributes of users of whom a batch has lines about them, without those that are damaged. They are as new
-    /// as the lines, or newer.
+    /// Reads the attributes of the users that a batch has attribute lines of, without damaged ones. They are as new as the
+    /// lines, or newer.
     private func attributes(
         in batch: FeedReader.Batch
     ) async throws(StorageError) -> [Identifier: AttributeRecord?] {
