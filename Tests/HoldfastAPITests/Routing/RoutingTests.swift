@@ -30,7 +30,6 @@ import Testing
 
     @Test(arguments: [
         ("/v1/experiment/checkout", "/v1/experiments/{key}"), ("/v1/assin", "/v1/assign"),
-        ("/v1/assignments", "/v1/assign"),
         ("/experiments", "/v1/experiments"),
         ("/v1/profile/ann/attributes", "/v1/profiles/{user_id}/attributes"), ("/open-api.json", "/openapi.json"),
     ])
