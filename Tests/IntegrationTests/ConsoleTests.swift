@@ -14,16 +14,28 @@ import Testing
     }
 
     private static let browser = Executable.find("chromium-headless-shell") ?? Executable.find("chromium")
+    private static let firefox = Executable.find("firefox-esr") ?? Executable.find("firefox")
 
     /// `HOLDFAST_CONSOLE_SHOTS=FOLDER` writes a picture of each screen.
     @Test(
         .enabled(if: browser != nil, "Chromium is not installed"),
         .enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `People do in Chromium what the console offers`() throws {
-        let script = "\(PythonPackages.scripts)/console.py"
+        try drive(try #require(Self.browser), by: "console.py")
+    }
+
+    @Test(
+        .enabled(if: firefox != nil, "Firefox is not installed"),
+        .enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `People do in Firefox what they do every week`() throws {
+        try drive(try #require(Self.firefox), by: "firefox.py")
+    }
+
+    private func drive(_ browser: String, by script: String) throws {
         let shots = ProcessInfo.processInfo.environment["HOLDFAST_CONSOLE_SHOTS"]
         let child = try ChildProcess(
-            PythonPackages.interpreter, [script, Executable.holdfast, directory.path, try #require(Self.browser)],
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/\(script)", Executable.holdfast, directory.path, browser],
             environment: ["HOME": directory.path, "HOLDFAST_CONSOLE_SHOTS": shots ?? ""])
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
