@@ -64,6 +64,8 @@ public struct MetricDefinition: KeyedDefinition {
     public internal(set) var direction = Direction.increase
     /// The smallest effect of interest, as a share of the baseline's mean.
     public internal(set) var minimumEffect: Double?
+    /// In what its numbers are, for people: a currency of ISO 4217 or any short text. Of a kind that is no share of users.
+    public internal(set) var unit = ""
     public internal(set) var description = ""
 
     /// Creates a metric of which nothing else is known. It has the standard adjustment of its kind.
@@ -100,7 +102,7 @@ public struct MetricDefinition: KeyedDefinition {
     public func measures(likeThat other: MetricDefinition) -> Bool {
         var other = other
         (other.direction, other.minimumEffect, other.description) = (direction, minimumEffect, description)
-        other.adjustment = adjustment
+        (other.adjustment, other.unit) = (adjustment, unit)
         return self == other
     }
 

@@ -43,6 +43,11 @@ extension MetricDefinition {
             Member(
                 "minimum_effect", \.minimumEffect, Form<Double>.effect.optional(),
                 "The smallest effect of interest, as a share of the baseline's mean.", .init(isClearedByNull: true)),
+            Member(
+                "unit", \.unit, .text(atMost: 32),
+                "Of `count`, `total`, `mean` and `ratio`: in what its numbers are, such as `EUR`, `s` or `items`. People see it beside "
+                    + "them, a code of ISO 4217 as a currency; nothing is computed by it.",
+                .init(isClearedByNull: true)),
             Member("description", \.description, .text(atMost: 4_096), "", .init(isClearedByNull: true)),
         ])
 
@@ -62,9 +67,9 @@ extension MetricDefinition {
         let own =
             switch kind {
             case .conversion: ["goal", "window", "adjustment"]
-            case .count, .total: ["goal", "cap", "window", "adjustment"]
-            case .mean: ["goal", "cap", "window"]
-            case .ratio: ["numerator", "denominator", "window"]
+            case .count, .total: ["goal", "cap", "window", "adjustment", "unit"]
+            case .mean: ["goal", "cap", "window", "unit"]
+            case .ratio: ["numerator", "denominator", "window", "unit"]
             case .retention: ["goal", "from", "to", "adjustment"]
             case .funnel: ["goals", "window"]
             }

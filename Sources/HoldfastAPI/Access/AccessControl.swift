@@ -16,6 +16,8 @@ public final class AccessControl: Sendable {
     private let consoleSignIn = Mutex<SignIn?>(nil)
     /// Whether a change of running experiments needs a second person.
     let needsApproval: Bool
+    /// How many people such a change needs.
+    var approvals: Int64 { needsApproval ? 2 : 1 }
 
     /// - Parameter approvals: how many people a change of running experiments needs: 1 or 2.
     public init(tokens: [Token] = [], identity: IdentityProvider? = nil, approvals: Int = 1) {

@@ -12,10 +12,13 @@ extension ExperimentMetrics.Margin: CustomStringConvertible {
     }
 
     /// For people.
-    public var description: String {
+    public var description: String { text(in: "") }
+
+    /// For people, with the metric's unit.
+    func text(in unit: String) -> String {
         switch self {
         case .share(let share): Verdict.percent(share, signed: false)
-        case .absolute(let number): Verdict.number(number, signed: false)
+        case .absolute(let number): Verdict.number(number, signed: false, unit: unit)
         }
     }
 }

@@ -107,10 +107,11 @@ extension PlanVerdict {
 extension ExperimentResults {
     func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
         let variation = variations[index]
-        let estimate =
-            if case .shareOfGuardrail = role { variation.conversion } else { self.estimate(of: variation) ?? nil }
+        let isShare = if case .shareOfGuardrail = role { true } else { false }
+        let estimate = isShare ? variation.conversion : self.estimate(of: variation)
         return PlanVerdict.Comparison(
-            metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease, variation: index,
+            metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease,
+            unit: isShare ? "" : measured?.definition.unit ?? "", variation: index,
             evidence: unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
     }
 

@@ -40,6 +40,8 @@ public struct PlanVerdict: Sendable {
         var role: Role
         /// Whether less is better.
         var isDecrease: Bool
+        /// That of the metric, for people.
+        var unit = ""
         /// The index of the variation in the results.
         var variation: Int
         /// `nil` if nothing can be said yet.
@@ -56,6 +58,7 @@ public struct PlanVerdict: Sendable {
 
         public var metric: Identifier
         public var role: Role
+        var unit = ""
         public var variation: Int
         public var outcome: Outcome
         /// `nil` if nothing can be said yet, as is the p-value. The intervals of a primary or secondary metric exclude 0 if and only
@@ -155,13 +158,13 @@ public struct PlanVerdict: Sendable {
         let guardrails = comparisons.count { $0.role.margin != nil }
         return comparisons.enumerated().map { index, comparison in
             var finding = Finding(
-                metric: comparison.metric, role: comparison.role, variation: comparison.variation,
-                outcome: .uncertain)
+                metric: comparison.metric, role: comparison.role, unit: comparison.unit,
+                variation: comparison.variation, outcome: .uncertain)
             guard let evidence = comparison.evidence else { return finding }
             if let margin = comparison.role.margin {
                 finding.judge(evidence, margin, isDecrease: comparison.isDecrease, alpha: alpha, among: guardrails)
             } else if let test = primary[index] ?? secondary[index] {
-                let effect = EffectSize(evidence, alpha: test.level)
+                let effect = EffectSize(evidence, alpha: test.level, unit: comparison.unit)
                 finding.effect = effect
                 finding.pValue = test.pValue
                 if test.isRejected {
@@ -194,7 +197,7 @@ extension PlanVerdict.Finding {
             guard let low = interval(low), let high = interval(high) else { return nil }
             return low.lowerBound...high.upperBound
         }
-        var effect = EffectSize(evidence, alpha: alpha)
+        var effect = EffectSize(evidence, alpha: alpha, unit: unit)
         effect.liftInterval = joined { evidence.liftInterval(alpha: $0) }
         effect.differenceInterval = joined { evidence.differenceInterval(alpha: $0) }
         self.effect = effect
@@ -248,7 +251,7 @@ private struct Sentences {
     }
 
     private func statement(_ finding: PlanVerdict.Finding, _ name: String, _ base: String) -> String {
-        if let margin = finding.role.margin {
+        if let margin = finding.role.margin?.text(in: finding.unit) {
             let limit = "by its margin of \(margin)"
             switch finding.outcome {
             case .withinMargin: return "\(name) is not worse than \(base) \(limit)"

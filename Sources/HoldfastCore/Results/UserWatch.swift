@@ -82,11 +82,17 @@ extension UserWatch {
     mutating func add(_ comparisons: [PlanVerdict.Comparison], _ names: [String], tests: Int) {
         let alpha = Self.alpha / Double(max(1, tests))
         for comparison in comparisons where comparison.isWorse(alpha: alpha) {
-            guard let effect = comparison.evidence.map({ EffectSize($0, alpha: alpha) }) else { continue }
+            guard let effect = comparison.evidence.map({ EffectSize($0, alpha: alpha, unit: comparison.unit) }) else {
+                continue
+            }
             let (kind, sentence): (ExperimentWarning, String) =
                 switch comparison.role {
                 case .guardrail(let margin):
-                    (.guardrail, "the guardrail '\(comparison.metric)' is worse than its margin of \(margin) allows")
+                    (
+                        .guardrail,
+                        "the guardrail '\(comparison.metric)' is worse than its margin of \(margin.text(in: comparison.unit)) "
+                            + "allows"
+                    )
                 case .shareOfGuardrail(let margin):
                     (
                         .guardrail,

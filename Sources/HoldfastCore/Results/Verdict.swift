@@ -64,7 +64,8 @@ public struct Verdict: Sendable {
         }
         // The direction in which a metric improves.
         let sign = results.measured?.definition.direction == .decrease ? -1.0 : 1
-        findings = Self.findings(comparisons, sign, alpha: 1 - results.query.confidence)
+        let unit = results.measured?.definition.unit ?? ""
+        findings = Self.findings(comparisons, sign, alpha: 1 - results.query.confidence, unit: unit)
         let better = findings.filter { $0.outcome == .better }.sorted {
             $0.effect.difference * sign > $1.effect.difference * sign
         }
@@ -97,11 +98,11 @@ public struct Verdict: Sendable {
     }
 
     private static func findings(
-        _ comparisons: [(index: Int, evidence: Evidence)], _ sign: Double, alpha: Double
+        _ comparisons: [(index: Int, evidence: Evidence)], _ sign: Double, alpha: Double, unit: String
     ) -> [Finding] {
         let tested = Multiplicity.holm(comparisons.map { $0.evidence.pValue() }, alpha: alpha)
         return zip(comparisons, tested).map { comparison, test in
-            let effect = EffectSize(comparison.evidence, alpha: test.level)
+            let effect = EffectSize(comparison.evidence, alpha: test.level, unit: unit)
             let isBetter = effect.difference * sign > 0
             return Finding(
                 index: comparison.index, outcome: test.isRejected ? isBetter ? .better : .worse : .uncertain,
@@ -131,8 +132,11 @@ public struct EffectSize: Sendable, CustomStringConvertible {
     /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
     public let lift: Double?
     public internal(set) var liftInterval: ClosedRange<Double>?
+    /// That of the metric, for people.
+    private let unit: String
 
-    init(_ evidence: Evidence, alpha: Double) {
+    init(_ evidence: Evidence, alpha: Double, unit: String = "") {
+        self.unit = unit
         difference = evidence.contrast.difference
         differenceInterval = evidence.differenceInterval(alpha: alpha)
         lift = evidence.contrast.lift
@@ -153,16 +157,17 @@ public struct EffectSize: Sendable, CustomStringConvertible {
         let interval = differenceInterval.map {
             " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
         }
-        return "difference \(Verdict.number(difference))\(interval ?? ", not bounded")"
+        return "difference \(Verdict.number(difference, unit: unit))\(interval ?? ", not bounded")"
     }
 }
 
 extension Verdict {
     /// For people: a number with four significant digits and its sign.
-    static func number(_ number: Double, signed: Bool = true) -> String {
-        guard number != 0, number.isFinite else { return "0" }
+    static func number(_ number: Double, signed: Bool = true, unit: String = "") -> String {
+        let unit = unit.isEmpty ? "" : " " + unit
+        guard number != 0, number.isFinite else { return "0" + unit }
         let scale = pow(10, 3 - floor(log10(abs(number))))
         let rounded = scale.isFinite && scale > 0 ? (number * scale).rounded() / scale : number
-        return "\(signed && rounded > 0 ? "+" : "")\(rounded)"
+        return "\(signed && rounded > 0 ? "+" : "")\(rounded)\(unit)"
     }
 }

@@ -19,8 +19,8 @@ import Testing
     private static let valid: [(key: String, body: String)] = [
         ("buyers", #"{"kind":"conversion","goal":"purchase","window":7}"#),
         ("orders", #"{"kind":"count","goal":"purchase"}"#),
-        ("revenue", #"{"kind":"total","goal":"purchase","cap":500.5,"minimum_effect":0.02}"#),
-        ("order_value", #"{"kind":"mean","goal":"purchase"}"#),
+        ("revenue", #"{"kind":"total","goal":"purchase","cap":500.5,"minimum_effect":0.02,"unit":"EUR"}"#),
+        ("order_value", #"{"kind":"mean","goal":"purchase","unit":"items per order"}"#),
         (
             "per_visit",
             #"{"kind":"ratio","numerator":{"goal":"purchase","by":"value"},"denominator":{"goal":"visit","by":"count"}}"#
@@ -56,12 +56,13 @@ import Testing
     }
 
     @Test func `A change keeps the members that are absent, and a new kind drops those that it does not have`() throws {
-        _ = try put("m", #"{"kind":"total","goal":"purchase","cap":5,"window":3,"direction":"decrease"}"#)
+        _ = try put("m", #"{"kind":"total","goal":"purchase","cap":5,"window":3,"direction":"decrease","unit":"EUR"}"#)
         let changed = try put("m", #"{"cap":null}"#)
         #expect(changed["cap"] == .null && changed["window"] == 3 && changed["direction"] == "decrease")
         let other = try put("m", #"{"kind":"funnel","goals":["a","b"]}"#)
         #expect(other.status == 200 && other["window"] == 3 && other["direction"] == "decrease", "\(other.text)")
         #expect(other.json.object?["goal"] == nil && other.json.object?["cap"] == nil)
+        #expect(other.json.object?["unit"] == nil)
         let list = try server.request("GET", "/v1/metrics?q=b")
         #expect(list["metrics"].array?.count == 1)
     }
@@ -99,6 +100,10 @@ import Testing
         ),
         (#"{"kind":"count","goal":"a","direction":"up"}"#, "/direction"),
         (#"{"kind":"count","goal":"a","minimum_effect":0}"#, "/minimum_effect"),
+        (#"{"kind":"conversion","goal":"a","unit":"EUR"}"#, "/unit"),
+        (#"{"kind":"funnel","goals":["a","b"],"unit":""}"#, "/unit"),
+        (#"{"kind":"total","goal":"a","unit":3}"#, "/unit"),
+        (#"{"kind":"total","goal":"a","unit":"123456789012345678901234567890123"}"#, "/unit"),
         (#"{"kind":"count","goal":"a","extra":1}"#, "/extra"), (#"{"kind":"count","goal":"a","key":"n"}"#, "/key"),
     ])
     func `A wrong definition is refused with the place of what is wrong`(body: String, pointer: String) throws {
@@ -138,6 +143,8 @@ import Testing
         #expect(refused.status == 409 && refused["pointer"].string == pointer, "\(refused.text)")
         #expect(refused.text.contains("'draft'"))
         #expect(try put("m", #"{\#(first),"description":"Money"}"#).status == 200)
+        #expect(try put("m", #"{"unit":"EUR"}"#)["unit"] == "EUR")
+        #expect(try put("m", #"{"unit":null}"#)["unit"] == "")
     }
 
     @Test func `An experiment names what it measures, and a metric in use cannot be deleted`() throws {

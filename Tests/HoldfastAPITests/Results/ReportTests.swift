@@ -74,6 +74,29 @@ import Testing
         }
     }
 
+    @Test func `Numbers of a metric with a unit have it in results, reports, charts and sentences`() throws {
+        #expect(try server.request("PUT", "/v1/metrics/spent", #"{"unit":"EUR"}"#).status == 200)
+        try put(#","metrics":{"primary":["orders"],"guardrails":[{"metric":"spent","margin":{"absolute":20}}]}"#)
+        try run()
+        let planned = try server.request("GET", "/v1/experiments/checkout/results")
+        let metrics = planned["metrics"].array ?? []
+        #expect(metrics.map { $0.object?["unit"] } == [nil, "EUR"], "\(planned.text)")
+        #expect(planned.text.contains("by its margin of 20.0 EUR: difference +2.5 EUR"), "\(planned.text)")
+        let alone = try server.request("GET", "/v1/experiments/checkout/results?metric=spent")
+        #expect(alone["metric"]["unit"] == "EUR", "\(alone.text)")
+        let chart = try server.request("GET", "/v1/experiments/checkout/results.svg?metric=spent").text
+        #expect(chart.contains("baseline 2.50\u{a0}EUR"), "\(chart)")
+        let report = try report()
+        try expectSafe(report)
+        for part in ["5.00\u{a0}EUR", "baseline 2.50\u{a0}EUR", "spent (margin 20.00\u{a0}EUR)"] {
+            #expect(report.text.contains(part), "\(part) is missing in \(report.text)")
+        }
+        for (unit, text) in [("JPY", "2.5\u{a0}JPY"), ("items", "2.5\u{a0}items"), ("<b>", "2.5\u{a0}&lt;b&gt;")] {
+            #expect(try server.request("PUT", "/v1/metrics/spent", #"{"unit":"\#(unit)"}"#).status == 200)
+            #expect(try self.report().text.contains("baseline \(text)"))
+        }
+    }
+
     @Test func `A conclusion is the first that a report says`() throws {
         try put(#","metrics":{"primary":["orders"]}"#)
         try run()

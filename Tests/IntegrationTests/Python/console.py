@@ -217,6 +217,13 @@ SCREENS = {
     "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
 }
 
+# Those of a server with all that there is, and with two people.
+FULL_SCREENS = {
+    "full-today": "today", "full-list": "experiments", "planned": "experiments/everything", "edit-planned": "experiments/everything/edit", "draft": "experiments/navigation", "ramp": "experiments/ramped",
+    "bandit": "experiments/adaptive", "concluded": "experiments/ended", "flag": "flags/banner", "new-flag": "flags?new=1", "full-metrics": "metrics", "full-holdouts": "holdouts", "holdout": "holdouts/everybody",
+    "full-proposals": "proposals", "new-segment": "segments?new=1", "all-projects": "projects/all", "all-flags": "projects/all?kind=flags", "full-projects": "projects", "full-tokens": "tokens", "narrowed": "experiments/everything?days=3",
+}
+
 # Texts whose contrast is too low (WCAG 2.2, 1.4.3), what can be operated and has no name (4.1.2), and missing landmarks.
 AUDIT = """() => {
   const found = [];
@@ -266,7 +273,85 @@ WIDE = """(text) => {
 
 def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
     console = Console(browser, servers["open"])
-    for name, screen in SCREENS.items():
+    check_screens(console, SCREENS)
+    console.close()
+
+
+def every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits(browser, servers):
+    server = Server("full", "--tokens-file", f"{DIRECTORY}/tokens", "--approvals", "2")
+    seed_full(server)
+    console = Console(browser, server)
+    sign_in(console, "today")
+    check_screens(console, FULL_SCREENS)
+    # The verdict of such an experiment is read in one screen of a phone.
+    console.page.set_viewport_size({"width": 390, "height": 844})
+    console.open("experiments/everything")
+    console.page.reload()
+    expect(console.page.locator(".verdict")).to_be_visible()
+    settled(console)
+    box = console.page.locator(".verdict").bounding_box()
+    assert box["y"] + box["height"] <= 844, box
+    height = console.page.evaluate("document.documentElement.scrollHeight")
+    assert height < 4_000, height
+    console.close()
+    server.kill()
+
+
+def sign_in(console, screen, token=ADMIN):
+    console.page.goto(f"{console.server.url}/console/#/{screen}")
+    console.page.get_by_label("Access token").fill(token)
+    console.button("Sign in").click()
+    console.heading()
+
+
+def seed_full(server):
+    """Experiments of each kind with long names and many tags, metrics of each kind, a bandit, a ramp, a conclusion, holdouts, projects, and changes that wait."""
+    server.token = ADMIN
+    metrics = {
+        "orders": {"kind": "conversion", "goal": "purchase", "minimum_effect": 0.05}, "revenue": {"kind": "total", "goal": "purchase", "unit": "EUR", "window": 14, "cap": 500, "description": "What a user spends in two weeks"},
+        "time_until_the_page_of_the_checkout_is_there": {"kind": "mean", "goal": "load", "unit": "s", "direction": "decrease"}, "refunds": {"kind": "conversion", "goal": "refund", "direction": "decrease"},
+        "path": {"kind": "funnel", "goals": ["cart", "purchase"]}, "back": {"kind": "retention", "goal": "purchase", "from": 1, "to": 3}, "order_value": {"kind": "ratio", "unit": "EUR", "numerator": {"goal": "purchase", "by": "value"}, "denominator": {"goal": "purchase", "by": "count"}}}
+    for key, body in metrics.items():
+        server("PUT", f"/v1/metrics/{key}", body)
+    server("PUT", "/v1/attributes/country", {"type": "country"})
+    server("PUT", "/v1/holdouts/everybody", {"share": 5, "metrics": {"primary": ["orders"]}, "description": "Sees nothing new for a year"})
+    long = "Teams that look after the checkout, the payments and the delivery in Berlin, Vienna and Zürich; whoever is on call decides " * 2
+    wide = {
+        "name": "One page for address, shipping and payment for all who come back within a year (the second attempt)", "hypothesis": "Fewer people leave if nothing is unexpected.", "owner": long[:200], "tags": [f"tag-number-{n}" for n in range(8)],
+        "metrics": {"primary": ["orders", "revenue"], "secondary": ["path", "order_value"], "guardrails": [{"metric": "refunds", "margin": 0.1}, {"metric": "time_until_the_page_of_the_checkout_is_there", "margin": {"absolute": 0.2}}], "breakdowns": ["country"]}}
+    server("PUT", "/v1/experiments/everything", {"variations": ["control", "one-page-with-express-payment", "two-pages"], **wide})
+    server("PUT", "/v1/experiments/adaptive", {"variations": ["plain", "friendly", "urgent"], "metrics": {"primary": ["orders"]}, "bandit": {"every": "1h"}})
+    server("PUT", "/v1/experiments/ramped", {"variations": ["a", "b"], "metrics": {"primary": ["orders"]}, "ramp": {"steps": [{"traffic": 50, "for": "1d"}, {"traffic": 100}]}})
+    server("PUT", "/v1/experiments/navigation", {"variations": ["control", "tabs"], "status": "draft", "metrics": {"primary": ["orders"]}, "ramp": {"steps": [{"traffic": 5, "for": "1d"}, {"traffic": 100}]}, "plan": {"minimum_effect": 0.1}})
+    server("PUT", "/v1/experiments/ended", {"variations": ["short", "long"], "metrics": {"primary": ["orders"]}})
+    generator, now = random.Random(3), datetime.now(timezone.utc)
+    users = [f"user-{n:04}" for n in range(600)]
+    server("POST", "/v1/profiles/attributes", text="\n".join(json.dumps({"user_id": user, "attributes": {"country": generator.choice(["de", "at"])}}) for user in users))
+    for key in ("everything", "adaptive", "ramped", "ended"):
+        exposures, events = [], []
+        for user, found in zip(users, server("POST", "/v1/assign", [{"user_id": user, "experiment": key} for user in users])):
+            if found.get("variation_key") is None:
+                continue
+            moment = now - timedelta(days=generator.random() * 6, minutes=20)
+            exposures.append({"user_id": user, "experiment": key, "timestamp": stamp(moment)})
+            if key == "everything":
+                goals = [("load", generator.uniform(0.5, 3))] + [(goal, generator.uniform(5, 90)) for goal, rate in (("cart", 0.5), ("purchase", 0.3), ("refund", 0.05)) if generator.random() < rate]
+                events += [{"user_id": user, "goal": goal, "value": round(value, 2), "timestamp": stamp(moment + timedelta(minutes=n + 1))} for n, (goal, value) in enumerate(goals)]
+        server("POST", "/v1/exposures", exposures)
+        for part in range(0, len(events), 500):
+            server("POST", "/v1/events", events[part:part + 500])
+    for body in ({"traffic": 60}, {"variations": [{"key": "control", "weight": 1}, {"key": "one-page-with-express-payment", "weight": 3}, {"key": "two-pages", "weight": 1}]}):
+        server("PUT", "/v1/experiments/everything", body)
+    server("PUT", "/v1/holdouts/everybody?moves=allow", {"share": 8})
+    proposal = server("POST", "/v1/experiments/ended/conclude", {"winner": "short", "reason": "Short is better in every country."})["proposal"]
+    server.token = COLLEAGUE
+    server("POST", f"/v1/proposals/{proposal['id']}/approve")
+    server("PUT", "/v1/flags/banner", {"type": "json", "variations": [{"key": "on", "value": {"text": "free returns", "days": 30}}, {"key": "off", "value": {}}], "rules": [{"audience": condition("country", "exact", "de"), "variation": "on"}, {"experiment": {"weights": {"on": 1, "off": 1}, "traffic": 50}}], "otherwise": "off"})
+    server("PUT", "/v1/projects/staging", {"name": "Staging"})
+
+
+def check_screens(console, screens):
+    for name, screen in screens.items():
         console.open(screen)
         settled(console)
         for scheme, width in (("light", 1440), ("dark", 1440), ("dark", 1024), ("dark", 390), ("light", 390), ("light", 320)):
@@ -292,7 +377,6 @@ def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
         console.shot(f"{name}-forced-390")
         console.page.emulate_media(forced_colors="none")
         assert console.page.locator("img[src=x]").count() == 0, name
-    console.close()
 
 
 def violations(page):
@@ -777,10 +861,12 @@ def metrics_holdouts_and_projects_are_defined(browser, servers):
     console.dialog().get_by_label("Cap").fill("250")
     console.dialog().get_by_label("Adjusted by (CUPED)").select_option("days")
     console.dialog().get_by_label("Days before the exposure").fill("30")
+    console.dialog().get_by_label("Unit").fill("EUR")
     console.button("Save", console.dialog()).click()
     expect(console.row("revenue")).to_contain_text("adjusted by 30 days before")
     metric = server("GET", "/v1/metrics/revenue")
-    assert (metric["cap"], metric["adjustment"]) == (250, {"days": 30}), metric
+    assert (metric["cap"], metric["adjustment"], metric["unit"]) == (250, {"days": 30}, "EUR"), metric
+    expect(console.row("revenue")).to_contain_text("at most €250")
     console.open("holdouts", "Holdouts")
     console.button("New holdout…").click()
     console.dialog().get_by_label("Key").fill("quarter")
@@ -1558,7 +1644,7 @@ def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers)
     console.open("experiments", "Experiments")
     expect(console.row("checkout")).to_contain_text("Traffic 100% → 40%, proposed by boss, waits")
     console.open("experiments/checkout", "checkout")
-    expect(console.page.locator(".banner", has_text="Waits for a second person").first).to_contain_text("proposed by boss")
+    expect(console.page.locator(".banner", has_text="2 changes wait for a second person")).to_contain_text("Traffic 100% → 50%, proposed by boss")
     console.open("proposals", "Approvals")
     settled(console)
     console.button("Reject", rows.last).click()
@@ -1581,7 +1667,7 @@ def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers)
     console.button("Save the changes").click()
     console.toast("it waits for a second person")
     expect(console.page).to_have_url(re.compile(r"#/experiments/checkout(\?|$)"))
-    waits = console.page.locator(".banner", has_text="Waits for a second person")
+    waits = console.page.locator(".banner", has_text=re.compile("waits? for a second person", re.I))
     expect(waits).to_contain_text("Traffic 40% → 30%, proposed by colleague")
     console.link("Flags").click()
     console.heading("Flags")
@@ -1591,13 +1677,15 @@ def a_change_of_a_running_experiment_waits_for_a_second_person(browser, servers)
     console.button("Archive").click()
     console.button("Archive", console.dialog()).click()
     expect(console.dialog()).to_have_count(0)
-    expect(waits).to_have_count(2)
+    expect(waits.get_by_role("listitem")).to_have_count(2)
     assert len(server("GET", "/v1/proposals?status=pending")["proposals"]) == 2
     # Whoever is on call pauses at once, in two clicks from the list.
     console.open("experiments", "Experiments")
+    clicks = counted_clicks(console.page)
     console.page.get_by_role("switch", name="checkout is running").click()
     console.button("Pause", console.dialog()).click()
     console.toast("checkout is paused.")
+    assert clicks() == 2, clicks()
     assert server("GET", "/v1/experiments/checkout")["status"] == "paused"
     console.close()
     server.kill()
@@ -1888,6 +1976,37 @@ def one_lift_has_one_interval(browser, servers):
     server.kill()
 
 
+def numbers_have_the_units_of_their_metrics(browser, servers):
+    server = Server("units")
+    server("PUT", "/v1/metrics/spent", {"kind": "total", "goal": "buy", "unit": "EUR"})
+    server("PUT", "/v1/metrics/loading", {"kind": "mean", "goal": "load", "unit": "s", "direction": "decrease"})
+    server("PUT", "/v1/metrics/parts", {"kind": "count", "goal": "part", "unit": "parts of an order"})
+    server("PUT", "/v1/experiments/shop", {"variations": ["old", "new"], "metrics": {"primary": ["spent"], "secondary": ["parts"], "guardrails": [{"metric": "loading", "margin": {"absolute": 0.5}}]}})
+    now = datetime.now(timezone.utc)
+    server("POST", "/v1/exposures", [{"user_id": f"s{n}", "experiment": "shop", "variation_key": "old" if n < 200 else "new", "timestamp": stamp(now - timedelta(days=n % 3, minutes=5))} for n in range(400)])
+    for part in (range(0, 200), range(200, 400)):
+        server("POST", "/v1/events", [event for n in part for event in ({"user_id": f"s{n}", "goal": "buy", "value": 10 + n % 7 + (5 if n >= 200 else 0)}, {"user_id": f"s{n}", "goal": "load", "value": 1 + n % 5 / 10}, {"user_id": f"s{n}", "goal": "part"})])
+    console = Console(browser, server)
+    page = console.page
+    console.open("experiments/shop?show=spent&show=loading&show=parts", "shop")
+    settled(console)
+    every = page.get_by_role("region", name="Metrics")
+    expect(every.get_by_role("row", name=re.compile("^spent"))).to_contain_text(re.compile("€1[0-9]\\.[0-9]{2}"))
+    expect(every.get_by_role("row", name=re.compile("^loading"))).to_contain_text(re.compile("margin 0\\.5\u00a0s"))
+    expect(every.get_by_role("row", name=re.compile("^loading"))).to_contain_text(re.compile("1\\.2\u00a0s"))
+    expect(every.get_by_role("row", name=re.compile("^parts"))).to_contain_text("1\u00a0parts of an order")
+    expect(page.locator(".verdict")).to_contain_text("0.5 s")
+    # Marks of axes, intervals and their texts; a long unit stands in the title.
+    spent = page.get_by_role("region", name="Results for spent")
+    expect(spent.locator("svg.axis").last).to_contain_text("€")
+    expect(spent.locator(".range").last).to_have_text(re.compile("^€[0-9.]+ – €[0-9.]+$"))
+    expect(page.locator("figure", has_text="Mean of all users so far").first.locator("svg .tick").first).to_contain_text("€")
+    expect(page.get_by_text("Mean of all users so far, in parts of an order")).to_be_visible()
+    console.shot("units")
+    console.close()
+    server.kill()
+
+
 def today_says_what_needs_somebody_and_a_phone_has_a_menu(browser, servers):
     console = Console(browser, servers["open"], is_cold=True)
     page = console.page
@@ -1915,6 +2034,12 @@ def today_says_what_needs_somebody_and_a_phone_has_a_menu(browser, servers):
     console.close()
 
 
+def counted_clicks(page):
+    """Counts each click and each choice from a list from now on; what is typed does not count."""
+    page.evaluate("window.clicks = 0; for (const type of ['click', 'change']) addEventListener(type, event => { if (type === 'click' ? event.isTrusted && event.detail > 0 : event.target.matches('select')) window.clicks += 1; }, true)")
+    return lambda: page.evaluate("window.clicks")
+
+
 def few_clicks_make_and_stop_an_experiment(browser, servers):
     server = Server("clicks")
     for metric, goal in (("orders", "order"), ("complaints", "complaint")):
@@ -1922,9 +2047,7 @@ def few_clicks_make_and_stop_an_experiment(browser, servers):
     console = Console(browser, server)
     page = console.page
     console.open("experiments", "Experiments")
-    # Each click and each choice from a list counts; what is typed does not.
-    page.evaluate("window.clicks = 0; for (const type of ['click', 'change']) addEventListener(type, event => { if (type === 'click' ? event.isTrusted && event.detail > 0 : event.target.matches('select')) window.clicks += 1; }, true)")
-    clicks = lambda: page.evaluate("window.clicks")
+    clicks = counted_clicks(page)
     console.link("New experiment").first.click()
     page.get_by_label("Name", exact=True).press_sequentially("Short form")
     console.button("Add a metric").click()
@@ -2342,14 +2465,14 @@ CHECKS = [
      results_are_drawn_exported_and_shared, results_are_refreshed_in_place, results_are_shown_by_day_and_by_group_and_explained, messages_cover_nothing,
      all_that_is_known_of_a_user_is_shown_edited_and_erased_with_a_receipt,
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
-    [a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
+    [every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits, a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,
      flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, an_experiment_is_copied_to_the_next_project, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, numbers_have_the_units_of_their_metrics, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, an_experiment_is_copied_to_the_next_project, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

@@ -196,10 +196,12 @@ export async function readProposals() {
 	// Without a second person nothing waits.
 	if (!may("admin") || me.approvals === 1) return;
 	// A new server has no project.
-	const found = (await get("/v1/proposals", { status: "pending", limit: 100 }, { silent: true, signal: null }).catch(() => null))?.proposals ?? [];
+	const { proposals: found = [], approvals } = (await get("/v1/proposals", { status: "pending", limit: 100 }, { silent: true, signal: null }).catch(() => null)) ?? {};
+	// An edge learns it from its upstream.
+	me.approvals ??= approvals;
 	if (found.length > 0) {
-		const { inLine, differences } = await import("./sentences.js");
-		for (const p of found) p.said = p.changes.map(c => c.before && c.after ? inLine(differences(c.before, c.after)) : "").filter(Boolean).join("; ") || p.changes.map(c => `${c.action.split(".")[1].replace("put", "save")} ${c.target}`).join(", ");
+		const { proposed } = await import("./sentences.js");
+		for (const p of found) p.said = p.changes.map(proposed).join("; ");
 	}
 	const isSame = JSON.stringify(found) === JSON.stringify(proposals);
 	proposals = found;

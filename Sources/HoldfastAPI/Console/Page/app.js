@@ -154,11 +154,15 @@ function openMenu(isOpen) {
 
 document.getElementById("open-menu").addEventListener("click", () => openMenu(!bar.classList.contains("open")));
 
+let shownAccounts = 0;
+
 async function showAccount() {
-	const keys = [...api.projects.keys()];
+	const keys = [...api.projects.keys()], number = shownAccounts += 1;
 	// Without the permission to list projects, the first of them is shown as the choice.
-	const known = keys.length > 1 ? await api.list("/v1/projects", "projects", { silent: true }).catch(() => []) : [];
-	api.project.default = known.find(project => project.default)?.sdk_key ?? null;
+	const known = keys.length > 1 ? await api.list("/v1/projects", "projects", { silent: true, signal: null }).catch(() => []) : [];
+	// A later call knows more projects.
+	if (number !== shownAccounts) return;
+	api.project.default = known.find(project => project.default)?.sdk_key ?? api.project.default;
 	const chosen = api.project.get() ?? api.project.default;
 	const { query } = parse(location.hash);
 	if (shown !== null && shown === location.hash && current && !query.has("project")) {

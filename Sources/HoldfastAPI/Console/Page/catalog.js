@@ -3,7 +3,7 @@
 import { h, icon } from "./dom.js";
 import * as api from "./api.js";
 import { badge, change, code, confirm, confirmDelete, create, dash, doing, empty, field, invitation, link, moment, page, pending, picker, select, status, table, to } from "./parts.js";
-import { decimal, integer, plural } from "./format.js";
+import { decimal, inUnit, integer, plural } from "./format.js";
 import { lifetimeField } from "./plan-form.js";
 
 const screens = { metrics, holdouts, projects, tokens };
@@ -25,7 +25,7 @@ async function metrics(context) {
 	context.onChange(context.reload);
 	return page("Metrics", { actions, below: "What experiments are decided by. An experiment names its primary metrics and guardrails." },
 		all.length === 0 ? invitation("No metric yet", "A metric says what counts, such as the share of users who buy.", doing([icon("plus"), "Define a metric…"], () => defineMetric(), context.reload, "primary"), "v1/metrics/orders", '{"kind":"conversion","goal":"purchase"}')
-			: table("Metrics", [["Metric", m => [h("span.name", m.key), m.description && h("div.small.faint", m.description)], "wide"], ["Kind", m => [m.kind, m.direction === "decrease" && h("div.small.faint", "less is better")]], ["Goal", m => [m.goal ?? m.goals?.join(" → ") ?? (m.numerator ? `${m.numerator.goal} / ${m.denominator.goal}` : dash()), m.window && h("div.small.faint", `within ${plural(m.window, "day")}`), m.cap && h("div.small.faint", `at most ${decimal(m.cap)}`), m.adjustment && m.adjustment !== "none" && h("div.small.faint", m.adjustment.attribute ? `adjusted by ${m.adjustment.attribute}` : `adjusted by ${plural(m.adjustment.days, "day")} before`)], "wrap"],
+			: table("Metrics", [["Metric", m => [h("span.name", m.key), m.description && h("div.small.faint", m.description)], "wide"], ["Kind", m => [m.kind, m.unit && h("div.small.faint", `in ${m.unit}`), m.direction === "decrease" && h("div.small.faint", "less is better")]], ["Goal", m => [m.goal ?? m.goals?.join(" → ") ?? (m.numerator ? `${m.numerator.goal} / ${m.denominator.goal}` : dash()), m.window && h("div.small.faint", `within ${plural(m.window, "day")}`), m.cap && h("div.small.faint", `at most ${inUnit(m.unit)(m.cap)}`), m.adjustment && m.adjustment !== "none" && h("div.small.faint", m.adjustment.attribute ? `adjusted by ${m.adjustment.attribute}` : `adjusted by ${plural(m.adjustment.days, "day")} before`)], "wrap"],
 				["Measured by", m => m.experiments?.length > 3 ? [experiments(m.experiments.slice(0, 3)), ` and ${m.experiments.length - 3} more`] : experiments(m.experiments), "wrap"],
 				["Actions", m => h("div", doing("Edit…", () => defineMetric(m), context.reload, "quiet"), doing("Delete…", () => confirmDelete("metrics", "metric", m.key, "Experiments no longer measure it. A metric that an experiment names cannot be deleted."), context.reload, "quiet")), "row-actions"]], all));
 }
@@ -46,16 +46,19 @@ async function defineMetric(former) {
 	const window = input("Days after the first exposure in which events count", former?.window, "/window", { type: "number", min: 0, step: "any" }, "Empty: all.");
 	const direction = field("Better is", select([["increase", "more"], ["decrease", "less"]], former?.direction ?? "increase"), { pointer: "/direction" });
 	const effect = input("Smallest effect of interest in percent", former?.minimum_effect == null ? "" : former.minimum_effect * 100, "/minimum_effect", { type: "number", min: 0.01, step: "any" }, "Empty: none.");
+	const unit = input("Unit", former?.unit, "/unit", { maxlength: 32, list: "units", autocomplete: "off" }, "Such as EUR, s or items, for people who read the numbers. Empty: none.");
+	unit.append(h("datalist", { id: "units" }, ["EUR", "USD", "GBP", "JPY", "s", "ms", "items"].map(value => h("option", { value }))));
 	const description = input("Description", former?.description, "/description");
 	const cap = input("Cap", former?.cap, "/cap", { type: "number", min: 0, step: "any" }, "The most that one user counts, or of a mean one event. Empty: no limit. It stays once an experiment has started.");
 	const adjusted = former?.adjustment?.attribute ? "attribute" : former?.adjustment?.days ? "days" : former ? "none" : "";
 	const adjustment = field("Adjusted by (CUPED)", select([["", "the default of the kind"], ["days", "the same number before the exposure"], ["attribute", "a number among the attributes"], ["none", "nothing"]], adjusted, { onchange: () => update() }), { pointer: "/adjustment", hint: "Users' past makes intervals narrower. It stays once an experiment has started." });
 	const days = input("Days before the exposure", former?.adjustment?.days ?? 14, "/adjustment/days", { type: "number", min: 1, max: 60 });
 	const attribute = input("Attribute", former?.adjustment?.attribute, "/adjustment/attribute");
-	const isAdjustable = () => ["conversion", "count", "total", "retention"].includes(kind.input.value), isCapped = () => ["count", "total", "mean"].includes(kind.input.value);
+	const isAdjustable = () => ["conversion", "count", "total", "retention"].includes(kind.input.value), isCapped = () => ["count", "total", "mean"].includes(kind.input.value), hasUnit = () => isCapped() || kind.input.value === "ratio";
 	const update = () => {
 		const is = (...names) => names.includes(kind.input.value);
 		cap.hidden = !isCapped();
+		unit.hidden = !hasUnit();
 		adjustment.hidden = !isAdjustable();
 		days.hidden = !isAdjustable() || adjustment.input.value !== "days";
 		attribute.hidden = !isAdjustable() || adjustment.input.value !== "attribute";
@@ -66,7 +69,7 @@ async function defineMetric(former) {
 		window.hidden = is("retention");
 	};
 	update();
-	const fields = [key, kind, goal, goals, above, aboveBy, below, belowBy, from, to, window, cap, adjustment, days, attribute, direction, effect, description];
+	const fields = [key, kind, goal, goals, above, aboveBy, below, belowBy, from, to, window, cap, adjustment, days, attribute, direction, effect, unit, description];
 	return confirm(former ? `Edit ${former.key}` : "New metric", null, { label: "Save", fields, kind: "wide", done: ({ data }) => `Saved the metric ${data.key}.`, action: () => {
 		const name = key.input.value.trim(), chosen = kind.input.value;
 		const body = { kind: chosen, direction: direction.input.value, description: description.input.value.trim(), minimum_effect: effect.input.value === "" ? null : Math.round(Number(effect.input.value) * 1e4) / 1e6 };
@@ -75,6 +78,7 @@ async function defineMetric(former) {
 		else body.goal = goal.input.value.trim();
 		if (chosen === "retention") Object.assign(body, { from: Number(from.input.value), to: Number(to.input.value) });
 		else body.window = window.input.value === "" ? null : Number(window.input.value);
+		if (hasUnit()) body.unit = unit.input.value.trim();
 		if (isCapped()) body.cap = cap.input.value === "" ? null : Number(cap.input.value);
 		if (isAdjustable()) body.adjustment = { "": null, none: "none", days: { days: Number(days.input.value) }, attribute: { attribute: attribute.input.value.trim() } }[adjustment.input.value];
 		return former ? change(api.path("metrics", name), { body }) : create("PUT", "metric", api.path("metrics", name), body);

@@ -73,7 +73,7 @@ function marks(low, high, count = 4) {
 /// `series` have a `name`, a `color`, and in `values` (and in `low` and `high`, for a band) a number or `null` for each
 /// of `labels`. `limits` are the least and the greatest value to draw, where early bands would hide the rest; `zero` draws the
 /// line of no difference.
-export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true, limits, zero }) {
+export function lineChart({ title, labels, series, format = decimal, mark = format.axis ?? format, height = 200, fromZero = true, hasNumbers = true, limits, zero }) {
 	const place = h("div.chart-place");
 	// The legend of the page, whose place may have taken over this chart from an earlier one.
 	const read = index => {
@@ -101,7 +101,7 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 		if (low === high) high = low + (Math.abs(low) || 1);
 		if (!fromZero) { const room = (high - low) * 0.08; low -= room; high += room; }
 		const rows = marks(low, high);
-		const left = Math.max(...rows.map(r => format(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
+		const left = Math.max(...rows.map(r => mark(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
 		const x = index => round(left + (labels.length < 2 ? 0.5 : index / (labels.length - 1)) * (width - left - right));
 		const y = value => round(top + (1 - (Math.min(Math.max(value, low), high) - low) / (high - low)) * (height - top - bottom));
 		const line = list => {
@@ -135,7 +135,7 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 				event.preventDefault();
 				point(at === null ? step < 0 ? labels.length - 1 : 0 : within(at + step));
 			} },
-			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
+			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, mark(r))]),
 			zero && h("line.zero", { x1: left, x2: width - right, y1: y(0), y2: y(0) }),
 			labels.map((label, index) => index % steps === 0 && (index === 0 || label !== labels[index - steps]) && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
 			series.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),

@@ -2,7 +2,7 @@
 
 import { h, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, change, choose, confirm, dash, empty, failure, field, invitation, link, moment, newLink, page, pager, searchField, select, status, table, to, toggle, waitingOf } from "./parts.js";
+import { badge, banner, change, choose, confirm, dash, empty, failure, field, invitation, isPhone, link, moment, newLink, page, pager, searchField, select, status, table, to, toggle, waitingOf } from "./parts.js";
 import { decimal, integer, plural, rampStatus, sentence, signed, utcDay } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
@@ -114,7 +114,11 @@ export function controlRamp(experiment, action) {
 }
 
 /// What waits for a second person, as sentences.
-export const waiting = key => waitingOf(key).map(p => banner("warn", "Waits for a second person", h("p", p.said, `, proposed by ${p.author} `, moment(p.created_at), ". ", link(to("proposals"), "Approvals"))));
+export function waiting(key) {
+	const found = waitingOf(key), text = p => [p.said, `, proposed by ${p.author} `, moment(p.created_at), ". "], approvals = link(to("proposals"), "Approvals");
+	return found.length > 0 && banner("warn", found.length > 1 ? `${found.length} changes wait for a second person` : "Waits for a second person",
+		found.length === 1 ? h("p", text(found[0]), approvals) : [h("details", { open: !isPhone() }, h("summary", "Which"), h("ul", found.map(p => h("li", text(p))))), h("p", approvals)]);
+}
 
 const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", false,
 	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
@@ -166,18 +170,19 @@ async function list(context) {
 	sortBox.classList.add("phone");
 
 	const columns = [
-		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key)], "wide", "name"],
-		["Status", e => [["running", "paused"].includes(e.status) && pauseSwitch(e, refresh), status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn"),
-			waitingOf(e.key).map(p => h("div.small.waits", `${p.said}, proposed by ${p.author}, waits`))], "", "status"],
+		["Experiment", e => [h("a.name", { href: to("experiments", e.key) }, e.name ?? e.key), e.name && h("div.small.faint", e.key), waits(waitingOf(e.key))], "wide", "name"],
+		["Status", e => [["running", "paused"].includes(e.status) && pauseSwitch(e, refresh), status(e.status), e.enrollment === "closed" && e.status !== "archived" && badge("closed", "warn")], "", "status"],
 		["Verdict", e => outcome(e), "brief", "verdict"],
 		["Users", e => integer(e.users), "number", "users"],
 		["Each day", e => e.days.length > 1 ? sparkline(everyDay(e.days)) : dash(), "spark"],
 		["Age", e => age(e), "brief", "day"],
 		["Traffic", e => [`${decimal(e.traffic)}%`, shares(e)], "number", "traffic"],
 		["Owner", e => e.owner ? h("button.link", { onclick: () => set({ owner: e.owner }), title: e.owner }, e.owner) : dash(), "short", "owner"],
-		["Tags", e => e.tags?.length ? e.tags.map(tagLink) : dash(), "brief", "tags"],
+		["Tags", e => e.tags?.length ? [e.tags.slice(0, 3).map(tagLink), e.tags.length > 3 && h("span.small.faint", { title: e.tags.slice(3).join(", ") }, ` +${e.tags.length - 3}`)] : dash(), "brief", "tags"],
 	];
 	const tagLink = name => h("button.badge", { onclick: () => set({ tag: name }), title: `Only experiments with the tag ${name}` }, name);
+
+	const waits = ([first, ...more]) => first && h("div.small.waits", `${first.said}, proposed by ${first.author}, waits`, more.length > 0 && ` (and ${more.length} more)`);
 
 	function draw({ total, experiments, owners, tags }) {
 		const number = pageOf(query), first = (number - 1) * size;

@@ -41,8 +41,8 @@ async function list(context) {
 	const draw = page => replace(content, older(load, rows => rows.length ? table("Flags", columns, rows) : empty("No match", "Change the search."), { label: "More flags", first: page }));
 	const refresh = async () => draw(await load());
 	const set = changes => { context.setQuery(changes); return refresh().catch(error => { if (error.name !== "AbortError") replace(content, failure(error)); }); };
-	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
-		["Rules", f => f.rules.length ? h("span", { title: f.rules.map(rule => ruleInWords(rule)).join("\n") }, integer(f.rules.length)) : "0", "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
+	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several", "rest"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
+		["Rules", f => f.rules.length ? h("span", { title: f.rules.map(rule => ruleInWords(rule)).join("\n") }, integer(f.rules.length)) : "0", "number rest"], ["Tags", f => f.tags.length ? f.tags.map(t => badge(t)) : dash()], ["Defined by", f => h("span.faint", f.defined_by), "rest"],
 		["Last used", f => [f.last_evaluated_on, f.last_exposed_on].filter(Boolean).sort().at(-1) ?? dash()],
 		["On", f => toggle(`${f.key} is on`, f.enabled, f.defined_by !== "flag", () => turn(f), refresh)]];
 	context.onChange(refresh);

@@ -17,6 +17,8 @@ const missing = value => value == null || Number.isNaN(value);
 
 export const integer = value => missing(value) ? none : minus(whole.format(value));
 export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ? decimal(value, 1) : minus(compact.format(value));
+/// How many there are, of what is estimated.
+export const many = value => missing(value) ? none : Math.abs(value) < 10_000 ? integer(value) : short(value);
 export const percent = (value, digits = 1) => missing(value) ? none : `${decimal(value * 100, digits)}%`;
 export const signed = (value, digits = 1) => missing(value) ? none : `${value > 0 ? "+" : ""}${percent(value, digits)}`;
 
@@ -29,6 +31,25 @@ export function decimal(value, digits = 2) {
 
 export const measure = value => missing(value) ? none
 	: minus(new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value));
+
+const currencies = new Set(Intl.supportedValuesOf?.("currency"));
+const isShort = unit => unit.length <= 3;
+
+/// How numbers in the unit of a metric are written: amounts of money as the browser's language has them, others with the unit
+/// after them. `axis` writes marks of an axis, and `note` is what its title must say.
+export function inUnit(unit) {
+	if (!unit) return Object.assign(value => measure(value), { axis: short, note: "" });
+	const isMoney = currencies.has(unit), styles = {};
+	const money = (value, kind, options) => minus((styles[kind] ??= new Intl.NumberFormat(locale, { style: "currency", currency: unit, trailingZeroDisplay: "stripIfInteger", ...options })).format(value));
+	const write = value => {
+		if (missing(value)) return none;
+		if (!isMoney) return `${measure(value)}${unit === "%" ? "" : "\u00a0"}${unit}`;
+		const size = Math.abs(value);
+		return size > 0 && size < 1 ? money(value, "small", { maximumSignificantDigits: 3 }) : size >= 10_000 ? money(value, "great", { maximumFractionDigits: 0 }) : money(value, "plain");
+	};
+	const axis = value => missing(value) || !isMoney && !isShort(unit) ? short(value) : Math.abs(value) < 10_000 ? write(Number(value.toPrecision(6))) : isMoney ? money(value, "axis", { notation: "compact", maximumFractionDigits: 1 }) : `${short(value)}\u00a0${unit}`;
+	return Object.assign(write, { axis, note: isMoney || isShort(unit) ? "" : `, in ${unit}` });
+}
 
 export const pValue = value => missing(value) ? none : value < 0.0001 ? "< 0.0001" : decimal(value, 4);
 

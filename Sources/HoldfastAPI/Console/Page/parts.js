@@ -37,8 +37,16 @@ export const toggle = (label, isOn, isDisabled, action, done) => h("button.switc
 export const submitButton = (label, kind = "primary") => h("button", { type: "submit", class: `button ${kind}` }, label);
 export const iconButton = (symbol, label, onclick) => h("button.button.quiet", { label, onclick }, icon(symbol));
 
-export function section(title, { actions, note }, ...content) {
+/// The first of many, and how many more there are.
+export const few = (list, draw, count = 3) => [list.slice(0, count).map((each, index) => [index > 0 && ", ", draw(each)]), list.length > count && ` and ${list.length - count} more`];
+
+/// Whether the window has the width of a phone.
+export const isPhone = () => matchMedia("(max-width: 560px)").matches;
+
+/// `isFolded` folds it on a phone, where what decides must not be far away.
+export function section(title, { actions, note, isFolded }, ...content) {
 	const id = newID("section");
+	if (isFolded && isPhone()) return h("section.section.folded", { "aria-labelledby": id }, h("details", h("summary", h("h2", { id }, title)), note && h("p.note", note), actions && h("div.actions", actions), content));
 	return h("section.section", { "aria-labelledby": id },
 		h("div.section-head", h("h2", { id }, title), note && h("p.note", note), h("div.actions", actions)),
 		content);
@@ -170,7 +178,7 @@ export async function copy(text, done = "Copied.") {
 }
 
 function curlButton() {
-	return h("button.button.quiet", { title: "The requests behind this screen", onclick: () => dialog("As curl", close => [
+	return h("button.button.quiet.copies-curl", { title: "The requests behind this screen", onclick: () => dialog("As curl", close => [
 			h("p.note", api.token.get() ? ["The requests that this screen has sent. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "The requests that this screen has sent."),
 			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
 			h("div.buttons",

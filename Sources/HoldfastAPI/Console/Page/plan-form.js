@@ -2,6 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import { button, choose, field, iconButton, picker, select } from "./parts.js";
+import { marginOf } from "./sentences.js";
 
 /// A group of inputs that errors of the server are shown at.
 const asField = (element, pointer, read) => Object.assign(h("div.field", element, h("p.error", { hidden: true })), { pointer, isField: true, input: element, read });
@@ -16,7 +17,7 @@ export function metricsForm(initial, known, attributes) {
 		replace(list, rows.map((row, index) => h("li",
 			choose(`Role of metric ${index + 1}`, [["primary", "Primary"], ["guardrail", "Guardrail"], ["secondary", "Secondary"]], row.role, value => { row.role = value; row.margin ??= 10; draw(); }),
 			choose(`Metric ${index + 1}`, names.includes(row.metric) ? names : [row.metric, ...names], row.metric, value => { row.metric = value; }),
-			row.role === "guardrail" && row.absolute && h("span.small", `margin ${row.absolute.absolute}`),
+			row.role === "guardrail" && row.absolute && h("span.small", `margin ${marginOf(row.absolute, known.find(m => m.key === row.metric)?.unit)}`),
 			row.role === "guardrail" && !row.absolute && h("label.number-unit", "margin", h("input", { type: "number", min: 0.1, max: 100, step: 0.1, required: true, value: row.margin, label: `Margin of metric ${index + 1} in percent`, oninput: e => { row.margin = Number(e.target.value); } }), h("span.unit", "%")),
 			iconButton("close", `Remove metric ${index + 1}`, () => { rows.splice(index, 1); draw(); }))));
 	}

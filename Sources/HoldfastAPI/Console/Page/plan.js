@@ -2,8 +2,8 @@
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, choose, dash, empty, failure, field, pending, section, table } from "./parts.js";
-import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed } from "./format.js";
+import { badge, banner, choose, dash, empty, failure, field, isPhone, pending, section, table } from "./parts.js";
+import { decimal, inUnit, integer, many, none, pValue, percent, plural, sentence, signed } from "./format.js";
 import { axis, drawn, scale } from "./charts.js";
 import { marginOf } from "./sentences.js";
 
@@ -12,8 +12,8 @@ const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metric
 /// The results of all metrics; null if the experiment measures none.
 export const planOf = async (experiment, { metric, confidence, ...options }) => isMeasured(experiment) ? api.get(api.path("experiments", experiment.key, "results"), options) : null;
 
-/// How numbers of a kind of metric are written.
-export const formatOf = kind => ["conversion", "retention", "funnel"].includes(kind) ? percent : measure;
+/// How numbers of a metric are written.
+export const formatOf = metric => ["conversion", "retention", "funnel"].includes(metric?.kind) ? percent : inUnit(metric?.unit);
 
 const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertain: ["not certain yet", ""], within_margin: ["within its margin", "good"], beyond_margin: ["beyond its margin", "bad"] };
 
@@ -21,7 +21,7 @@ const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertai
 /// baseline's.
 const columnsOf = (lifts, first) => [
 	...first,
-	["Lift", r => r.lift === null ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
+	["Lift", r => r.lift === null || !r.lift_interval?.every(Number.isFinite) ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
 	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: r.outcome === "within_margin" ? "" : outcomes[r.outcome]?.[1] ?? "", zero: true, margin: marginLine(r) }) : unbounded(r), "drawn", null, axis(lifts, v => signed(v, 0))],
 	["Outcome", r => r.outcome ? badge(...outcomes[r.outcome]) : dash()],
 	["p", r => r.p_value == null ? none : pValue(r.p_value), "number"],
@@ -33,7 +33,10 @@ const columnsOf = (lifts, first) => [
 const marginLine = ({ metric }) => typeof metric?.margin === "number" ? metric.direction === "decrease" ? metric.margin : -metric.margin : undefined;
 
 /// What stands in the place of a lift's interval that is not bounded.
-export const unbounded = ({ difference, difference_interval: interval }) => difference == null ? dash() : h("span.small", `lift not bounded; difference ${measure(difference)}`, interval && ` (${measure(interval[0])} – ${measure(interval[1])})`);
+export const unbounded = ({ difference, difference_interval: interval, metric }) => {
+	const write = inUnit(metric?.unit);
+	return difference == null ? dash() : h("span.small", `lift not bounded; difference ${write(difference)}`, interval && ` (${write(interval[0])} – ${write(interval[1])})`);
+};
 
 const rowsOf = (variations, baseline, format, more) => {
 	const base = variations.find(v => v.variation_key === baseline) ?? variations[0];
@@ -45,10 +48,10 @@ const scaleOf = rows => scale(rows.flatMap(r => [...r.lift_interval ?? [], margi
 /// `verdict` draws the server's decision, with the lift that carries it.
 export function planSection({ plan, verdict: decision, metrics, warnings, baseline }, verdict) {
 	const carrying = metrics.find(m => m.role === "primary")?.variations.find(v => v.variation_key === decision.winner);
-	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m.kind), { metric: m }));
+	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m), { metric: m }));
 	const lifts = scaleOf(rows);
 	const several = new Set(rows.map(r => r.variation_key)).size > 1;
-	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), r.metric.margin != null && h("div.small.faint", `margin ${marginOf(r.metric.margin)}`)]]]);
+	const columns = columnsOf(lifts, [["Metric", r => [h("span.name", r.metric.key), several && h("span", ` ${r.variation_key}`), r.metric.margin != null && h("div.small.faint", `margin ${marginOf(r.metric.margin, r.metric.unit)}`)]]]);
 	return section("Verdict", { note: "By all metrics. It may be read at any time." },
 		verdict(decision, carrying && { lift: carrying.lift, interval: carrying.lift_interval, p: carrying.p_value }),
 		plan?.changed_since_start?.length > 0 && banner("warn", "The plan was changed after the start", h("p", plan.changed_since_start.join(", "))),
@@ -64,7 +67,7 @@ export function planSection({ plan, verdict: decision, metrics, warnings, baseli
 }
 
 /// Explains numbers that seem to contradict each other, where they stand.
-export const disagreements = notes => notes.length > 0 && h("details.disagree", { open: true }, h("summary", "Why some numbers seem to disagree"), h("ul.reasons", notes.map(note => h("li", note))));
+export const disagreements = notes => notes.length > 0 && h("details.disagree", { open: !isPhone() }, h("summary", "Why some numbers seem to disagree"), h("ul.reasons", notes.map(note => h("li", note))));
 
 function planDisagreements(metrics, { decision, winner }) {
 	const notes = [];
@@ -77,7 +80,7 @@ function planDisagreements(metrics, { decision, winner }) {
 		if (better.length && worse.length) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")} and worse in ${worse.map(f => f.metric.key).join(", ")}: what worsens a primary metric is not shipped.`);
 		else if (better.length && open.length && winner !== key) notes.push(`${key} is better in ${better.map(f => f.metric.key).join(", ")}, but is not shipped: ${open.map(f => `${f.metric.key} is ${outcomes[f.outcome][0] === "not certain yet" ? "not shown to stay within its margin yet" : "beyond its margin"}`).join("; ")}.`);
 		for (const f of own.filter(f => f.metric.role === "guardrail" && f.outcome === "within_margin" && (f.metric.direction === "decrease" ? f.lift > 0 : f.lift < 0))) {
-			notes.push(`${f.metric.key} of ${key} looks worse (${signed(f.lift)}) and still passes: it is certain that it is not worse by as much as its margin of ${marginOf(f.metric.margin)}.`);
+			notes.push(`${f.metric.key} of ${key} looks worse (${signed(f.lift)}) and still passes: it is certain that it is not worse by as much as its margin of ${marginOf(f.metric.margin, f.metric.unit)}.`);
 		}
 	}
 	const early = found.filter(f => f.outcome === "uncertain" && f.metric.role !== "secondary" && f.one_look?.p_value < 0.05 && f.metric.role === "primary");
@@ -96,9 +99,9 @@ export function breakdownSection(experiment, name, choice, choosing, options) {
 	const [kind, subject] = choice ?? ["metric", primary];
 	if (!subject) return null;
 	return section("By group", { note: `${subject}, by the value at the first exposure. This explores: the verdict does not depend on it.`,
-		actions: choose("Attribute", attributes, chosen, choosing) }, pending(async () => {
+		actions: choose("Attribute", attributes, chosen, choosing), isFolded: true }, pending(async () => {
 		const results = await api.get(api.path("experiments", experiment.key, "results"), { [kind]: subject, breakdown: chosen, baseline: options.baseline, live: options.live });
-		const { groups, users_without_group: without } = results.breakdown, format = kind === "metric" ? formatOf(results.metric?.kind) : percent;
+		const { groups, users_without_group: without } = results.breakdown, format = kind === "metric" ? formatOf(results.metric) : percent;
 		const rows = groups.flatMap(g => rowsOf(g.variations, results.baseline, format, { group: g }));
 		if (rows.length === 0) return empty("No group has users yet", "Values are captured at the first exposure.");
 		const nameOf = g => g.group === "value" ? g.value : g.group === "none" ? "no value" : "other values";
@@ -130,9 +133,9 @@ export function needs(experiment) {
 		const { all, metrics = [], enrolled, traffic } = estimate;
 		const needed = all?.any_time ?? estimate.any_time;
 		const missing = metrics.filter(m => m.missing);
-		return h("div.note", needed?.users ? h("p", h("strong", `About ${short(needed.users)} users`), needed.days != null ? `, ${plural(Math.ceil(needed.days), "more day")} at ${short(traffic?.users_per_day ?? 0)} users a day, ` : " ", `until the smallest effect of interest is found; ${integer(enrolled ?? 0)} are enrolled already.`)
+		return h("div.note", needed?.users ? h("p", h("strong", `About ${many(needed.users)} users`), needed.days != null ? `, ${plural(Math.ceil(needed.days), "more day")} at ${many(traffic?.users_per_day ?? 0)} users a day, ` : " ", `until the smallest effect of interest is found; ${integer(enrolled ?? 0)} are enrolled already.`)
 			: h("p", "How long it takes is not known yet", missing.length ? `: ${missing.map(m => `${m.metric}: ${m.missing}`).join("; ")}.` : ". Say the smallest effect of interest in the plan."),
-			metrics.some(m => m.any_time?.users) && metrics.length > 1 && h("p", metrics.filter(m => m.any_time?.users).map(m => `${m.metric} ${short(m.any_time.users)} users`).join(", ")));
+			metrics.some(m => m.any_time?.users) && metrics.length > 1 && h("p", metrics.filter(m => m.any_time?.users).map(m => `${m.metric} ${many(m.any_time.users)} users`).join(", ")));
 	}, "Working out how long it takes…");
 }
 
@@ -150,7 +153,8 @@ export function durationSection(experiment) {
 		}
 	};
 	return section("How long it takes", { note: `By ${metric}, the first primary metric.` }, pending(async () => {
-		const effect = experiment.plan?.minimum_effect ?? (await api.get(api.path("metrics", metric), null, { silent: true }).catch(() => ({}))).minimum_effect ?? 0.1;
+		const definition = await api.get(api.path("metrics", metric), null, { silent: true }).catch(() => ({}));
+		const effect = experiment.plan?.minimum_effect ?? definition.minimum_effect ?? 0.1;
 		let known = await ask({ minimum_effect: effect }), source = "this experiment";
 		if (known.missing) {
 			const { experiments } = await api.get("/v1/overview", { sort: "users", status: "running,concluded", limit: 2 }, { silent: true });
@@ -158,13 +162,15 @@ export function durationSection(experiment) {
 			if (other) known = await ask({ minimum_effect: effect, from: other.key });
 			source = other?.name ?? other?.key;
 		}
-		const isKnown = !known.missing, isRate = formatOf(known.kind ?? "conversion") === percent;
-		const from = known.traffic?.from && known.traffic.from !== experiment.key ? await api.get(api.path("experiments", known.traffic.from), null, { silent: true }).catch(() => null) : experiment;
-		const rate = isKnown ? known.traffic.users_per_day / ((from?.traffic || 100) / 100) : null;
+		const isKnown = !known.missing, isRate = formatOf({ kind: known.kind ?? definition.kind ?? "conversion" }) === percent;
+		// A ramp ends with its last step.
+		const traffic = experiment.ramp?.steps.at(-1).traffic || experiment.traffic || 100;
+		// The server's number is that of the users whom the experiment's own traffic would enroll.
+		const rate = isKnown && experiment.traffic > 0 ? known.traffic.users_per_day / (experiment.traffic / 100) : null;
 		const round = (value, digits) => value == null ? "" : Number(value.toPrecision(digits));
 		const number = (label, value, unit, hint, limits) => field(label, h("input", { type: "number", step: "any", value, ...limits }), { hint, after: unit && h("span.unit", unit) });
-		const base = number(isRate ? "Users who do it today" : "Mean today", isKnown ? round(known.baseline.mean * (isRate ? 100 : 1), 3) : "", isRate && "%", isKnown && `As in ${known.baseline.from ?? source}.`, isRate ? { min: 0.001, max: 99.9 } : {});
-		const spread = !isRate && number("Standard deviation", isKnown ? round(known.baseline.standard_deviation, 3) : "", null, null, { min: 0 });
+		const base = number(isRate ? "Users who do it today" : "Mean today", isKnown ? round(known.baseline.mean * (isRate ? 100 : 1), 3) : "", isRate ? "%" : definition.unit, isKnown && `As in ${known.baseline.from ?? source}.`, isRate ? { min: 0.001, max: 99.9 } : {});
+		const spread = !isRate && number("Standard deviation", isKnown ? round(known.baseline.standard_deviation, 3) : "", definition.unit, null, { min: 0 });
 		const users = number("Users a day", rate ? Math.round(rate) : "", null, rate ? `All who could be enrolled, as in ${known.traffic.from ?? source}.` : "All who could be enrolled.", { min: 1 });
 		const wanted = number("Smallest effect of interest", round(effect * 100, 4), "%", "Of today’s number.", { min: 0.01 });
 		const answer = h("div", { role: "status" });
@@ -175,15 +181,15 @@ export function durationSection(experiment) {
 			const body = { baseline: value(base) === null ? null : value(base) / (isRate ? 100 : 1), users_per_day: value(users) };
 			if (!body.baseline || !body.users_per_day || !value(wanted)) return update(answer, h("p.note", "Fill in what happens today, and how many users come a day."));
 			if (spread) body.standard_deviation = value(spread);
-			const takes = Math.max(experiment.traffic, 0.01) / 100;
+			const takes = traffic / 100;
 			const [need, ...finds] = await Promise.all([ask({ ...body, minimum_effect: value(wanted) / 100 }), ...[7, 14, 28].map(days => ask({ ...body, users_per_day: body.users_per_day * takes, minimum_effect: value(wanted) / 100, days }))]);
 			if (count !== asked) return;
 			if (need.missing) return update(answer, h("p.note", sentence(need.missing.message)));
-			const needed = need.any_time.users, shares = [...new Set([5, 10, 50, 100, experiment.traffic])].filter(s => s > 0).sort((a, b) => a - b);
+			const needed = need.any_time.users, shares = [...new Set([5, 10, 50, 100, traffic])].sort((a, b) => a - b);
 			const days = part => Math.ceil(needed / (body.users_per_day * part / 100));
-			update(answer, h("p", h("strong", `${plural(days(experiment.traffic || 100), "day")} at ${decimal(experiment.traffic || 100)}% of the traffic`), `, for ${short(needed)} users in all, if you look whenever you like.`),
-				h("div.columns", table("Days by traffic", [["Traffic", s => `${decimal(s)}%`], ["Days", s => integer(days(s)), "number"]], shares),
-					table("Effect by days", [["After", f => plural(f.days, "day")], ["It finds effects from", f => f.any_time?.detectable_effect == null ? none : percent(f.any_time.detectable_effect), "number"]], finds.filter(f => !f.missing))));
+			update(answer, h("p", h("strong", `${plural(days(traffic), "day")} at ${decimal(traffic)}% of the traffic`), `, for ${many(needed)} users in all, if you look whenever you like.`),
+				h("div.columns", table("Days by traffic", [["Traffic", s => `${decimal(s)}%`], ["Days", s => integer(days(s)), "number"]], shares, { kind: "small-table" }),
+					table("Effect by days", [["After", f => plural(f.days, "day")], ["It finds effects from", f => f.any_time?.detectable_effect == null ? none : percent(f.any_time.detectable_effect), "number"]], finds.filter(f => !f.missing), { kind: "small-table" })));
 		}
 
 		const form = h("form", { onsubmit: event => event.preventDefault(), oninput: () => { clearTimeout(timer); timer = setTimeout(() => estimate().catch(() => {}), 250); } }, h("div.fields", base, spread, users, wanted));

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, code, confirm, doing, empty, field, lazily, link, moment, page, pending, sideBySide, to } from "./parts.js";
+import { badge, banner, code, confirm, doing, empty, few, field, lazily, link, moment, page, pending, sideBySide, to } from "./parts.js";
 import { sentence } from "./format.js";
 import { inWords } from "./audit.js";
 import { differences, effectsInWords, listed } from "./sentences.js";
@@ -30,10 +30,10 @@ function entry(proposal, refresh) {
 	const reason = field("Reason", h("input", { autocomplete: "off" }), { pointer: "/reason" });
 	return h("li",
 		h("div.entry", h("span", h("strong", proposal.author), " proposes: ", proposal.changes.map(c => `${inWords(c.action, true)} ${c.target}`).join(", "), ", for ",
-			proposal.experiments.map((key, index) => [index > 0 && ", ", link(to("experiments", key), key)]), " ", badge(proposal.status, kinds[proposal.status]),
+			few(proposal.experiments, key => link(to("experiments", key), key)), " ", badge(proposal.status, kinds[proposal.status]),
 			proposal.decided_by && h("div.small.faint", `${proposal.decided_by}, `, moment(proposal.decided_at), proposal.reason && `: “${proposal.reason}”`)),
 			h("span.faint", moment(proposal.created_at))),
-		proposal.changes.map(c => c.before && c.after && listed(differences(c.before, c.after))),
+		proposal.changes.map(c => c.after && listed(differences(c.before, c.after), !c.before)),
 		isOpen && foreseen(proposal),
 		isOpen && h("div.actions",
 			proposal.author !== api.me.name ? doing("Approve", () => decide("Approve", "approve", h("p", "The change is made at once, in the name of ", proposal.author, " and with your approval.")), decided, "primary") : h("p.note", "Another person must approve it."),

@@ -2,8 +2,8 @@
 
 import { h, icon, newID, replace, update } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, field, here, keyChip, lazily, link, moment, older, page, pending, section, select, status, submitButton, table, to } from "./parts.js";
-import { decimal, integer, measure, none, pValue, percent, plural, rampStatus, sentence, short, signed, time, utcDay } from "./format.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, field, here, isPhone, keyChip, lazily, link, moment, older, page, pending, section, select, status, submitButton, table, to } from "./parts.js";
+import { decimal, integer, inUnit, measure, many, none, pValue, percent, plural, rampStatus, sentence, short, signed, time, utcDay } from "./format.js";
 import { vocabulary } from "./conditions.js";
 import { axis, drawn, lineChart, scale, swatch } from "./charts.js";
 import { breakdownSection, disagreements, durationSection, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
@@ -70,12 +70,14 @@ export async function show(context, key) {
 		const isNarrowed = filterNames.some(name => query.get(name));
 		const isCalm = ["draft", "not_started"].includes(experiment.status) || !isNarrowed && first && experiment.status !== "concluded" && first.users.counted === 0 && !first.users.forced && !first.users.multiple_variations;
 		controls.hidden = narrow.hidden = isCalm;
-		update(waits, waiting(key));
+		// On a phone the verdict is the first that is read.
+		const isBelow = isPhone() && !isCalm;
+		update(waits, isBelow ? null : waiting(key));
 		if (isCalm) {
 			// What is typed there stays.
 			if (wasCalm) return;
 			wasCalm = true;
-			replace(overview, ramping(experiment, context.reload), adapting(experiment, first), checklist(experiment), first && checks(first).filter(Boolean));
+			replace(overview, experiment.status !== "draft" && ramping(experiment, context.reload), adapting(experiment, first), checklist(experiment), first && checks(first).filter(Boolean));
 			return replace(body);
 		}
 		// The results that decide come first: of all metrics, or else of the first goal.
@@ -86,7 +88,7 @@ export async function show(context, key) {
 			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
 		if (wasCalm) replace(overview);
 		wasCalm = false;
-		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first, isSplitWrong && nextStep(experiment, { decision: "invalid" }, first, context.reload)), decided, grown && liftOverTime(grown, loaded[0].goal), ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
+		update(overview, ending(experiment, first, live => { context.setQuery({ live }); refresh(); }), first && checks(first, isSplitWrong && nextStep(experiment, { decision: "invalid" }, first, context.reload)), decided, isBelow && waiting(key), grown && liftOverTime(grown, loaded[0].goal), ramping(experiment, context.reload), adapting(experiment, first), first && summary(experiment, first));
 		for (const place of [overview, body]) place.classList.toggle("worthless", Boolean(isSplitWrong));
 		update(body, goals.length + measures.length === 0 ? noGoal(key) : loaded.map((l, index) => l.error
 			? section(l.goal, { actions: removeGoal(l) }, failure(l.error)) : goalSection(l.goal, l.results, { ...view, isPlanned: view.isPlanned || index === 0 && Boolean(decided) }, removeGoal(l))),
@@ -146,7 +148,7 @@ export async function show(context, key) {
 	const edit = () => api.may("admin") && h("a.button", { href: to("experiments", key, "edit") }, "Edit");
 	return page(experiment.name || experiment.key, {
 		above: link(to("experiments"), "Experiments"),
-		below: [h("span.facts", status(experiment.status), experiment.enrollment === "closed" && badge("enrollment closed", "warn"), keyChip(experiment.key), experiment.owner && h("span", experiment.owner), experiment.tags?.map(tag => badge(tag))),
+		below: [h("span.facts", status(experiment.status), experiment.enrollment === "closed" && badge("enrollment closed", "warn"), keyChip(experiment.key), experiment.owner && h("span.owner", { title: experiment.owner }, experiment.owner), experiment.tags?.map(tag => badge(tag))),
 			experiment.hypothesis && h("span.hypothesis", experiment.hypothesis)],
 		actions: [
 			edit(),
@@ -155,7 +157,7 @@ export async function show(context, key) {
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload, label === "Start" ? "primary" : "")),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, waits, overview, controls, narrow, body, groups, intention(experiment, plan?.verdict.decision), timeline(key));
+	}, waits, overview, isPhone() ? h("details.folded", h("summary", "Choose and export"), controls, narrow) : [controls, narrow], body, groups, intention(experiment, plan), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
@@ -195,7 +197,7 @@ function adapting({ bandit, variations, metrics, status, enrollment }, results) 
 	const periods = (results?.sample_ratio.periods ?? []).filter(p => p.since && p.variations.every(v => v.expected_share !== null));
 	return section("Bandit", { note: `It gives new users what does best in ${metrics?.primary[0] ?? "the first primary metric"}. Enrolled users keep their variation.` }, card(
 		table("Weights of the bandit", [["Variation", v => [swatch(variations.indexOf(v)), v.key]], ["New users", v => `${decimal(v.weight / total * 100, 1)}%`, "number"],
-			["Chance to be the best", v => chanceOf(found.find(f => f.key === v.key)?.chance_to_be_best), "number"]], variations),
+			["Chance to be the best", v => chanceOf(found.find(f => f.key === v.key)?.chance_to_be_best), "number"]], variations, { kind: "small-table" }),
 		h("p.note", at ? ["Last update ", moment(at), ` at ${plural(users, "user")}`, reason ? `; the weights stayed: ${reason}. ` : ". "] : "No weights have been computed yet. ",
 			isWaiting ? "The weights are computed again once the experiment enrolls users. " : due ? ["Next update ", moment(due), `, then every ${bandit.every}. `] : "The next update is due now. ",
 			`Each variation gets at least ${decimal(bandit.minimum_share)}%, and ${integer(bandit.minimum_users)} users before the weights move.`,
@@ -297,7 +299,7 @@ function sampleRatio({ p_value: p, periods }, next) {
 		// Rounded first, so that the columns of a row add up.
 		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : Math.round(v.expected_share * total / 10) / 10;
 		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
-			["Expected", v => decimal(expected(v), 1), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
+			["Expected", v => decimal(expected(v), 1), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations, { kind: "small-table" });
 	};
 	return banner("bad", "Invalid: the users are not split as configured",
 		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation. Do not trust any number below until the cause is found.`),
@@ -312,24 +314,24 @@ export function goalSection(goal, results, view, actions) {
 	const rows = results.variations.map((v, index) => rowOf(v, index, results, metric, view));
 	const levels = scale(rows.flatMap(r => [r.low, r.high]), false);
 	const lifts = scale(rows.flatMap(r => r.lift ? [r.lift.low, r.lift.high] : []), true);
-	const number = results.metric ? formatOf(results.metric.kind) : metric === "conversion" ? percent : measure;
+	const number = results.metric ? formatOf(results.metric) : metric === "conversion" ? percent : inUnit();
 	const columns = [
 		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn", null, axis(lifts, v => signed(v, 0))],
 		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
-		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : measure(r.sum), "number"],
-		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn", null, axis(levels, number === percent ? v => percent(v, 0) : short)],
+		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : (results.metric?.kind === "ratio" ? measure : number === percent ? measure : number)(r.sum), "number"],
+		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn", null, axis(levels, number === percent ? v => percent(v, 0) : number.axis)],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],
 	].filter(Boolean);
-	return section(goal, { actions, note: results.metric && `A ${results.metric.kind} metric${results.metric.direction === "decrease" ? "; less is better" : ""}.` },
+	return section(goal, { actions, isFolded: view.isPlanned, note: results.metric && `A ${results.metric.kind} metric${results.metric.direction === "decrease" ? "; less is better" : ""}.` },
 		// Of two verdicts, the one over all metrics counts.
 		!view.isPlanned && !(results.sample_ratio?.mismatch && results.verdict.decision === "invalid") && verdict(results.verdict),
 		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows), disagreements(goalDisagreements(results, rows, metric)),
 				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && !results.metric && h("p.note", "No event of this goal has a value; this is its conversion.")),
-		h("div.below-table", power(results, metric, rows), overTime(results, metric, view.isDaily)));
+		h("div.below-table", !view.isPlanned && power(results, metric, rows), overTime(results, metric, view.isDaily)));
 }
 
 /// Says why numbers of one goal or metric seem to contradict each other.
@@ -372,20 +374,21 @@ function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 	return {
 		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, sum: data.sum, low, high, lift,
 		isBaseline: results.baseline === v.variation_key, fixed: comparison,
-		open: source && !lift ? { difference: source.difference, difference_interval: found ? found.difference_interval : source.sequential_difference_interval } : null,
+		open: source && !lift ? { metric: results.metric, difference: source.difference, difference_interval: found ? found.difference_interval : source.sequential_difference_interval } : null,
 		reduction: comparison?.cuped?.variance_reduction ?? null,
 	};
 }
 
 /// What is expected of the experiment, by whom, and by which rule it is decided.
-function intention(experiment, decision) {
-	const { description, schedule, metrics } = experiment;
+function intention(experiment, plan) {
+	const decision = plan?.verdict.decision, units = new Map(plan?.metrics.map(m => [m.key, m.unit]));
+	const { description, hypothesis, schedule, metrics, tags } = experiment;
 	// A draft has a calculator of its own.
 	const isDraft = ["draft", "not_started"].includes(experiment.status);
 	const estimate = isDraft || ["ship", "stop"].includes(decision) ? null : needs(experiment), rule = ruleOf(experiment);
-	if (![description, schedule, estimate, rule].some(Boolean) && !metrics) return null;
-	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${marginOf(g.margin)})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
-	return section("Plan", { actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(description && h("p.note", description),
+	if (![description, hypothesis, schedule, estimate, rule].some(Boolean) && !metrics) return null;
+	const named = [["Primary", metrics?.primary], ["Guardrails", metrics?.guardrails.map(g => `${g.metric} (margin ${marginOf(g.margin, units.get(g.metric))})`)], ["Secondary", metrics?.secondary]].filter(([, list]) => list?.length);
+	return section("Plan", { isFolded: true, actions: api.may("admin") && link(to("experiments", experiment.key, "edit"), "Edit") }, card(isPhone() && [hypothesis && h("p.note", hypothesis), tags?.length > 0 && h("p", tags.map(tag => badge(tag)))], description && h("p.note", description),
 		named.map(([role, list]) => h("p", h("span.faint", `${role}: `), list.join(", "))), rule,
 		schedule && h("p.note", schedule.started_at ? ["Started by its schedule ", moment(schedule.started_at), ". "] : schedule.start_at && ["Starts ", moment(schedule.start_at), ". "], schedule.ended_at ? ["Enrollment was closed ", moment(schedule.ended_at), "."] : schedule.end_at && ["Enrollment closes ", moment(schedule.end_at), "."]),
 		estimate));
@@ -425,7 +428,7 @@ function nextStep(experiment, { decision, winner }, results, changed) {
 	}[decision];
 	if (step) return doing(step[0], step[1], changed, step[2]);
 	const rate = results?.power?.users_per_day;
-	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${short(rate)} users join each day.`);
+	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${many(rate)} users join each day.`);
 }
 
 /// The lift day by day with its always-valid band: the picture of the experiment.
@@ -433,7 +436,7 @@ function liftOverTime({ days, baseline }, name) {
 	const keys = [...new Set(days.flatMap(d => d.variations.map(v => v.variation_key)))];
 	const of = (day, key) => day.variations.find(v => v.variation_key === key) ?? {};
 	const series = keys.slice(0, 10).map((key, color) => ({ name: key, color, values: days.map(d => of(d, key).lift ?? null), low: days.map(d => of(d, key).lift_low ?? null), high: days.map(d => of(d, key).lift_high ?? null) }))
-		.filter(s => s.name !== baseline && s.values.some(Number.isFinite));
+		.filter(s => s.name !== baseline && s.low.some(Number.isFinite));
 	if (days.length < 2 || series.length === 0) return null;
 	// Early bands are as wide as nothing is known; they must not flatten what came later.
 	const last = list => list.findLast(Number.isFinite) ?? 0;
@@ -452,7 +455,7 @@ function health({ days, variations }, isDaily) {
 	let all = 0;
 	const sofar = days.map(d => { for (const t of d.variations) { totals.set(t.variation_id, (totals.get(t.variation_id) ?? 0) + t.users); all += t.users; } return { all, ...Object.fromEntries(totals) }; });
 	const shares = variations.slice(0, 10).map((v, color) => ({ name: v.variation_key, color, values: sofar.map(s => s.all ? (s[v.variation_id] ?? 0) / s.all : null) }));
-	return section("New users", { note: "By the day (UTC) of their first exposure. Lines that part without a change of the split show a fault of counting." },
+	return section("New users", { isFolded: true, note: "By the day (UTC) of their first exposure. Lines that part without a change of the split show a fault of counting." },
 		card(lineChart({ title: isDaily ? "New users each day" : "Users so far", labels: days.map(d => utcDay(d.day)), series, format: integer })),
 		shares.length > 1 && card(lineChart({ title: "Share of the users so far", labels: days.map(d => utcDay(d.day)), series: shares, format: percent, fromZero: false, height: 160 })));
 }
@@ -460,11 +463,14 @@ function health({ days, variations }, isDaily) {
 /// Every change of the experiment, the newest first, for who may read the audit log.
 function timeline(key) {
 	if (!api.mayAll("admin")) return null;
-	return section("Timeline", { note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, older(async after => {
+	return section("Timeline", { isFolded: true, note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, older(async after => {
 		const { entries, next } = await api.get("/v1/audit", { target: key, limit: 50, after });
 		return { rows: entries.filter(e => e.action.startsWith("experiment.")), next };
 	}, entries => entries.length ? entryList(entries) : empty("No change is recorded", "Changes over the API appear here.")));
 }
+
+/// How many reasons of a verdict stand there at once.
+const shownReasons = () => isPhone() ? 2 : 4;
 
 /// What the server says to do, with the numbers that carry it, its reasons, and the next step.
 export function verdict({ decision, winner, reasons }, carrying, next) {
@@ -472,9 +478,10 @@ export function verdict({ decision, winner, reasons }, carrying, next) {
 		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
 		continue: ["", "Continue: not certain enough to decide"], invalid: ["bad", "Invalid: do not decide by these numbers"],
 	}[decision];
+	const said = reasons.map(reason => h("li", sentence(reason))), count = shownReasons();
 	const shown = banner(tone, title,
 		carrying?.lift != null && h("p.carrying", h("span", { class: `lift ${tone}` }, signed(carrying.lift)), " lift", carrying.interval && `, between ${signed(carrying.interval[0])} and ${signed(carrying.interval[1])}`, carrying.p != null && h("span.faint", ` (p ${pValue(carrying.p)}, valid at any look)`)),
-		h("ul", reasons.map(reason => h("li", sentence(reason)))), next);
+		h("ul", said.slice(0, count)), said.length > count && h("details", h("summary", plural(said.length - count, "more reason")), h("ul", said.slice(count))), next);
 	shown.classList.add("verdict");
 	// A statement, and no alarm.
 	shown.setAttribute("role", "note");
@@ -510,7 +517,7 @@ function power(results, metric, rows) {
 	const wait = days.length ? Math.ceil(Math.max(...days)) : null;
 	const sees = lifts.length > 0 && `With the users so far, a lift of ${percent(Math.max(...lifts))} would be seen four times out of five.`;
 	if (wait === null) return sees && h("p.note", sees);
-	return wait > 0 ? banner("warn", `Not enough users yet for a lift of ${percent(mde)}: about ${plural(wait, "day")} at this rate.`, h("p", `${short(rate)} users a day. `, sees))
+	return wait > 0 ? banner("warn", `Not enough users yet for a lift of ${percent(mde)}: about ${plural(wait, "day")} at this rate.`, h("p", `${many(rate)} users a day. `, sees))
 		: h("p.note", `Enough users for a lift of ${percent(mde)}. `, sees);
 }
 
@@ -524,7 +531,7 @@ const sums = {
 function overTime(results, metric, isDaily) {
 	const days = results.days, kind = results.metric?.kind ?? metric, parts = sums[kind];
 	if (days.length < 2 || !parts) return null;
-	const z = confidences[results.confidence] ?? 1.96, isRate = formatOf(kind) === percent;
+	const z = confidences[results.confidence] ?? 1.96, number = formatOf(results.metric ?? { kind }), isRate = number === percent;
 	const series = results.variations.slice(0, 10).map((v, color) => {
 		const line = { name: v.variation_key, color, values: [], low: [], high: [] };
 		let above = 0, below = 0;
@@ -538,8 +545,8 @@ function overTime(results, metric, isDaily) {
 		}
 		return line;
 	});
-	const what = isRate ? "Rate" : "Mean";
-	return card(lineChart({ title: isDaily ? `${what} of the users of each day` : `${what} of all users so far`, labels: days.map(d => utcDay(d.day)), series, format: isRate ? percent : measure, fromZero: false }));
+	const what = isRate ? "Rate" : "Mean", unit = number.note ?? "";
+	return card(lineChart({ title: `${isDaily ? `${what} of the users of each day` : `${what} of all users so far`}${unit}`, labels: days.map(d => utcDay(d.day)), series, format: number, fromZero: false }));
 }
 
 /// Wilson's score interval of a rate.

@@ -2,14 +2,14 @@
 
 import { h } from "./dom.js";
 import { lazily, sideBySide } from "./parts.js";
-import { decimal, integer, measure, percent, plural, rampStatus, time } from "./format.js";
+import { decimal, integer, inUnit, percent, plural, rampStatus, time } from "./format.js";
 import { inWords } from "./conditions.js";
 
-export const marginOf = margin => typeof margin === "object" ? measure(margin.absolute) : percent(margin);
+export const marginOf = (margin, unit) => typeof margin === "object" ? inUnit(unit)(margin.absolute) : percent(margin);
 
 /// What the server adds to what people say, and where what a member says is said by another one, too.
 const left = new Set(["id", "key", "revision", "version", "sdk_key", "traffic_allocation", "audience_conditions", "defined_by", "last_evaluated_on", "last_exposed_on", "experiments", "proposals", "assigned_at", "updated_at", "experiment_id", "beneath", "user_id"]);
-const titles = { assignment_ttl: "Users keep their variation", minimum_effect: "Smallest effect of interest", variation_id: "Variation", expires_at: "Until", otherwise: "Everybody else gets", enabled: "Turned on", sticky: "Sticky" };
+const titles = { share: "Held out", assignment_ttl: "Users keep their variation", minimum_effect: "Smallest effect of interest", variation_id: "Variation", expires_at: "Until", otherwise: "Everybody else gets", enabled: "Turned on", sticky: "Sticky" };
 const title = name => titles[name] ?? name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 const named = list => list?.length ? list.join(", ") : null;
@@ -79,6 +79,14 @@ export const listed = (differences, isNew) => h("ul.changes", differences.map(d 
 
 /// The same in one line of text.
 export const inLine = differences => differences.map(({ title, from, to }) => `${title} ${from === null ? "" : `${from} → `}${to ?? "none"}`).join("; ");
+
+/// A change that waits, in one line: of an experiment what differs, of anything else what it is, too.
+export function proposed({ action, target, before, after }) {
+	const [noun, verb] = action.split("."), name = `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${target}`;
+	if (!after) return `${name}: ${verb}`;
+	const found = differences(before, after), text = inLine(found.slice(0, 3)) + (found.length > 3 ? ` and ${found.length - 3} more` : "");
+	return noun === "experiment" && before ? text || `${verb.replace("put", "save")} ${target}` : `${name}${before ? "" : " (new)"}: ${text || "no difference"}`;
+}
 
 /// What differs as sentences, and both sides as JSON behind a fold.
 export const compared = (before, after, names) => [listed(differences(before, after)), lazily("As JSON", () => sideBySide(before, after, names))];

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import * as api from "./api.js";
-import { badge, empty, link, moment, newLink, page, section, to } from "./parts.js";
+import { badge, empty, few, link, moment, newLink, page, section, to } from "./parts.js";
 import { plural, sentence, signed } from "./format.js";
 
 const question = { status: "running,paused", sort: "verdict", limit: 100 };
@@ -22,7 +22,7 @@ export async function show(context) {
 	const parts = [
 		["Something is wrong", "Results may mean nothing until it is mended.", wrong.map(e => entry(named(e), e.alarms.map(a => h("div.small", sentence(a.message)))))],
 		["To decide", "Enough is known.", decided.map(({ verdict, ...e }) => entry(named(e), verdict.decision === "ship" ? [badge(`ship ${verdict.winner}`, "good"), verdict.lift !== null && h("span.lift.good", ` ${signed(verdict.lift)}`)] : badge("stop: nothing is better")))],
-		["Waits for a second person", null, api.proposals.map(p => entry(p.experiments.map((key, i) => [i > 0 && ", ", link(to("experiments", key), h("span.name", key))]), `${p.said}, proposed by ${p.author} `, moment(p.created_at), ". ", link(to("proposals"), "Approvals")))],
+		["Waits for a second person", null, api.proposals.map(p => entry(few(p.experiments, key => link(to("experiments", key), h("span.name", key))), `${p.said}, proposed by ${p.author} `, moment(p.created_at), ". ", link(to("proposals"), "Approvals")))],
 		["Not used for 30 days", "Flags that code may no longer need.", unused.map(f => entry(link(to("flags", f.key), h("span.name", f.key)), f.last_evaluated_on ? `last on ${f.last_evaluated_on}` : "never used"))],
 	].filter(([, , entries]) => entries.length > 0);
 	context.onChange(context.reload);

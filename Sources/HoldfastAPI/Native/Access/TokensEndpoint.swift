@@ -23,7 +23,7 @@ struct TokensEndpoint {
             "projects": token?.projects.sdkKeys.map { .array($0.map { .string($0) }) } ?? .null,
             "expires_at": token?.expiresAt.map { .string($0.rfc3339) } ?? .null,
             // An edge does not know its upstream's.
-            "approvals": isEdge ? .null : .integer(control.needsApproval ? 2 : 1),
+            "approvals": isEdge ? .null : .integer(control.approvals),
         ])
     }
 }

@@ -84,7 +84,10 @@ struct ProposalEndpoints {
         let found = try await store.read(.proposals(sdkKey: project.sdkKey)).filter {
             query["status"] == nil || $0.statusName(in: project) == query["status"]
         }
-        return .json(["proposals": .array(found.prefix(limit).map { describe($0) })])
+        return .json([
+            "proposals": .array(found.prefix(limit).map { describe($0) }),
+            "approvals": .integer(call.admission.control.approvals),
+        ])
     }
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {

@@ -24,8 +24,11 @@ struct ExperimentReport {
         var role: String
         var isShare: Bool
         var isDecrease: Bool
+        var unit = ""
         /// Where the margin of a guardrail is on the axis of lifts.
         var margin: Double?
+        /// The margin for people.
+        var limit: String?
         var rows: [Row]
     }
 
@@ -54,7 +57,9 @@ struct ExperimentReport {
             return Measured(
                 name: results.subject.string, role: metric.role.name, isShare: results.isShare,
                 isDecrease: results.measured?.definition.direction == .decrease,
+                unit: results.measured?.definition.unit ?? "",
                 margin: metric.role.margin(isDecrease: results.measured?.definition.direction == .decrease),
+                limit: metric.role.limit(in: results.measured?.definition.unit ?? ""),
                 rows: zip(results.variations, metric.findings).compactMap { variation, finding in
                     finding.map {
                         Row(
@@ -81,6 +86,7 @@ struct ExperimentReport {
         measured = [
             Measured(
                 name: results.subject.string, role: "primary", isShare: results.isShare, isDecrease: false,
+                unit: results.measured?.definition.unit ?? "",
                 rows: verdict.findings.map { finding in
                     Row(
                         results, results.variations[finding.index], finding.effect, finding.pValue,
@@ -193,7 +199,7 @@ struct ExperimentReport {
         ]
         for role in ["primary", "guardrail", "secondary"] {
             let names = measured.filter { $0.role == role }.map { metric in
-                metric.name + (metric.margin.map { " (margin \(Self.decimal(abs($0) * 100))%)" } ?? "")
+                metric.name + (metric.limit.map { " (margin \($0))" } ?? "")
             }
             let title =
                 ["primary": "Decided by", "guardrail": "Must not suffer", "secondary": "Also measured"][role] ?? ""
@@ -247,7 +253,8 @@ struct ExperimentReport {
     private func text(of row: Row, _ metric: Measured, _ scale: ChartScale) -> String {
         func value(_ number: Double?) -> String {
             guard let number else { return "–" }
-            return metric.isShare ? Self.decimal(number * 100) + "%" : ResultsChart.significant(number)
+            return metric.isShare
+                ? Self.decimal(number * 100) + "%" : Self.escaped(ResultsChart.amount(number, in: metric.unit))
         }
         let lift = row.effect?.lift
         let interval = row.effect?.liftInterval
@@ -443,6 +450,7 @@ struct ExperimentReport {
         footer {margin-top:24px; border-top:1px solid #e2e2dd; padding-top:8px; font-size:12px}
         @page {margin:16mm}
         @media print {main {padding:0; max-width:none} section, figure, tbody, .facts {break-inside:avoid} h2 {break-after:avoid}}
+        @media print {body {font-size:12px} table {font-size:11px} th, td {padding:3px 12px 3px 0} h1 {font-size:20px} h2 {margin:14px 0 4px} .verdict {margin:8px 0; padding:8px 12px}}
         """
 }
 
@@ -472,5 +480,13 @@ extension PlanVerdict.Role {
     fileprivate func margin(isDecrease: Bool) -> Double? {
         guard case .guardrail(.share(let share)) = self else { return nil }
         return isDecrease ? share : -share
+    }
+
+    fileprivate func limit(in unit: String) -> String? {
+        guard case .guardrail(let margin) = self else { return nil }
+        return switch margin {
+        case .share(let share): ResultsChart.decimal(share * 100, places: 2, trimmed: true) + "%"
+        case .absolute(let number): ResultsChart.amount(number, in: unit)
+        }
     }
 }

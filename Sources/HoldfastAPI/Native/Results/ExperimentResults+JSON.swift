@@ -223,6 +223,7 @@ extension ExperimentResults {
         writer.member("key", measured.definition.key.string)
         writer.member("kind", measured.definition.kind.rawValue)
         writer.member("direction", measured.definition.direction.rawValue)
+        if !measured.definition.unit.isEmpty { writer.member("unit", measured.definition.unit) }
         writer.member("filling", measured.isFilling)
         writer.member("counts_since", measured.countsSince?.rfc3339)
         writer.member("enrolled_until", enrolledUntil.map { ExperimentTally.date(of: $0) })

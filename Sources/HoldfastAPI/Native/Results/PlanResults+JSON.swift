@@ -54,6 +54,7 @@ extension PlanResults.Metric {
         if let definition = results.measured?.definition {
             object["kind"] = .string(definition.kind.rawValue)
             object["direction"] = .string(definition.direction.rawValue)
+            if !definition.unit.isEmpty { object["unit"] = .string(definition.unit) }
         }
         object["variations"] = .array(
             results.variations.indices.map { index in

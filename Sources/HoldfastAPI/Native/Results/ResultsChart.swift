@@ -120,11 +120,12 @@ struct ResultsChart {
     // MARK: Panels
 
     private mutating func addPanel(_ title: String, baseline: Double?, _ rows: [Row]) {
+        let unit = results.measured?.definition.unit ?? ""
         top += 28
         drawing.text(title, x: 24, y: top, size: 14, Self.ink, weight: "600")
         if let baseline {
             drawing.text(
-                "baseline \(Self.significant(baseline))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
+                "baseline \(Self.amount(baseline, in: unit))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
         }
         guard !rows.isEmpty else {
             drawing.text("nothing to compare yet", x: 24, y: top + 24, size: 12, Self.faint)
@@ -166,9 +167,10 @@ struct ResultsChart {
             color, width: 6)
         drawing.circle(x: scale.position(row.estimate), y: y, radius: 5, color)
         let right = Self.plot.upperBound + 20
+        let unit = results.measured?.definition.unit ?? ""
         func text(_ number: Double) -> String {
             row.isLift
-                ? Self.percent(number) : (number > 0 ? "+" : number < 0 ? "−" : "") + Self.significant(abs(number))
+                ? Self.percent(number) : (number > 0 ? "+" : number < 0 ? "−" : "") + Self.amount(abs(number), in: unit)
         }
         let interval = "\(text(row.interval.lowerBound)) to \(text(row.interval.upperBound))"
         drawing.text("\(text(row.estimate))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
@@ -201,6 +203,20 @@ struct ResultsChart {
         guard number != 0, number.isFinite else { return number == 0 ? "0" : "unknown" }
         return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
     }
+
+    /// Formats a number with its unit, such as `12.30 EUR`.
+    static func amount(_ number: Double, in unit: String) -> String {
+        guard !unit.isEmpty else { return significant(number) }
+        let isCurrency =
+            unit.utf8.count == 3 && unit.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
+        // Cents are two digits, and of small currencies nobody says them.
+        let isMoney = isCurrency && abs(number) >= 1 && abs(number) < 100_000 && !withoutCents.contains(unit)
+        return (isMoney ? decimal(number, places: 2) : significant(number)) + "\u{a0}" + unit
+    }
+
+    private static let withoutCents: Set<String> = [
+        "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF",
+    ]
 }
 
 /// Maps values to positions on an axis with round ticks. It covers all values that are drawn, up to 1e100 in magnitude.
