@@ -283,6 +283,11 @@ def every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits(brow
     console = Console(browser, server)
     sign_in(console, "today")
     check_screens(console, FULL_SCREENS)
+    # A draft counts with all users who could be enrolled, at the traffic with which its ramp ends.
+    console.open("experiments/navigation")
+    known = server("POST", "/v1/experiments/navigation/plan", {"metric": "orders", "minimum_effect": 0.1, "from": "everything"})["traffic"]["users_per_day"]
+    expect(console.page.get_by_label("Users a day")).to_have_value(str(round(known / 0.05)))
+    expect(console.page.locator(".duration")).to_contain_text("at 100% of the traffic")
     # The verdict of such an experiment is read in one screen of a phone.
     console.page.set_viewport_size({"width": 390, "height": 844})
     console.open("experiments/everything")
@@ -293,6 +298,10 @@ def every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits(brow
     assert box["y"] + box["height"] <= 844, box
     height = console.page.evaluate("document.documentElement.scrollHeight")
     assert height < 4_000, height
+    # A chart is read at the pointer, too.
+    chart = console.page.locator("svg.chart").first
+    chart.hover()
+    expect(console.page.locator("figure", has=chart).locator(".legend b").first).to_contain_text("%")
     console.close()
     server.kill()
 
@@ -2365,6 +2374,18 @@ def an_edge_serves_the_console_of_its_upstream(browser, servers):
     console.heading("checkout")
     expect(page.locator(".verdict")).to_contain_text("Continue")
     expect(page.locator(".entries")).to_contain_text("saved experiment")
+    # Where no second person is needed, which the edge learns by asking once, it asks for no proposals.
+    other, asked = Console(browser, edge), []
+    other.page.on("request", lambda request: asked.append(request.url))
+    other.page.clock.install()
+    other.open("experiments", "Experiments")
+    expect(other.row("checkout")).to_be_visible()
+    other.page.clock.run_for(1_000)
+    other.page.wait_for_load_state("networkidle")
+    other.page.clock.run_for(61_000)
+    expect(other.row("checkout")).to_be_visible()
+    assert len([url for url in asked if "/v1/proposals" in url]) <= 1, asked
+    other.close()
     # A save and an override are made by the upstream, and the edge has them.
     console.open("experiments/checkout/edit", "checkout")
     page.get_by_label("Hypothesis").fill("Written beside the app.")

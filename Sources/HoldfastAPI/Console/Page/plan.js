@@ -17,12 +17,15 @@ export const formatOf = metric => ["conversion", "retention", "funnel"].includes
 
 const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertain: ["not certain yet", ""], within_margin: ["within its margin", "good"], beyond_margin: ["beyond its margin", "bad"] };
 
+/// The ink of a lift: neutral inside the margin, which shows no gain.
+const toneOf = ({ outcome }) => outcome === "within_margin" ? "" : outcomes[outcome]?.[1] ?? "";
+
 /// What is found of each variation and metric: the lift with its interval first, then the variation's own number beside the
 /// baseline's.
 const columnsOf = (lifts, first) => [
 	...first,
-	["Lift", r => r.lift === null || !r.lift_interval?.every(Number.isFinite) ? dash() : h("span", { class: `lift ${outcomes[r.outcome]?.[1] ?? ""}` }, signed(r.lift)), "number"],
-	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: r.outcome === "within_margin" ? "" : outcomes[r.outcome]?.[1] ?? "", zero: true, margin: marginLine(r) }) : unbounded(r), "drawn", null, axis(lifts, v => signed(v, 0))],
+	["Lift", r => r.lift === null || !r.lift_interval?.every(Number.isFinite) ? dash() : h("span", { class: `lift ${toneOf(r)}` }, signed(r.lift)), "number"],
+	["Always-valid interval", r => r.lift_interval?.every(Number.isFinite) ? drawn("lift ", { low: r.lift_interval[0], high: r.lift_interval[1], estimate: r.lift }, signed, { scale: lifts, tone: toneOf(r), zero: true, margin: marginLine(r) }) : unbounded(r), "drawn", null, axis(lifts, v => signed(v, 0))],
 	["Outcome", r => r.outcome ? badge(...outcomes[r.outcome]) : dash()],
 	["p", r => r.p_value == null ? none : pValue(r.p_value), "number"],
 	["Value", r => [r.format(r.mean), h("div.small.faint", `${r.baseline.variation_key} ${r.format(r.baseline.mean)}`)], "number"],

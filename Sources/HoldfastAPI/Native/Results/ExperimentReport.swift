@@ -259,7 +259,7 @@ struct ExperimentReport {
         let lift = row.effect?.lift
         let interval = row.effect?.liftInterval
         let tone =
-            ["better": "good", "within margin": "good", "worse": "bad", "beyond margin": "bad"][row.outcome] ?? ""
+            ["better": "good", "worse": "bad", "beyond margin": "bad"][row.outcome] ?? ""
         let drawn =
             if let lift, let interval {
                 Self.drawn(interval, lift, tone, metric.margin, scale)
