@@ -83,12 +83,13 @@ extension String {
 }
 
 extension String {
-    /// The text as a value of a URL's query, without what is rare of the unreserved characters (RFC 3986 §2.3).
+    /// The text as a part of a URL: only unreserved characters (RFC 3986 §2.3) stay as they are.
     package var percentEncoded: String {
         var text = ""
         for byte in utf8 {
             let isUnreserved =
                 (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+                || "-_.~".utf8.contains(byte)
             if isUnreserved {
                 text.unicodeScalars.append(Unicode.Scalar(byte))
             } else {

@@ -167,7 +167,8 @@ package struct SharedRecords {
     package var proposal: Proposal?
     package var look: StoredLook?
     package var finding: StoredLook?
-    package var webhook: Webhook?
+    /// Those that were asked for.
+    package var webhooks: [String: Webhook] = [:]
     package var lastAuditEntry: Int64 = 0
     /// The writes of the rule that was applied, in order.
     package private(set) var writes: [Write] = []

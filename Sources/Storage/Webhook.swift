@@ -121,36 +121,54 @@ public struct Webhook: Sendable, Equatable {
 
 // MARK: Changes
 
-extension SharedChange<Bool> {
-    /// Defines a webhook. A new one begins with what happens from now on; one that was paused, or disabled, goes on with the
-    /// event that it stopped at. The result is false if the definition is another one than expected.
-    ///
-    /// - Parameters:
-    ///   - former: the definition that is stored; `nil` if there is none.
-    ///   - skips: whether it goes on with what happens from now on.
-    ///   - note: about the change.
-    public static func putWebhook(
-        _ key: String, _ definition: Webhook.Definition, replacing former: Webhook.Definition?, skips: Bool,
-        _ note: AuditNote, by author: Author
-    ) -> Self {
-        Self(.webhook(key: key)) { records, _ in
-            guard records.webhook?.definition == former else { return false }
-            var state = records.webhook?.state ?? Webhook.State(position: records.lastAuditEntry)
-            if skips { state.position = records.lastAuditEntry }
+/// A webhook to define or delete.
+public struct WebhookChange: Sendable {
+    public let key: String
+    /// `nil` to delete it.
+    public let definition: Webhook.Definition?
+    /// The definition that must be stored; `nil` if there must be none.
+    public let former: Webhook.Definition?
+    public let note: AuditNote
+    /// Whether it goes on with what happens from now on.
+    public let skips: Bool
+
+    public init(
+        _ key: String, _ definition: Webhook.Definition?, replacing former: Webhook.Definition?, skips: Bool = false,
+        _ note: AuditNote
+    ) {
+        self.key = key
+        self.definition = definition
+        self.former = former
+        self.skips = skips
+        self.note = note
+    }
+}
+
+extension SharedRecords {
+    /// Whether a webhook is as a change expects.
+    func admits(_ change: WebhookChange) -> Bool { webhooks[change.key]?.definition == change.former }
+
+    mutating func apply(_ change: WebhookChange, by author: Author) {
+        if let definition = change.definition {
+            var state = webhooks[change.key]?.state ?? Webhook.State(position: lastAuditEntry)
+            if change.skips { state.position = lastAuditEntry }
             // Nobody goes on sending to the former URL, or by the former rules.
             state.resume()
-            records.write(.putWebhook(Webhook(key: key, definition, state: state)))
-            records.record(note, by: author)
-            return true
+            write(.putWebhook(Webhook(key: change.key, definition, state: state)))
+        } else {
+            write(.deleteWebhook(key: change.key))
         }
+        record(change.note, by: author)
     }
+}
 
-    /// Deletes a webhook. The result is false if there is none.
-    public static func removeWebhook(_ key: String, _ note: AuditNote, by author: Author) -> Self {
-        Self(.webhook(key: key)) { records, _ in
-            guard records.webhook != nil else { return false }
-            records.write(.deleteWebhook(key: key))
-            records.record(note, by: author)
+extension SharedChange<Bool> {
+    /// Defines or deletes a webhook. A new one begins with what happens from now on; one that was paused, or disabled, goes on
+    /// with the event that it stopped at. The result is false if the definition is another one than expected.
+    public static func webhook(_ change: WebhookChange, by author: Author) -> Self {
+        Self(.webhook(key: change.key)) { records, _ in
+            guard records.admits(change) else { return false }
+            records.apply(change, by: author)
             return true
         }
     }
@@ -161,7 +179,7 @@ extension SharedChange<Webhook?> {
     /// it is not due, or if it is not enabled.
     public static func claimWebhook(_ key: String, by holder: String, for milliseconds: Timestamp) -> Self {
         Self(.webhook(key: key)) { records, context in
-            guard var webhook = records.webhook, webhook.definition.isEnabled, webhook.state.pause == nil,
+            guard var webhook = records.webhooks[key], webhook.definition.isEnabled, webhook.state.pause == nil,
                 webhook.state.nextAttempt <= context.now,
                 webhook.state.holder == holder || webhook.state.heldUntil <= context.now
             else { return nil }
@@ -184,7 +202,7 @@ extension SharedChange<Webhook?> {
         _ edit: @escaping @Sendable (inout Webhook.State, _ now: Timestamp) -> Void
     ) -> Self {
         Self(.webhook(key: key)) { records, context in
-            guard var webhook = records.webhook, webhook.state.holder == holder else { return nil }
+            guard var webhook = records.webhooks[key], webhook.state.holder == holder else { return nil }
             webhook.state.heldUntil = context.now + milliseconds
             edit(&webhook.state, context.now)
             records.write(.updateWebhook(key: key, webhook.state))

@@ -121,6 +121,50 @@ import Testing
         running.stop()
     }
 
+    @Test func `Webhooks in files are checked, planned, applied, pulled and pruned, and no secret is in them`() throws {
+        let secrets = directory.file("secrets")
+        try FileManager.default.createDirectory(atPath: secrets, withIntermediateDirectories: true)
+        let (admin, robot) = ("ann-secret-0123456789", "robot-secret-0123456789")
+        let tokens = try directory.write("admin ann \(admin)\ndefinitions robot \(robot)\n", to: "some.tokens")
+        let server = try start("a.db", ["--tokens-file", tokens, "--webhook-secrets", secrets])
+        let file = try directory.write(
+            """
+            webhooks:
+              - key: ops
+                url: https://ops.example/holdfast
+                events: ["experiment.*"]
+                secret_file: ops
+              - key: chat
+                url: https://chat.example/hook
+                format: slack
+                sdk_key: default
+            """, to: "webhooks.yaml")
+        #expect(try run(nil, "lint", "-f", file).output == "usable: 2 webhooks")
+        let blind = try run(server, "plan", "-f", file, token: robot)
+        #expect(blind.end == .exit(0) && blind.output == "nothing to change", "\(blind)")
+        #expect(blind.errors.contains("webhooks were not compared"), "\(blind)")
+        let plan = try run(server, "plan", "-f", file, token: admin)
+        #expect(plan.end == .exit(2) && plan.output.contains("+ webhook chat\n"), "\(plan)")
+        let applied = try run(server, "apply", "-f", file, token: admin)
+        #expect(applied.end == .exit(0) && applied.output.contains("2 created"), "\(applied)")
+        #expect(applied.errors.contains("POST /v1/webhooks/chat/rotate") && !applied.errors.contains("ops/rotate"))
+        let folder = directory.file("pulled")
+        #expect(try run(server, "pull", "-o", folder, token: admin).end == .exit(0))
+        let pulled = try String(contentsOfFile: "\(folder)/webhooks.yaml", encoding: .utf8)
+        #expect(pulled.contains("secret_file: ops\n") && !pulled.contains("whsec_"), "\(pulled)")
+        for path in [file, folder] {
+            let again = try run(server, "apply", "-f", path, token: admin)
+            #expect(again.end == .exit(0) && again.output == "nothing to change" && again.errors.isEmpty, "\(again)")
+        }
+        let empty = try directory.write("webhooks: []\n", to: "empty.yaml")
+        let pruned = try run(server, "apply", "-f", empty, "--prune", "--max-removals", "1", token: admin)
+        #expect(pruned.end == .exit(0) && pruned.output.hasPrefix("- webhook chat\n"), "\(pruned)")
+        let held = try directory.write(
+            "webhooks:\n  - key: ops\n    url: https://ops.example/\n    secret: whsec_AAAA\n", to: "held.yaml")
+        let refused = try run(nil, "lint", "-f", held)
+        #expect(refused.end == .exit(1) && refused.errors.contains("held.yaml:4: "), "\(refused)")
+    }
+
     @Test func `Applying a change of a running experiment that needs a second person exits with 3`() throws {
         let tokens = try directory.write(
             "admin ann ann-secret-0123456789\nadmin bob bob-secret-0123456789\n", to: "people.tokens")

@@ -290,7 +290,7 @@ import Testing
         let text = all[2].object?["body"]?.object?["text"]?.string ?? ""
         #expect(text.contains("the experiment 'check&lt;out'"), "\(text)")
         #expect(
-            text.contains("<https://hold.example/console/#/experiments/check%3cout?project=default|Open the console>"))
+            text.contains("<https://hold.example/console/#/experiments/check%3Cout?project=default|Open the console>"))
         #expect(try server.request("PUT", "/v1/webhooks/ops", #"{"format":"teams"}"#).status == 200)
         #expect(try server.request("POST", "/v1/webhooks/ops/test")["status"] == 200)
         let card = try receiver.messages()[3].object?["body"]?.object?["attachments"]?.array?[0].object

@@ -38,7 +38,7 @@ extension InMemoryTables {
         case .finding(let sdkKey, let experimentID):
             records.finding = findings.first { $0.sdkKey == sdkKey && $0.experimentID == experimentID }
         case .webhook(let key):
-            (records.webhook, records.lastAuditEntry) = (webhooks[key], Int64(auditEntries.count))
+            (records.webhooks[key], records.lastAuditEntry) = (webhooks[key], Int64(auditEntries.count))
         }
     }
 

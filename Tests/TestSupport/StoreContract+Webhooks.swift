@@ -14,8 +14,9 @@ extension StoreContract {
         skips: Bool = false
     ) async throws -> Bool {
         try await store.write(
-            .putWebhook(
-                "ops", definition, replacing: former, skips: skips, AuditNote(.webhookPut, of: "ops"), by: admin))
+            .webhook(
+                WebhookChange(
+                    "ops", definition, replacing: former, skips: skips, AuditNote(.webhookPut, of: "ops")), by: admin))
     }
 
     private static func webhook(_ store: any Store) async throws -> Webhook? {
@@ -57,10 +58,37 @@ extension StoreContract {
             #expect(try await !define(store, definition, replacing: definition))
             #expect(try await webhook(store)?.definition == other)
             for isThere in [true, false] {
-                let note = AuditNote(.webhookDelete, of: "ops")
-                #expect(try await store.write(.removeWebhook("ops", note, by: admin)) == isThere)
+                let removal = WebhookChange("ops", nil, replacing: other, AuditNote(.webhookDelete, of: "ops"))
+                #expect(try await store.write(.webhook(removal, by: admin)) == isThere)
             }
             #expect(try await webhook(store) == nil)
+        },
+        StoreContract("Webhooks change in one transaction with other definitions, or none of them") {
+            context async throws in
+            let store = context.store
+            func change(
+                _ key: String, _ definition: Webhook.Definition?, replacing former: Webhook.Definition? = nil
+            ) -> WebhookChange {
+                let action: AuditAction = definition == nil ? .webhookDelete : .webhookPut
+                return WebhookChange(key, definition, replacing: former, AuditNote(action, of: key))
+            }
+            func keys() async throws -> [String] {
+                try await store.perform { $0.read(.webhooks, $1) }.map(\.key)
+            }
+            var schema = SchemaChange()
+            schema.webhooks = [change("a", definition), change("b", definition)]
+            #expect(try await store.activate("1", schema: schema) != nil)
+            #expect(try await keys() == ["a", "b"])
+            // One of them is there already.
+            schema.webhooks = [change("c", definition), change("b", definition)]
+            #expect(try await store.activate("2", schema: schema) == nil)
+            #expect(try await !store.write(.putSchema(schema, by: admin)))
+            #expect(try await keys() == ["a", "b"])
+            schema.webhooks = [change("a", nil, replacing: definition), change("c", definition)]
+            #expect(try await store.write(.putSchema(schema, by: admin)))
+            #expect(try await keys() == ["b", "c"])
+            let actions = try await store.audit { $0.limit = 10 }.map(\.action)
+            #expect(actions == ["webhook.put", "webhook.delete", "datafile.put", "webhook.put", "webhook.put"])
         },
         StoreContract("One server at a time sends, until its claim ends") { context async throws in
             let store = context.store

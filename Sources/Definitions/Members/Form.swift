@@ -52,6 +52,11 @@ public struct Form<Value: Sendable>: Sendable {
             }
     }
 
+    /// The same, which files leave out if it has a certain value.
+    public func omitted(if omitted: Value) -> Self where Value: Equatable {
+        Form(schema: schema, read: read, write: write, file: { $0 == omitted ? nil : file($0) }, stored: stored)
+    }
+
     /// A value that may be missing: null, which files leave out.
     public func optional() -> Form<Value?> {
         var form = Form<Value?>(
@@ -67,8 +72,12 @@ extension FaultCollector {
         collect(try given.object.optionalNumber(given.name, range, in: given.owner))
     }
 
-    fileprivate mutating func text(_ given: GivenMember) -> String? {
+    public mutating func text(_ given: GivenMember) -> String? {
         collect(try given.object.optionalText(given.name, in: given.owner))
+    }
+
+    public mutating func texts(_ given: GivenMember) -> [String]? {
+        collect(try given.object.optionalTexts(given.name, in: given.owner))
     }
 }
 
@@ -116,7 +125,7 @@ extension Form where Value == String {
 
 extension Form where Value: RawRepresentable<String> & CaseIterable {
     /// The name of a case.
-    static func choice() -> Self {
+    public static func choice() -> Self {
         Form(
             schema: ["type": "string", "enum": .array(Value.allCases.map { .string($0.rawValue) })],
             read: { $1.choice(Value.self, $0.object, $0.name, at: $0.owner) }, write: { .string($0.rawValue) })

@@ -5,7 +5,7 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// The name of the element in errors, such as "a holdout".
     let noun: String
     /// A new element.
-    let blank: Element
+    public let blank: Element
     public let members: [Member<Element>]
     /// What `GET` shows besides, which a request may repeat.
     let shown: [String]

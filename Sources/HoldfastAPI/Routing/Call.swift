@@ -25,10 +25,13 @@ struct Call: Sendable {
     var access: ProjectAccess { admission.token?.projects ?? .all }
 
     /// Whether the caller may set overrides in experiments of all projects.
-    var mayOverride: Bool { admission.token?.scope.allows(.admin) ?? true && access == .all }
+    var mayOverride: Bool { mayManage && access == .all }
+
+    /// Whether the caller is an admin, perhaps of some projects.
+    var mayManage: Bool { admission.token?.scope.allows(.admin) ?? true }
 
     /// Whether the caller may remove overrides.
-    var mayRemoveOverrides: Bool { admission.token?.scope.allows(.admin) ?? true }
+    var mayRemoveOverrides: Bool { mayManage }
 
     /// ``Caller/mayNameAnyUser``
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }

@@ -1,35 +1,7 @@
 import Bucketing
+import HoldfastCore
 import JSON
 import Storage
-
-/// What webhooks send: entries of the audit log about definitions, their life, proposals and erasures. None names a user.
-enum WebhookEvent {
-    /// What is about one user, or about this server alone, stays in the audit log.
-    private static let kept: Set<AuditAction> = [
-        .overrideSet, .assignmentRemove, .profileMerge, .forcedVariationSet, .forcedVariationRemove, .stickyDelete,
-        .tokensReload, .databaseMigrate,
-    ]
-
-    /// The names of all events.
-    static let names = AuditAction.allCases.filter { !kept.contains($0) }.map(\.rawValue)
-
-    /// The event of a delivery that an admin asks for.
-    static let test = "webhook.test"
-
-    /// Whether a name or a pattern, such as `experiment.*` or `*`, has an event.
-    static func matches(_ pattern: String, _ name: String) -> Bool {
-        guard pattern.hasSuffix("*") else { return pattern == name }
-        return name.hasPrefix(pattern.dropLast())
-    }
-
-    /// Whether any event has a name that a pattern matches.
-    static func isKnown(_ pattern: String) -> Bool {
-        let isPattern = pattern == "*" || pattern.hasSuffix(".*") && pattern.dropLast().allSatisfy { $0 != "*" }
-        return (isPattern || !pattern.contains("*")) && names.contains { matches(pattern, $0) }
-    }
-
-    static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt)" }
-}
 
 extension Webhook.Definition {
     /// Whether the webhook wants an entry of the audit log.
@@ -148,17 +120,8 @@ struct WebhookMessage {
         let noun = entry.action.split(separator: ".").first.map(String.init) ?? ""
         if noun == "proposal" { return "/console/#/proposals" }
         guard let place = places[noun] else { return "/console/#/audit" }
-        let project = entry.sdkKey.map { "?project=\(escaped($0))" } ?? ""
-        return "/console/#/\(place)/\(escaped(entry.target))\(project)"
-    }
-
-    private static func escaped(_ text: String) -> String {
-        text.utf8.map { byte in
-            let isPlain =
-                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
-                || "-_.~".utf8.contains(byte)
-            return isPlain ? String(UnicodeScalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
-        }.joined()
+        let project = entry.sdkKey.map { "?project=\($0.percentEncoded)" } ?? ""
+        return "/console/#/\(place)/\(entry.target.percentEncoded)\(project)"
     }
 }
 

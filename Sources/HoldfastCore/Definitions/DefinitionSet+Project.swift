@@ -7,8 +7,16 @@ extension DefinitionSet {
     /// Describes what the API has defined. What an uploaded datafile brought is left out, if only another upload could
     /// bring it again.
     ///
-    /// - Parameter definitions: `nil` if there is no project yet.
-    public init(_ definitions: ProjectDefinitions?, _ schema: AttributeSchema) {
+    /// - Parameters:
+    ///   - definitions: `nil` if there is no project yet.
+    ///   - webhooks: those of this project and of all projects; `nil` to say nothing of webhooks.
+    public init(_ definitions: ProjectDefinitions?, _ schema: AttributeSchema, webhooks: [Webhook]? = nil) {
+        self[.webhooks] = (webhooks ?? []).map {
+            var object = JSONObject(.init(key: "key", value: .string($0.key)))
+            Webhook.Definition.members.writeFile($0.definition, to: &object)
+            return Element(key: Identifier($0.key), object: object)
+        }
+        saysWebhooks = webhooks?.isEmpty == false
         self[.attributes] = schema.attributes.map { Element(key: $0.name, object: $0.json.object ?? JSONObject()) }
         self[.segments] = schema.segments.values.sorted { $0.name < $1.name }.map {
             Element(key: $0.name, object: $0.json)

@@ -1,6 +1,7 @@
 public import Bucketing
 public import Definitions
 public import JSON
+import Storage
 
 /// Definitions in the form of files: what `GET /v1/definitions` shows, and what `PUT` takes.
 ///
@@ -9,7 +10,7 @@ public import JSON
 public struct DefinitionSet: Sendable, Equatable {
     /// In the order in which they are applied: what is named comes before what names it.
     public enum Kind: String, Sendable, CaseIterable {
-        case attributes, segments, metrics, groups, experiments, flags, holdouts
+        case attributes, segments, metrics, groups, experiments, flags, holdouts, webhooks
 
         public var noun: String { String(rawValue.dropLast()) }
 
@@ -17,7 +18,7 @@ public struct DefinitionSet: Sendable, Equatable {
         public var keyMember: String {
             switch self {
             case .attributes, .segments, .groups: "name"
-            case .metrics, .experiments, .flags, .holdouts: "key"
+            case .metrics, .experiments, .flags, .holdouts, .webhooks: "key"
             }
         }
     }
@@ -39,6 +40,8 @@ public struct DefinitionSet: Sendable, Equatable {
     /// The members of a document.
     public static let members = [projectMember] + Kind.allCases.map(\.rawValue)
     private static let longestList = 100_000
+    /// Whether it has a list of webhooks, perhaps an empty one: who may not see them has none.
+    public var saysWebhooks = false
 
     public init() {}
 
@@ -71,6 +74,7 @@ public struct DefinitionSet: Sendable, Equatable {
                 elements.append(Element(key: Identifier(key), object: object, place: place))
             }
             self[kind] = elements
+            if kind == .webhooks { saysWebhooks = object[kind.rawValue].map { !$0.isNull } ?? false }
         }
         try faults.check()
     }
@@ -88,7 +92,9 @@ public struct DefinitionSet: Sendable, Equatable {
     public var json: JSONValue {
         var object = JSONObject()
         object[Self.projectMember] = project.map { .object($0) }
-        for kind in Kind.allCases { object[kind.rawValue] = .array(self[kind].map { .object($0.object) }) }
+        for kind in Kind.allCases where kind != .webhooks || saysWebhooks {
+            object[kind.rawValue] = .array(self[kind].map { .object($0.object) })
+        }
         return .object(object)
     }
 }
@@ -107,7 +113,12 @@ public struct DefinitionDifference: Sendable {
 
     /// The members that differ; `nil` stands for absent.
     private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
-        let (before, after) = (before ?? JSONObject(), after ?? JSONObject())
+        func shown(_ object: JSONObject?) -> JSONObject {
+            var object = object ?? JSONObject()
+            if kind == .webhooks { object.hideURL() }
+            return object
+        }
+        let (before, after) = (shown(before), shown(after))
         let names = after.map(\.key) + before.map(\.key).filter { after[$0] == nil }
         return names.filter { $0 != DefinitionSet.allocation && !DefinitionSet.areSame(before[$0], after[$0]) }.map {
             ($0, before[$0], after[$0])
@@ -128,7 +139,32 @@ public struct DefinitionDifference: Sendable {
     }
 }
 
+extension JSONObject {
+    /// Leaves of a webhook's URL, which may be a secret, only where it leads, and what tells it from another one.
+    fileprivate mutating func hideURL() {
+        guard let url = self["url"]?.string else { return }
+        let origin = Webhook.Definition.origin(of: url)
+        guard url != origin else { return }
+        let hash = DerivedID.of(url).suffix(6)
+        self["url"] = .string("\(origin)/…\(hash)")
+    }
+}
+
 extension DefinitionSet {
+    /// Returns a document of definitions without the URLs of webhooks, for readers who may not see them.
+    public static func hidingURLs(_ document: JSONValue) -> JSONValue {
+        guard var object = document.object, let webhooks = object[Kind.webhooks.rawValue]?.array else {
+            return document
+        }
+        object[Kind.webhooks.rawValue] = .array(
+            webhooks.map {
+                guard var webhook = $0.object else { return $0 }
+                webhook.hideURL()
+                return .object(webhook)
+            })
+        return .object(object)
+    }
+
     /// Where an element has which bucket values go where. It follows from the rest, and from the history.
     static let allocation = "traffic_allocation"
 

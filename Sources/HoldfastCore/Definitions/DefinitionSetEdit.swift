@@ -13,12 +13,13 @@ public struct DefinitionSetEdit: Sendable {
     private let removalLimit: Int?
     private let author: Author
     private let time: Timestamp
+    private let webhooks: WebhookView?
 
     public struct Outcome: Sendable {
         /// What the project has afterwards.
         public let definitions: DefinitionSet
         public let differences: [DefinitionDifference]
-        /// The attributes and segments to define.
+        /// The attributes, segments and webhooks to define.
         public let schema: SchemaChange
         /// The conditions that nobody meets.
         public let warnings: [JSONFault]
@@ -28,32 +29,36 @@ public struct DefinitionSetEdit: Sendable {
 
     /// - Parameters:
     ///   - prunes: whether what the set lacks is removed: experiments are archived; flags, holdouts, and metrics that nothing
-    ///     measures are deleted. Attributes and segments stay, because all projects share them.
+    ///     measures are deleted, and the project's webhooks, if the set has a list of webhooks. Attributes, segments and the
+    ///     webhooks of all projects stay, because all projects share them.
     ///   - removalLimit: how many elements are removed at most; `nil` for any number, but not for all.
     ///   - author: who concludes the experiments that are concluded.
     ///   - time: when that is.
+    ///   - webhooks: `nil` if the caller may not see them: then what the set has of them is not looked at.
     public init(
-        _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Timestamp
+        _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Timestamp,
+        webhooks: WebhookView?
     ) {
         self.set = set
         self.prunes = prunes
         self.removalLimit = removalLimit
         self.author = author
         self.time = time
+        self.webhooks = webhooks
     }
 
     /// - Throws: 422 with everything that is wrong; 409 if everything that is wrong conflicts with what is stored.
     public func apply(
         to definitions: inout ProjectDefinitions, of project: Project?, _ schema: AttributeSchema
     ) throws(CoreError) -> Outcome {
-        var run = DefinitionSetRun(definitions, of: project, schema, conclusion: (author, time))
+        var run = DefinitionSetRun(definitions, of: project, schema, webhooks, conclusion: (author, time))
         run.apply(set)
         if prunes { run.removeAll(except: set, atMost: removalLimit) }
         run.divideGroups(set)
         try run.check()
         run.definitions.serveExperiments()
         definitions = run.definitions
-        let after = DefinitionSet(definitions, run.schema)
+        let after = DefinitionSet(definitions, run.schema, webhooks: run.webhooks)
         var differences = after.differences(from: run.former)
         if after.project != run.former.project {
             differences.insert(
@@ -71,7 +76,7 @@ public struct DefinitionSetEdit: Sendable {
     /// - Throws: 422 with everything that is wrong.
     public static func check(_ set: DefinitionSet) throws(CoreError) -> Outcome {
         var definitions = ProjectDefinitions(projectID: "check")
-        let edit = DefinitionSetEdit(set, prunes: false, by: .processUser, at: 0)
+        let edit = DefinitionSetEdit(set, prunes: false, by: .processUser, at: 0, webhooks: WebhookView([], .ofFiles))
         let outcome = try edit.apply(to: &definitions, of: nil, .empty)
         definitions.generate(since: nil)
         _ = try Project.compile(definitions.datafile, similarTo: nil)
@@ -80,7 +85,7 @@ public struct DefinitionSetEdit: Sendable {
 }
 
 extension DefinitionDifference {
-    /// The entry in the audit log; `nil` for attributes and segments, which the store records.
+    /// The entry in the audit log; `nil` for attributes, segments and webhooks, which the store records.
     public var note: AuditNote? {
         func note(_ put: AuditAction, _ delete: AuditAction) -> AuditNote {
             let detail = { (object: JSONObject?) -> JSONValue in
@@ -93,7 +98,7 @@ extension DefinitionDifference {
             return AuditNote(
                 .projectPut, of: key.string, before: .object(before ?? JSONObject()),
                 after: .object(after ?? JSONObject()))
-        case .attributes, .segments, .groups: return nil
+        case .attributes, .segments, .groups, .webhooks: return nil
         case .metrics: return note(.metricPut, .metricDelete)
         case .holdouts: return note(.holdoutPut, .holdoutDelete)
         case .flags: return note(.flagPut, .flagDelete)

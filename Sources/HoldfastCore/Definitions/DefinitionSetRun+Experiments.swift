@@ -190,6 +190,7 @@ extension DefinitionSetRun {
         for key in lacking(.metrics) where definitions.users(ofMetric: key).isEmpty {
             remove(MetricDefinition.self, key)
         }
+        if set.saysWebhooks { removeWebhooks(except: Set(set[.webhooks].map(\.key))) }
         let isEmpty = DefinitionSet.Kind.allCases.allSatisfy { set[$0].isEmpty }
         attempt(at: []) { run throws(CoreError) in
             if isEmpty, limit == nil, run.removals > 0 {

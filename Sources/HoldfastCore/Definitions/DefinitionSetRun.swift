@@ -13,6 +13,9 @@ struct DefinitionSetRun {
     /// With what the set defines.
     private(set) var schema: AttributeSchema
     private(set) var schemaChange = SchemaChange()
+    /// Those of this project and of all projects, as they are afterwards; `nil` if the caller may not see webhooks.
+    private(set) var webhooks: [Webhook]?
+    private let view: WebhookView?
     private(set) var warnings: [JSONFault] = []
     /// What the set names and would not run, which stays as it is.
     var notRunning: [JSONFault] = []
@@ -22,14 +25,16 @@ struct DefinitionSetRun {
     private var isConflict = true
 
     init(
-        _ definitions: ProjectDefinitions, of project: Project?, _ schema: AttributeSchema,
+        _ definitions: ProjectDefinitions, of project: Project?, _ schema: AttributeSchema, _ view: WebhookView?,
         conclusion: (author: Author, time: Timestamp)
     ) {
         self.project = project
         self.definitions = definitions
         self.schema = schema
         self.conclusion = conclusion
-        let former = DefinitionSet(project?.definitions, schema)
+        self.view = view
+        webhooks = view?.usable.filter { $0.sdkKey == nil || $0.sdkKey == definitions.sdkKey }
+        let former = DefinitionSet(project?.definitions, schema, webhooks: webhooks)
         self.former = former
         shown = Dictionary(uniqueKeysWithValues: DefinitionSet.Kind.allCases.map { ($0, former.objects($0)) })
         self.definitions.unallocatedGroups = []
@@ -82,6 +87,55 @@ struct DefinitionSetRun {
         for element in set[.flags] { apply(Flag.self, element, .flags) }
         for element in set[.experiments] where rules.contains(element.key) { apply(experiment: element, isRule: true) }
         for element in set[.holdouts] { apply(Holdout.self, element, .holdouts) }
+        guard let view else { return }
+        for element in set[.webhooks] {
+            attempt(at: element.place) { run throws(CoreError) in try run.define(webhook: element, view) }
+        }
+    }
+
+    private mutating func define(webhook element: DefinitionSet.Element, _ view: WebhookView) throws(CoreError) {
+        let (key, sdkKey) = (element.key.string, definitions.sdkKey)
+        try WebhookRules.check(key: key)
+        let former = view.all.first { $0.key == key }
+        if let other = former?.sdkKey, other != sdkKey {
+            throw CoreError(
+                .conflict, "the webhook '\(key)' must be of this project or of all; it is of the project '\(other)'")
+        }
+        if let former { try view.rules.check(former) }
+        let made = schemaChange.webhooks.count { $0.former == nil }
+        guard former != nil || view.all.count + made < Webhook.limit else {
+            throw CoreError(webhooks: view.all.count + made)
+        }
+        var body = changes(element.object, .webhooks, element.key)
+        // A token that is bound to a project would make it a webhook of that.
+        if former == nil, body["sdk_key"] == nil { body["sdk_key"] = .null }
+        let definition = try view.rules.definition(.object(body), key: key, replacing: former?.definition)
+        // Files that are checked without a server are of no project yet.
+        guard definition.sdkKey.map({ sdkKey.isEmpty || $0 == sdkKey }) ?? true else {
+            throw CoreError(
+                .unprocessable,
+                "`sdk_key` must be that of the project, '\(sdkKey)', or be left out for a webhook of all projects; got "
+                    + "'\(definition.sdkKey ?? "")'", at: ["sdk_key"])
+        }
+        guard definition != former?.definition else { return }
+        change(webhook: WebhookChange(key, definition, replacing: former?.definition))
+    }
+
+    /// Deletes the webhooks of this project that a set lacks.
+    mutating func removeWebhooks(except kept: Set<Identifier>) {
+        for webhook in webhooks ?? []
+        where webhook.sdkKey == definitions.sdkKey && !kept.contains(Identifier(webhook.key)) {
+            removals += 1
+            change(webhook: WebhookChange(webhook.key, nil, replacing: webhook.definition))
+        }
+    }
+
+    private mutating func change(webhook change: WebhookChange) {
+        schemaChange.webhooks.append(change)
+        var all = webhooks ?? []
+        all.removeAll { $0.key == change.key }
+        if let definition = change.definition { all.append(Webhook(key: change.key, definition)) }
+        webhooks = all.sorted { $0.key < $1.key }
     }
 
     private mutating func define(attribute element: DefinitionSet.Element) throws(CoreError) {
@@ -203,6 +257,7 @@ extension DefinitionSet.Kind {
                 ["group": .null, "audience": .null, AssignmentLifetime.apiMember: .null], uniquingKeysWith: { $1 })
         case .flags: ["rules": [], "description": .null, "tags": []]
         case .holdouts: HoldoutDefinition.members.defaults
+        case .webhooks: Webhook.Definition.members.defaults
         }
     }
 }

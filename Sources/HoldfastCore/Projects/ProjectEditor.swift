@@ -71,7 +71,7 @@ public struct ProjectEditor: Sendable {
             Edit(sdkKey: sdkKey, author: author, moves: moves, change: change, notes: { [note.entry($0)] }))
     }
 
-    /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes and segments in the same transaction.
+    /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes, segments and webhooks in the same transaction.
     public func edit<Outcome: Sendable>(_ edit: Edit<Outcome>) async throws -> (Project, Outcome) {
         await catalog.beginEdit()
         defer { catalog.endEdit() }
@@ -108,9 +108,9 @@ public struct ProjectEditor: Sendable {
         let author: Author
         let moves: MovePolicy
         let change: Change<Outcome>
-        /// Returns the attributes and segments that the edit defines.
+        /// Returns the attributes, segments and webhooks that the edit defines.
         let schema: @Sendable (Outcome) -> SchemaChange
-        /// Returns the entries in the audit log, except for attributes and segments.
+        /// Returns the entries in the audit log, except for attributes, segments and webhooks.
         let notes: @Sendable (Draft<Outcome>) -> [AuditNote]
 
         public init(
@@ -217,7 +217,8 @@ public struct ProjectEditor: Sendable {
         }
         let made = edit.notes(draft)
         let all =
-            made + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
+            made + schema.webhooks.map(\.note)
+            + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
         let notes = try policy.check(from: project, to: edited, changing: schema.segments, all).prefix(made.count)
         guard draft.hasChanged else {
             guard try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author)) else {

@@ -18,7 +18,8 @@ extension SharedChange<StoredDatafile?> {
     ///   - freezing: the experiments that the datafile concludes. Their totals are kept as they are in the transaction, so
     ///     that no experiment is concluded without.
     ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
-    ///   - schema: attributes and segments to define with it. An attribute that has another type refuses the whole change.
+    ///   - schema: attributes, segments and webhooks to define with it. An attribute that has another type, or a webhook that
+    ///     was changed meanwhile, refuses the whole change.
     ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
@@ -116,17 +117,22 @@ extension SharedChange<AttributeDefinitionResult> {
     }
 }
 
-/// Attributes and segments to define with other definitions, in one transaction.
+/// Attributes, segments and webhooks to define with other definitions, in one transaction.
 public struct SchemaChange: Sendable {
     public var attributes: [AttributeDefinition] = []
     public var segments: [Segment] = []
+    public var webhooks: [WebhookChange] = []
 
     public init() {}
 
-    public var isEmpty: Bool { attributes.isEmpty && segments.isEmpty }
+    /// Whether it changes nothing that all projects share.
+    public var isOfProject: Bool { attributes.isEmpty && segments.isEmpty }
+
+    public var isEmpty: Bool { isOfProject && webhooks.isEmpty }
 
     fileprivate var parts: [SharedRecords.Part] {
         attributes.map { .attribute($0.name) } + segments.map { .segment($0.name) }
+            + webhooks.map { .webhook(key: $0.key) }
     }
 }
 
@@ -161,9 +167,9 @@ extension SharedRecords {
         return former == nil
     }
 
-    /// Defines attributes and segments.
+    /// Defines attributes, segments and webhooks.
     ///
-    /// - Returns: false if nothing was defined, because an attribute has another type.
+    /// - Returns: false if nothing was defined, because an attribute has another type, or a webhook was changed meanwhile.
     fileprivate mutating func define(_ schema: SchemaChange, by author: Author) -> Bool {
         let fits = schema.attributes.allSatisfy { definition in
             if case .otherType = AttributeRules.define(definition, replacing: attributes[definition.name]) {
@@ -171,9 +177,10 @@ extension SharedRecords {
             }
             return true
         }
-        guard fits else { return false }
+        guard fits, schema.webhooks.allSatisfy({ admits($0) }) else { return false }
         for attribute in schema.attributes { _ = define(attribute, by: author) }
         for segment in schema.segments { _ = define(segment, by: author) }
+        for webhook in schema.webhooks { apply(webhook, by: author) }
         return true
     }
 }
@@ -195,8 +202,8 @@ extension SharedChange<Bool> {
         Self(.segment(segment.name)) { records, _ in records.define(segment, by: author) }
     }
 
-    /// Defines attributes and segments. The result is false if nothing was defined, because an attribute has another type,
-    /// or because the proposal that is approved has been decided already.
+    /// Defines attributes, segments and webhooks. The result is false if nothing was defined, because an attribute has another
+    /// type, a webhook was changed meanwhile, or the proposal that is approved has been decided already.
     public static func putSchema(_ schema: SchemaChange, approval: Approval? = nil, by author: Author) -> Self {
         Self(and: schema.parts + (approval.map { [$0.part] } ?? [])) { records, context in
             guard records.admits(approval), records.define(schema, by: author) else { return false }

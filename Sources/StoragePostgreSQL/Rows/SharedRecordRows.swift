@@ -82,7 +82,7 @@ extension SharedRecords {
             return (
                 false,
                 [
-                    (Query(find(webhook: key)), { $1.webhook = Webhook($0) }),
+                    (Query(find(webhook: key)), { $1.webhooks[key] = Webhook($0) }),
                     (Query(lastAuditEntry), { $1.lastAuditEntry = $0.integer(0) }),
                 ]
             )

@@ -88,7 +88,7 @@ extension WriteTransaction {
                 records.finding = StoredLook($0)
             }
         case .webhook(let key):
-            try connection.run(SharedRecords.find(webhook: key)) { records.webhook = Webhook($0) }
+            try connection.run(SharedRecords.find(webhook: key)) { records.webhooks[key] = Webhook($0) }
             try connection.run(SharedRecords.lastAuditEntry) { records.lastAuditEntry = $0.integer(0) }
         }
     }

@@ -98,7 +98,10 @@ struct PromoteCommand: ParsableCommand {
 
     private static func definitions(of client: ServerClient, _ name: String) throws -> DefinitionSet {
         do {
-            return try DefinitionSet(try client.send("GET", "/v1/definitions"))
+            var set = try DefinitionSet(try client.send("GET", "/v1/definitions"))
+            // Where events go belongs to the environment.
+            (set[.webhooks], set.saysWebhooks) = ([], false)
+            return set
         } catch let refusal as ServerRefusal {
             throw Failure("the definitions of \(name) cannot be read: \(refusal)")
         }
@@ -111,7 +114,7 @@ struct PromoteCommand: ParsableCommand {
         var selected = DefinitionSet()
         for name in selection {
             let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
-            let nouns = DefinitionSet.Kind.allCases.filter { $0 != .groups }
+            let nouns = DefinitionSet.Kind.allCases.filter { $0 != .groups && $0 != .webhooks }
             guard parts.count == 2, let kind = nouns.first(where: { $0.noun == parts[0] }) else {
                 throw Failure(
                     "what to carry must be KIND:KEY with a kind of \(nouns.map(\.noun).joined(separator: ", ")); got "

@@ -138,6 +138,8 @@ struct DefinitionFiles {
                 problems.append("\(origin.description()): `\(kind.rawValue)` must be an array; got \(list.kind)")
                 continue
             }
+            // An empty list says something, too.
+            object[kind.rawValue] = object[kind.rawValue] ?? []
             for (index, element) in elements.enumerated() {
                 add(element, kind, Origin(file: file, document: document, place: place.appending(index)))
             }

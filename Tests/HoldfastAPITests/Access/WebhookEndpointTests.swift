@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "{}", 400, "`url` is required"),
+        ("", "{}", 422, "a new webhook must have a `url`"),
         ("", #"{"url":"ftp://ops.example/"}"#, 422, "`url` must be an https URL"),
         ("", #"{"url":"https://user@ops.example/"}"#, 422, "without a user"),
         ("", #"{"url":"https://ops.example/#x"}"#, 422, "a fragment"),
@@ -51,13 +51,13 @@ import Testing
         ("", #"{"url":"https://ops.example/","events":["experiment.putt"]}"#, 422, "did you mean 'experiment.put'?"),
         ("", #"{"url":"https://ops.example/","events":["exp*"]}"#, 422, "patterns such as experiment.*"),
         ("", #"{"url":"https://ops.example/","events":["override.set"]}"#, 422, "names of events"),
-        ("", #"{"url":"https://ops.example/","events":[]}"#, 400, "at least one string"),
+        ("", #"{"url":"https://ops.example/","events":[]}"#, 422, "at least one string"),
         ("", #"{"url":"https://ops.example/","format":"xml"}"#, 422, "standard, slack, teams"),
-        ("", #"{"url":"https://ops.example/","enabled":"yes"}"#, 400, "true or false"),
+        ("", #"{"url":"https://ops.example/","enabled":"yes"}"#, 422, "true or false"),
         ("", #"{"url":"https://ops.example/","sdk_key":"nowhere"}"#, 422, "the SDK key of a project"),
         ("", #"{"url":"https://ops.example/","secret_file":"../tokens"}"#, 422, "the name of a file"),
         ("", #"{"url":"https://ops.example/","secret_file":"team"}"#, 422, "--webhook-secrets"),
-        ("", #"{"url":"https://ops.example/","secret":"x"}"#, 400, "no members but"),
+        ("", #"{"url":"https://ops.example/","secret":"x"}"#, 422, "no members but"),
         ("?from=then", #"{"url":"https://ops.example/"}"#, 400, "`from` must be 'now'"),
     ])
     func `What cannot be used is refused`(query: String, body: String, status: Int, reason: String) throws {

@@ -73,6 +73,7 @@ import Testing
             describe("ExperimentDefinition", "Experiment", ExperimentDetails.members, in: &described)
             + describe("MetricDefinition", "Metric", MetricDefinition.members, in: &described)
             + describe("HoldoutDefinition", "Holdout", HoldoutDefinition.members, in: &described)
+            + describe("WebhookDefinition", "Webhook", Webhook.Definition.members, in: &described)
         if ProcessInfo.processInfo.environment["HOLDFAST_WRITE_OPENAPI"] != nil {
             let file = URL(filePath: #filePath).deletingLastPathComponent().appending(
                 path: "../../../Sources/HoldfastAPI/openapi.json")

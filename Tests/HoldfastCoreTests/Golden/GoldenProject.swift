@@ -183,7 +183,7 @@ enum GoldenProject {
     static func apply(
         _ set: DefinitionSet, prunes: Bool, to project: Project
     ) throws(CoreError) -> ProjectEditor.Draft<DefinitionSetEdit.Outcome> {
-        let edit = DefinitionSetEdit(set, prunes: prunes, by: .processUser, at: time)
+        let edit = DefinitionSetEdit(set, prunes: prunes, by: .processUser, at: time, webhooks: nil)
         return try ProjectEditor.draft(
             sdkKey, { definitions, project throws(CoreError) in try edit.apply(to: &definitions, of: project, schema) },
             of: project)

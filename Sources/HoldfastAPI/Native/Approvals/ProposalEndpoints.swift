@@ -157,7 +157,9 @@ struct ProposalEndpoints {
         var request: JSONObject = JSONObject()
         request["method"] = .string(proposal.method)
         request["target"] = .string(proposal.target)
-        if let body = proposal.body { request["body"] = (try? JSONParser().parse(body)) ?? .null }
+        if let body = proposal.body {
+            request["body"] = (try? JSONParser().parse(body)).map(DefinitionSet.hidingURLs) ?? .null
+        }
         let decision = proposal.decision
         return [
             "id": .string(proposal.id), "sdk_key": .string(proposal.sdkKey),

@@ -14,8 +14,7 @@ extension NativeProtocol {
         let flag = DefinitionEndpoints<Flag>(services: services, store: session, projects: projects)
         let metric = DefinitionEndpoints<MetricDefinition>(services: services, store: session, projects: projects)
         let holdout = DefinitionEndpoints<Holdout>(services: services, store: session, projects: projects)
-        let definitions = DefinitionSetEndpoints(
-            catalog: services.projects, projects: projects, clock: services.store.clock)
+        let definitions = DefinitionSetEndpoints(services: services, store: session, projects: projects)
         let proposal = ProposalEndpoints(loop)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         return [

@@ -7,21 +7,27 @@ import Storage
 
 /// `/v1/definitions`: everything that a project defines, as one document that programs keep in files.
 struct DefinitionSetEndpoints {
-    let catalog: ProjectCatalog
+    let services: Services
+    let store: any StoreSession
     let projects: ProjectView
-    let clock: StoreClock
+
+    private var catalog: ProjectCatalog { services.projects }
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey, for: call.access), catalog)
-        let content = try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey).json.encoded() }
-        return .json(content, entityTag: Self.entityTag(content))
+        let all = try await store.read(.webhooks)
+        let view = view(of: all, sdkKey, call)
+        let (content, tag) = try await catalog.inBackground { _ in
+            (catalog.definitionSet(of: sdkKey, view?.usable).json.encoded(), catalog.entityTag(of: sdkKey, all))
+        }
+        return .json(content, entityTag: tag)
     }
 
     /// Applies a document as a whole, or nothing of it. `?prune=true` also removes what it lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
-        let (sdkKey, change) = try await change(request, query, call)
+        let (sdkKey, change, _) = try await change(request, query, call)
         let edit = ProjectEditor.Edit(
             sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
             schema: \.schema,
@@ -33,6 +39,16 @@ struct DefinitionSetEndpoints {
         let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
         var object = outcome.json
         object["revision"] = .string(project.datafile.revision)
+        if !outcome.schema.webhooks.isEmpty { services.webhooks.wake() }
+        let secrets = outcome.schema.webhooks.filter { $0.newSecret != nil }.map { change -> JSONValue in
+            [
+                "code": "secret_made", "pointer": "/webhooks",
+                "message": .string(
+                    "the server has made the secret of the webhook '\(change.key)': POST /v1/webhooks/\(change.key)/rotate makes "
+                        + "another one and shows it once"),
+            ]
+        }
+        if !secrets.isEmpty { object["warnings"] = .array((object["warnings"]?.array ?? []) + secrets) }
         return .json(.object(object))
     }
 
@@ -40,12 +56,10 @@ struct DefinitionSetEndpoints {
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let query = try request.query(knowing: ["prune", "max_removals", "share"])
-        let (sdkKey, change) = try await change(request, query, call)
         // Read first: what is edited meanwhile makes the tag outdated.
-        let catalog = catalog
-        let basis = try await catalog.inBackground { _ in
-            Self.entityTag(catalog.definitionSet(of: sdkKey).json.encoded())
-        }
+        let (catalog, all) = (catalog, try await store.read(.webhooks))
+        let (sdkKey, change, saysWebhooks) = try await change(request, query, call)
+        let basis = try await catalog.inBackground { _ in catalog.entityTag(of: sdkKey, all) }
         let sharing = try Request.sharePolicy(query, call)
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
         let counter = PreviewCounter(catalog)
@@ -53,6 +67,13 @@ struct DefinitionSetEndpoints {
             from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)
         var object = draft.outcome.json
         object["moves"] = moves.json
+        if saysWebhooks, !call.mayManage {
+            let warning: JSONValue = [
+                "code": "webhooks_not_compared", "pointer": "/webhooks",
+                "message": "webhooks were not compared, which needs a token of the scope admin",
+            ]
+            object["warnings"] = .array((object["warnings"]?.array ?? []) + [warning])
+        }
         let policy: ApprovalPolicy = call.admission.control.needsApproval ? .needed : .notNeeded
         let waiting = try await catalog.inBackground { _ -> [String] in
             do {
@@ -70,7 +91,7 @@ struct DefinitionSetEndpoints {
 
     private func change(
         _ request: borrowing Request, _ query: [String: String], _ call: Call
-    ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>) {
+    ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>, saysWebhooks: Bool) {
         let prunes = try Request.flag("prune", query)
         let limit = try query["max_removals"].map { text throws(CoreError) in
             guard let number = Int(text), number >= 0 else {
@@ -81,38 +102,49 @@ struct DefinitionSetEndpoints {
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let content = request.withBody { Array($0) }
         let preconditions = Preconditions(request)
-        let (author, time, catalog, access) = (call.author(request), clock.now(), catalog, call.access)
-        let edit = try await catalog.inBackground { _ in
-            DefinitionSetEdit(
-                try DefinitionSet(JSONInput.parse(content)), prunes: prunes, removalLimit: limit, by: author, at: time)
-        }
+        let (author, time, catalog, access) = (
+            call.author(request), services.store.clock.now(), catalog, call.access
+        )
+        let all = try await store.read(.webhooks)
+        let view = view(of: all, sdkKey, call)
+        let set = try await catalog.inBackground { _ in try DefinitionSet(JSONInput.parse(content)) }
+        let edit = DefinitionSetEdit(
+            set, prunes: prunes, removalLimit: limit, by: author, at: time, webhooks: view)
         return (
             sdkKey,
             { definitions, project throws(CoreError) in
                 if !preconditions.isEmpty {
-                    let content = catalog.definitionSet(of: sdkKey).json.encoded()
-                    try preconditions.check(Self.entityTag(content))
+                    try preconditions.check(catalog.entityTag(of: sdkKey, all))
                 }
                 let outcome = try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
-                guard access == .all || outcome.schema.isEmpty else {
+                guard access == .all || outcome.schema.isOfProject else {
                     throw CoreError(
                         .forbidden,
                         "attributes and segments are shared by all projects: a token for all projects must define them")
                 }
                 return outcome
-            }
+            }, set.saysWebhooks
         )
     }
 
-    private static func entityTag(_ content: [UInt8]) -> EntityTag {
-        content.withUnsafeBytes { EntityTag(hashing: $0) }
+    /// - Returns: `nil` if the caller may not see webhooks, whose URLs may be secrets.
+    private func view(of webhooks: [Webhook], _ sdkKey: String, _ call: Call) -> WebhookView? {
+        call.mayManage ? WebhookView(webhooks, services.webhookRules(for: call, making: sdkKey)) : nil
     }
 }
 
 extension ProjectCatalog {
-    fileprivate func definitionSet(of sdkKey: String) -> DefinitionSet {
+    /// - Parameter webhooks: those of other projects are left out; `nil` to say nothing of webhooks.
+    fileprivate func definitionSet(of sdkKey: String, _ webhooks: [Webhook]?) -> DefinitionSet {
         let snapshot = snapshot()
-        return DefinitionSet(snapshot.projects[sdkKey]?.definitions, snapshot.schema)
+        return DefinitionSet(
+            snapshot.projects[sdkKey]?.definitions, snapshot.schema,
+            webhooks: webhooks?.filter { $0.sdkKey == nil || $0.sdkKey == sdkKey })
+    }
+
+    /// The same for all callers, so that one with more rights can apply what another one has planned.
+    fileprivate func entityTag(of sdkKey: String, _ webhooks: [Webhook]) -> EntityTag {
+        definitionSet(of: sdkKey, webhooks).json.encoded().withUnsafeBytes { EntityTag(hashing: $0) }
     }
 }
 
