@@ -132,6 +132,44 @@ import Testing
         #expect(done.end == .exit(0), "\(done.errors)")
     }
 
+    @Test func `What needs a second person waits, says so and exits with 3, and is made once it is approved`() throws {
+        let (ann, bob) = ("ann-secret-0123456789", "bob-secret-0123456789")
+        let tokens = try directory.write("admin ann \(ann)\nadmin bob \(bob)\n", to: "people.tokens")
+        let server = try start("a", ["--tokens-file", tokens, "--approvals", "2"])
+        func ask(_ method: String, _ path: String, _ body: String?, _ token: String, in sdkKey: String? = nil) throws
+            -> TestResponse
+        {
+            let fields = sdkKey.map { ["X-Optimizely-SDK-Key: \($0)"] } ?? []
+            return try server.client().request(method, path, body, token: token, fields: fields)
+        }
+        for (key, traffic) in [("stage", 50), ("shop", 20)] {
+            #expect(try ask("PUT", "/v1/projects/\(key)", "{}", ann).status == 201)
+            let body = #"{"variations":["control","new"],"traffic":\#(traffic)}"#
+            #expect(try ask("PUT", "/v1/experiments/checkout", body, ann, in: key).status == 201)
+        }
+        func promote() throws -> Command {
+            try self.promote(
+                server, "--from", "stage", "--to", "shop", "--apply", environment: ["HOLDFAST_TOKEN": ann])
+        }
+        for _ in 0..<2 {
+            let held = try promote()
+            #expect(held.end == .exit(3), "\(held)")
+            #expect(
+                held.output.hasPrefix(
+                    "changes running experiments (checkout): waits for another person, POST /v1/proposals/"),
+                "\(held)")
+            #expect(try ask("GET", "/v1/experiments/checkout", nil, ann, in: "shop")["traffic"] == 20)
+        }
+        // The same request is one proposal.
+        let list = try ask("GET", "/v1/proposals", nil, bob, in: "shop")["proposals"].array ?? []
+        #expect(list.count == 1)
+        let path = "/v1/proposals/\(list.first?["id"].string ?? "")/approve"
+        #expect(try ask("POST", path, nil, bob).status == 200)
+        #expect(try ask("GET", "/v1/experiments/checkout", nil, ann, in: "shop")["traffic"] == 50)
+        let again = try promote()
+        #expect(again.end == .exit(0) && again.output == "nothing to change", "\(again)")
+    }
+
     @Test(arguments: [
         (["--from", "a", "--to", "a"], "--from and --to must differ; got 'a' twice"),
         (["--from", "a/b", "--to", "a"], "--from must be an SDK key, or the URL of a server"),
