@@ -51,6 +51,29 @@ import Testing
         server.stop()
     }
 
+    @Test func `A metric has the time of the last backup, and a backup that fails leaves it`() throws {
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let path = directory.file("backup.prom")
+        func now() -> Int { Int(Date().timeIntervalSince1970) }
+        let begun = now()
+        #expect(try script("backup", [], ["BACKUP_METRICS": path]).wait() == .exit(0))
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        let sample = try #require(
+            text.firstMatch(of: #/\nholdfast_backup_last_success_timestamp_seconds (\d+)\n$/#), "\(text)")
+        #expect((begun...now()).contains(try #require(Int(sample.output.1))))
+        #expect(text.contains("# TYPE holdfast_backup_last_success_timestamp_seconds gauge\n"))
+        // The collector is another user, and reads every file of the folder.
+        let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+        #expect(mode == 0o644)
+        #expect(!FileManager.default.fileExists(atPath: path + ".new"))
+        let failed = try script(
+            "backup", [], ["BACKUP_METRICS": path, "HOLDFAST_DATABASE": directory.file("none.db")])
+        #expect(failed.wait() != .exit(0))
+        #expect(try String(contentsOfFile: path, encoding: .utf8) == text)
+        server.stop()
+    }
+
     @Test(.enabled(if: Tool.sqlite.isExpected, "sqlite3 is not installed"))
     func `A drill restores a backup, and compares it with the server in use`() throws {
         let tokens = try directory.write("admin a 0123456789abcdef\n", to: "tokens")
