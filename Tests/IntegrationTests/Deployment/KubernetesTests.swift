@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import PostgreSQLTestSupport
 import ProcessTestSupport
 import Testing
 
@@ -11,7 +12,10 @@ import Testing
         "sqlite": common + ["statefulset.yaml"],
         "postgresql": common + ["deployment.yaml", "poddisruptionbudget.yaml"],
     ]
-    private static let others = ["backup/backup.yaml", "backup/restore-drill.yaml", "edge/daemonset.yaml"]
+    private static let others = [
+        "backup/backup.yaml", "backup/restore-drill.yaml", "backup/postgresql-backup.yaml",
+        "backup/postgresql-restore-drill.yaml", "edge/daemonset.yaml",
+    ]
     /// The file of the pod.
     private static let workloads = ["sqlite/statefulset.yaml", "postgresql/deployment.yaml"]
 
@@ -142,14 +146,80 @@ import Testing
         #expect(try DeploymentFile.text("Dockerfile.dockerignore").contains("\n!docker/backup\n"))
         try runAt("\(DeploymentFile.folder)/backup", [], environment: environment)
         let drill = try DeploymentFile.text("kubernetes/backup/restore-drill.yaml")
-        let block = try #require(
-            drill.components(separatedBy: "- |\n").last?.components(separatedBy: "          env:").first)
+        let block = try #require(Self.scripts(in: drill).first)
         let output = try runAt("/bin/sh", ["-euc", block], environment: environment)
         #expect(output.contains("1 profiles were read: the backup can be restored"), "\(output)")
         for name in ["HOLDFAST_DATABASE", "BACKUP_DIRECTORY"] { #expect(backup.contains("name: \(name)\n")) }
         for name in ["DRILL_DIRECTORY", "BACKUP_DIRECTORY"] { #expect(drill.contains("name: \(name)\n")) }
         // The server has used the database all the time.
         #expect(try server.request("GET", "/v1/profiles/ada").status == 200)
+    }
+
+    /// The scripts of containers, which stand before their environments.
+    private static func scripts(in manifest: String) -> [String] {
+        manifest.components(separatedBy: "- |\n").dropFirst().compactMap {
+            $0.split(separator: #/\n +env:/#, maxSplits: 1).first.map(String.init)
+        }
+    }
+
+    @Test func `The commands of the backup and of the drill of PostgreSQL restore what its servers have`() throws {
+        let database = try TestDatabase(.postgreSQL)
+        let server = try ServerProcess(database: database.url)
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let directory = try TemporaryDirectory()
+        for folder in ["", "backups", "drill"] {
+            let path = directory.file(folder)
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            // PostgreSQL refuses to run as root.
+            try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: path)
+        }
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+        let holdfast = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent().path
+        let releases = "/usr/lib/postgresql"
+        let release = try FileManager.default.contentsOfDirectory(atPath: releases).max { Int($0) ?? 0 < Int($1) ?? 0 }
+        let environment = [
+            "PATH": "\(releases)/\(release ?? "")/bin:\(holdfast):\(path)", "HOLDFAST_DATABASE": database.url,
+            "BACKUP_DIRECTORY": directory.file("backups"), "DRILL_DIRECTORY": directory.file("drill"),
+            "BACKUP_KEEP": "2", "LC_ALL": "C.UTF-8",
+        ]
+        func start(_ script: String, asPostgreSQL: Bool) throws -> ChildProcess {
+            let command = ["/bin/sh", "-euc", script]
+            let user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+            let isRoot = getuid() == 0 && asPostgreSQL
+            return try ChildProcess("/usr/bin/env", (isRoot ? user : []) + command, environment: environment)
+        }
+        let backup = try DeploymentFile.text("kubernetes/backup/postgresql-backup.yaml")
+        let old = ["holdfast-20250101T000000Z.dump", "holdfast-20250102T000000Z.dump"]
+        for name in old { _ = try directory.write("", to: "backups/\(name)") }
+        let copying = try start(try #require(Self.scripts(in: backup).first), asPostgreSQL: true)
+        #expect(copying.wait() == .exit(0), "\(copying.errors.text)")
+        let kept = try FileManager.default.contentsOfDirectory(atPath: directory.file("backups")).sorted()
+        #expect(kept.count == 2 && kept.first == old[1] && kept.last?.hasSuffix("Z.dump") == true, "\(kept)")
+        // What is stored later is not in the copy.
+        #expect(try server.request("POST", "/ups/save", profile("bob", ["11": "1"])).status == 200)
+
+        let drill = try DeploymentFile.text("kubernetes/backup/postgresql-restore-drill.yaml")
+        let scripts = Self.scripts(in: drill)
+        try #require(scripts.count == 2)
+        let restoring = try start(scripts[0], asPostgreSQL: true)
+        let reading = try start(scripts[1], asPostgreSQL: false)
+        #expect(reading.wait() == .exit(0), "\(reading.errors.text) \(restoring.errors.text)")
+        #expect(restoring.wait() == .exit(0), "\(restoring.errors.text)")
+        #expect(reading.output.text.contains("1 profiles were read: the backup can be restored"))
+        for name in ["HOLDFAST_DATABASE", "BACKUP_DIRECTORY", "BACKUP_KEEP"] {
+            #expect(backup.contains("name: \(name)\n"))
+        }
+        #expect(backup.contains("mountPath: /database\n") && backup.contains("secretName: holdfast-database\n"))
+
+        // A copy that is damaged fails both.
+        for name in ["ended", "restored", "read", "data", "profiles"] {
+            try FileManager.default.removeItem(atPath: directory.file("drill/\(name)"))
+        }
+        _ = try directory.write("no copy", to: "backups/holdfast-29990101T000000Z.dump", mode: 0o644)
+        let failing = try start(scripts[0], asPostgreSQL: true)
+        #expect(try start(scripts[1], asPostgreSQL: false).wait() == .exit(1))
+        #expect(failing.wait() != .exit(0))
+        server.stop()
     }
 
     @Test func `Everything selects the pods by the label that they have`() throws {
