@@ -127,7 +127,7 @@ import Testing
         (["--event-loops", "-1"], "--event-loops must be a whole number from 1 to 128; got '-1'"),
         (["--log-format", "xml"], "--log-format must be auto, json or text; got 'xml'"),
         (["--database", "/tmp"], "the database must be a file; /tmp is a directory"),
-        (["--tokens-file", "/tmp"], "the tokens must be in a file of lines 'scope name secret'; /tmp is a directory"),
+        (["--tokens-file", "/tmp"], "the token file must be a file of lines 'scope name secret'; /tmp is a directory"),
     ])
     func `A wrong option is answered with what is required and what was found`(arguments: [String], message: String)
         throws

@@ -2,6 +2,7 @@ import APITestSupport
 import Dispatch
 import Foundation
 import JSON
+import PostgreSQLTestSupport
 import ProcessTestSupport
 import Synchronization
 import Testing
@@ -42,7 +43,12 @@ import Testing
         #expect(found.audit == stored.audit, sourceLocation: sourceLocation)
     }
 
-    @Test func `Definitions have a row for each variation and each time in which it did not change`() throws {
+    @Test(arguments: [HistoryRun.Setting.Database.sqlite, .postgreSQL(.postgreSQL)])
+    func `Definitions have a row for each variation and each time in which it did not change`(
+        kind: HistoryRun.Setting.Database
+    ) throws {
+        let database = try SharedDatabase.make(kind, in: TemporaryDirectory())
+        let server = try ServerProcess(database: database.location, database.options)
         let variations = #"[{"key":"a","id":"1","weight":1},{"key":"b","id":"2","weight":3}]"#
         let body = #"{"id":"11","name":"Faster","variations":\#(variations)}"#
         #expect(try server.request("PUT", "/v1/experiments/checkout", body).status == 201)
@@ -50,7 +56,8 @@ import Testing
         #expect(try server.request("PUT", "/v1/flags/banner", #"{"type":"boolean"}"#).status == 201)
         #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         #expect(try server.request("PUT", "/v1/holdouts/quiet", #"{"share":10}"#).status == 201)
-        let command = try Command("export", "definitions", "--database", directory.file("holdfast.db"))
+        #expect(try server.request("PUT", "/v1/flags/banner", #"{"enabled":false}"#).status == 200)
+        let command = try Command("export", "definitions", "--database", database.location)
         #expect(command.end == .exit(0), "\(command.errors)")
         let rows = try command.output.split(separator: "\n").map { try JSONParser().parse(String($0)) }
         let experiments = rows.filter { $0["kind"] == "experiment" }
@@ -65,18 +72,75 @@ import Testing
         let holdouts = rows.filter { $0["kind"] == "holdout" }
         #expect(holdouts.map { $0["variation_key"].string } == ["off"])
         #expect(holdouts.first?["allocation"].double == 10)
+        let flags = rows.filter { $0["kind"] == "flag" }
+        let described = flags.map {
+            "\($0["variation_key"].string ?? "") \($0["value"].string ?? "") \($0["status"].string ?? "")"
+        }
+        #expect(
+            Set(described) == ["on true enabled", "off false enabled", "on true disabled", "off false disabled"],
+            "\(command.output)")
+        #expect(flags.allSatisfy { $0["variation_id"].isNull && $0["allocation"].isNull && $0["key"] == "banner" })
+        #expect(flags.count { $0["valid_to"].isNull } == 2)
+        #expect(experiments.allSatisfy { $0["value"].isNull })
+        server.stop()
     }
 
-    @Test func `Attributes of all users are exported as an import takes them`() throws {
+    @Test(arguments: [HistoryRun.Setting.Database.sqlite, .postgreSQL(.postgreSQL)])
+    func `Attributes of all users are exported as an import takes them`(kind: HistoryRun.Setting.Database) throws {
+        let database = try SharedDatabase.make(kind, in: TemporaryDirectory())
+        let server = try ServerProcess(database: database.location, database.options)
         #expect(try server.request("PUT", "/v1/attributes/country", #"{"type":"string"}"#).status == 201)
         // More than a page.
         let lines = (0..<2_100).map { #"{"user_id":"u\#($0)","attributes":{"country":"c\#($0 % 7)"}}"# }
         let imported = try server.request("POST", "/v1/profiles/attributes", lines.joined(separator: "\n"))
         #expect(imported.status == 200, "\(imported.text)")
         #expect(try server.request("POST", "/ups/save", profile("without", ["11": "1"])).status == 200)
-        let command = try Command("export", "attributes", "--database", directory.file("holdfast.db"))
+        let command = try Command("export", "attributes", "--database", database.location)
         #expect(command.end == .exit(0), "\(command.errors)")
         #expect(Set(command.output.split(separator: "\n").map(String.init)) == Set(lines))
+        server.stop()
+    }
+
+    @Test func `A metric says up to when everything is in the files, and stands still while the server is away`() throws
+    {
+        let path = directory.file("export.prom")
+        func complete(_ mode: String) throws -> Int? {
+            guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return nil }
+            let sample = #"holdfast_export_complete_timestamp_seconds{kinds="all",mode="\#(mode)"} "#
+            return text.split(separator: "\n").first { $0.hasPrefix(sample) }.flatMap {
+                Int($0.dropFirst(sample.count))
+            }
+        }
+        func now() -> Int { Int(Date().timeIntervalSince1970) }
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let begun = now()
+        let once = try export("all", "--metrics-file", path)
+        #expect(once.end == .exit(0), "\(once.errors)")
+        let value = try #require(try complete("once"))
+        #expect((begun...now()).contains(value))
+        // The collector is another user.
+        let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+        #expect(mode.map { $0 & 0o444 } == 0o444)
+
+        let following = try start("--metrics-file", path)
+        #expect(try server.request("POST", "/ups/save", profile("bob", ["11": "2"])).status == 200)
+        let saved = now()
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try complete("follow") ?? 0 <= saved, .now < deadline { usleep(20_000) }
+        #expect(try #require(try complete("follow")) > saved)
+        #expect(try ExportedData(filesIn: files).assignments["bob 11"] != nil)
+        server.stop()
+        let stopped = now()
+        #expect(following.errors.line(0)?.contains("trying again") == true)
+        #expect(try #require(try complete("follow")) <= stopped)
+        following.send(SIGKILL)
+        following.wait()
+    }
+
+    @Test func `A metric that cannot be written is told, and the export goes on`() throws {
+        let command = try export("all", "--metrics-file", directory.file("none/export.prom"))
+        #expect(command.end == .exit(0) && command.errors.contains("the export goes on"), "\(command)")
+        server.stop()
     }
 
     @Test func `The files of an export that is killed again and again say what the store has`() throws {

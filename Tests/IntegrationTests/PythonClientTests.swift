@@ -43,6 +43,29 @@ import Testing
     }
 
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `The manifest of flags is one by the published schema of the OpenFeature CLI`() throws {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let definitions = #"""
+            {"flags":[{"key":"banner","type":"boolean","description":"On the front page"},
+            {"key":"text","type":"string","variations":[{"key":"a","value":"x"}]},
+            {"key":"columns","type":"integer","variations":[{"key":"a","value":3}]},
+            {"key":"rate","type":"double","variations":[{"key":"a","value":2.5}]},
+            {"key":"whole","type":"double","variations":[{"key":"a","value":2}]},
+            {"key":"theme","type":"json","variations":[{"key":"a","value":{"dark":true}}]}],
+            "experiments":[{"key":"checkout","variations":["control","new"]}]}
+            """#
+        #expect(try server.request("PUT", "/v1/definitions", definitions).status == 200)
+        let manifest = try server.request("GET", "/openfeature/v0/manifest").text
+        let output = try runAt(
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/openfeature_manifest.py", try directory.write(manifest, to: "manifest.json")])
+        let expected =
+            "banner:boolean checkout:string columns:integer rate:float text:string theme:object whole:float"
+        #expect(output.trimmingCharacters(in: .whitespacesAndNewlines) == expected)
+        server.stop()
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `An SDK gives the winner of a concluded experiment, and afterwards everybody what they had`() throws {
         let server = try ServerProcess(database: directory.file("holdfast.db"))
         let child = try ChildProcess(

@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import Glibc
 import JSON
+import PostgreSQLTestSupport
 import ProcessTestSupport
 import Testing
 
@@ -16,8 +17,11 @@ import Testing
         let process: ChildProcess
         let options: [String]
 
-        init() throws {
-            process = try ChildProcess(PythonPackages.interpreter, ["\(PythonPackages.scripts)/trace_receiver.py"])
+        /// - Parameter authorization: what it requires in the header field, if anything.
+        init(authorization: String? = nil) throws {
+            process = try ChildProcess(
+                PythonPackages.interpreter,
+                ["\(PythonPackages.scripts)/trace_receiver.py"] + (authorization.map { [$0] } ?? []))
             let port = try #require(process.output.line(0), "\(process.errors.text)")
             options = ["--traces-endpoint", "http://127.0.0.1:\(port)"]
         }
@@ -38,12 +42,17 @@ import Testing
         ["traceparent: 00-\(trace)-\(Self.parent)-0\(sampled ? 1 : 0)"]
     }
 
-    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
-    func `A request continues the trace of its caller, and no span names its user`() throws {
-        let directory = try TemporaryDirectory()
+    @Test(
+        .enabled(if: PythonPackages.areInstalled, PythonPackages.missing),
+        arguments: [HistoryRun.Setting.Database.sqlite, .postgreSQL(.postgreSQL)])
+    func `A request continues the trace of its caller, and no span names its user`(
+        kind: HistoryRun.Setting.Database
+    ) throws {
+        let database = try SharedDatabase.make(kind, in: TemporaryDirectory())
         let collector = try Collector()
         let server = try ServerProcess(
-            database: directory.file("holdfast.db"), collector.options + ["--access-log", "--traces-service", "shop"])
+            database: database.location,
+            database.options + collector.options + ["--access-log", "--traces-service", "shop"])
         #expect(try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)
         let response = try server.request(
             "POST", "/v1/assign", Self.ask(Self.user), fields: field(sampled: true) + ["tracestate: vendor=1"])
@@ -85,12 +94,51 @@ import Testing
         #expect(work.last?["name"] == "assign")
         for span in work {
             #expect(span["parent"] == request["id"])
-            #expect(span["attributes"]["db.system.name"] == "sqlite")
+            #expect(span["attributes"]["db.system.name"] == (kind.isSQLite ? "sqlite" : "postgresql"))
         }
         #expect(ofTrace.count == work.count + 1)
         #expect(spans.contains { $0["trace"].string == String(other) && $0["name"] == "GET /v1/profiles/{user_id}" })
         #expect(spans.contains { $0["name"] == "GET" && $0["attributes"]["http.response.status_code"] == 404 })
         #expect(!spans.contains { $0["name"] == "GET /readyz" })
+    }
+
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
+    func `A collector gets the header fields of a file, which is read again, and no log has their values`() throws {
+        let directory = try TemporaryDirectory()
+        let collector = try Collector(authorization: "Bearer second-secret")
+        let headers = try directory.write("Authorization: Bearer first-secret\nX-Scope-OrgID: shop\n", to: "headers")
+        let server = try ServerProcess(
+            database: directory.file("holdfast.db"), collector.options + ["--traces-headers-file", headers])
+        func ask() throws {
+            #expect(try server.request("GET", "/v1/profiles/ada", fields: field(sampled: true)).status == 404)
+        }
+        try ask()
+        // What it refuses will not be sent again.
+        #expect(try server.awaitMetric("holdfast_trace_spans_dropped_total") { $0 > 0 } > 0)
+        #expect(try server.metric("holdfast_trace_spans_sent_total") == 0)
+        _ = try directory.write("Authorization: Bearer second-secret\n", to: "headers")
+        try ask()
+        #expect(try server.awaitMetric("holdfast_trace_spans_sent_total") { $0 > 0 } > 0)
+        server.stop()
+        #expect(!server.child.errors.text.contains("-secret") && server.child.errors.text.contains("401"))
+        #expect(try !collector.spans().isEmpty)
+    }
+
+    @Test(arguments: [
+        ("Authorization Bearer secret\n", 0o600, "line 1 of the file of headers"),
+        ("X-Scope: a\nAuthorization\u{1}: secret\n", 0o600, "line 2 of the file of headers"),
+        ("Authorization: secret\n", 0o644, "can be read or written by others"),
+    ])
+    func `A file of header fields that cannot be used stops the start, and its values are not told`(
+        text: String, mode: Int, reason: String
+    ) throws {
+        let directory = try TemporaryDirectory()
+        let headers = try directory.write(text, to: "headers", mode: mode)
+        let command = try Command(
+            "serve", "--database", directory.file("holdfast.db"), "--traces-endpoint", "http://127.0.0.1:9",
+            "--traces-headers-file", headers)
+        #expect(command.end == .exit(78) && command.errors.contains(reason), "\(command)")
+        #expect(!command.errors.contains("secret"))
     }
 
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))

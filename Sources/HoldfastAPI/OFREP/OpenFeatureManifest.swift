@@ -30,8 +30,8 @@ struct OpenFeatureManifestProtocol: WireProtocol {
     }
 }
 
-/// `GET /openfeature/v0/manifest`: the flags with their types and defaults. The format has no type for numbers with a
-/// fraction and for arrays, so flags with such values are left out.
+/// `GET /openfeature/v0/manifest`: the flags with their types and defaults. The format has no type for arrays, so
+/// flags with such values are left out.
 struct OpenFeatureManifest {
     let catalog: ProjectCatalog
     let projects: ProjectView
@@ -66,6 +66,7 @@ struct OpenFeatureManifest {
         case .string: type = "string"
         case .object: type = "object"
         case .integer where FlagEvaluation.type(of: flag) == .integer: type = "integer"
+        case .integer, .number: type = "float"
         default: return nil
         }
         var object = JSONObject()

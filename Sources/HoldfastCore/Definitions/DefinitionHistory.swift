@@ -3,13 +3,14 @@ import Definitions
 public import JSON
 public import Storage
 
-/// What the ids of a project meant and mean: a row for each variation of an experiment or a holdout and each time in which
+/// What the ids of a project meant and mean: a row for each variation of an experiment, a holdout or a flag and each time in which
 /// nothing of the row changed, made of the datafiles that a store keeps.
 public struct DefinitionHistory {
     private struct Name: Hashable {
         let kind: String
         let id: Identifier
-        let variationID: Identifier
+        /// The id of the variation; of a flag its key.
+        let variation: Identifier
     }
 
     private struct Row: Equatable {
@@ -18,8 +19,10 @@ public struct DefinitionHistory {
         let label: String
         let status: String
         let variationKey: Identifier
-        /// In hundredths of a percent of the bucket values.
-        let allocation: Int
+        /// In hundredths of a percent of the bucket values; `nil` for flags.
+        var allocation: Int?
+        /// Of a flag's variation, as JSON.
+        var value: String?
     }
 
     private let sdkKey: String
@@ -58,7 +61,7 @@ public struct DefinitionHistory {
             for variation in experiment.variations {
                 rows.append(
                     Row(
-                        name: Name(kind: "experiment", id: experiment.id, variationID: variation.id),
+                        name: Name(kind: "experiment", id: experiment.id, variation: variation.id),
                         key: experiment.key, label: experiment.details.name,
                         status: ExperimentStatus.name(of: experiment.status), variationKey: variation.key,
                         allocation: shares[variation.id] ?? 0))
@@ -72,9 +75,21 @@ public struct DefinitionHistory {
                 else { continue }
                 rows.append(
                     Row(
-                        name: Name(kind: "holdout", id: id, variationID: variationID), key: key, label: "",
+                        name: Name(kind: "holdout", id: id, variation: variationID), key: key, label: "",
                         status: ExperimentStatus.name(of: holdout["status"]?.string ?? ""), variationKey: variationKey,
                         allocation: allocation.shares[variationID] ?? 0))
+            }
+        }
+        // What a datafile brought has no variations by itself, and what serves an experiment has those of that.
+        for flag in definitions.flags {
+            for variation in flag.rules?.variations ?? [] {
+                rows.append(
+                    Row(
+                        name: Name(
+                            kind: "flag", id: flag.source.identifier("id") ?? flag.key, variation: variation.key),
+                        key: flag.key, label: flag.description, status: flag.isEnabled ? "enabled" : "disabled",
+                        variationKey: variation.key,
+                        value: String(decoding: variation.value.encoded(), as: UTF8.self)))
             }
         }
         return rows
@@ -89,8 +104,9 @@ public struct DefinitionHistory {
         object["name"] = .string(row.label)
         object["status"] = .string(row.status)
         object["variation_key"] = JSONValue(row.variationKey)
-        object["variation_id"] = JSONValue(row.name.variationID)
-        object["allocation"] = .shortest(Double(row.allocation) / 100)
+        object["variation_id"] = row.value == nil ? JSONValue(row.name.variation) : .null
+        object["allocation"] = row.allocation.map { .shortest(Double($0) / 100) } ?? .null
+        object["value"] = row.value.map { .string($0) } ?? .null
         object["valid_from"] = .string(since.rfc3339)
         object["valid_to"] = until.map { .string($0.rfc3339) } ?? .null
         return object

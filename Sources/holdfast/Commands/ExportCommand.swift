@@ -183,6 +183,12 @@ struct ServerExportOptions: ParsableArguments {
     @Flag(help: "Wait for what comes next (default: end at what there is).")
     var follow = false
 
+    @Option(
+        help: .init(
+            "A file for Prometheus's textfile collector that says how far the export is behind (default: none).",
+            valueName: "file"))
+    var metricsFile: String?
+
     @OptionGroup var server: ServerOptions
 
     func run(_ kinds: [ExportKind]) throws {
@@ -193,7 +199,8 @@ struct ServerExportOptions: ParsableArguments {
         let files = try ExportFiles(
             kinds, statePath: after, directory: directory == "-" ? nil : directory, maximumBytes: size.bytes,
             seconds: time.seconds)
-        var export = ServerExport(try server.client(), into: files, follows: follow)
+        let metrics = metricsFile.map { ExportMetrics(path: $0, kinds, follows: follow) }
+        var export = ServerExport(try server.client(), into: files, follows: follow, metrics: metrics)
         try export.run()
     }
 }

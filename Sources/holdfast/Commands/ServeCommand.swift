@@ -280,6 +280,12 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
+            "A file with header fields for the collector, such as 'Authorization: Bearer …' (default: none).",
+            valueName: "path"))
+    var tracesHeadersFile: String?
+
+    @Option(
+        help: .init(
             "Log level: trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
     var logLevel: String?
 
@@ -351,8 +357,9 @@ struct ServeCommand: ParsableCommand {
     }
 
     private func traces(_ settings: Settings) throws -> TraceCollector? {
-        var (url, service): (String?, String?)
+        var (url, service, headers): (String?, String?, String?)
         var sample: Probability?
+        settings.apply(tracesHeadersFile, "traces-headers-file", to: &headers)
         settings.apply(tracesEndpoint, "traces-endpoint", to: &url)
         settings.apply(tracesService, "traces-service", to: &service)
         try settings.apply(tracesSample, "traces-sample", to: &sample)
@@ -360,6 +367,8 @@ struct ServeCommand: ParsableCommand {
         var collector = try TraceCollector(url: url)
         if let service { collector.service = service }
         if let sample { collector.sample = sample.value }
+        if let headers { _ = try TraceCollector.headers(in: headers) }
+        collector.headersFile = headers
         return collector
     }
 

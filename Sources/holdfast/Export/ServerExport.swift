@@ -10,6 +10,8 @@ struct ServerExport {
     private let follows: Bool
     /// Goals that are in the files already, while the feed repeats what was committed during the export.
     private var repeats = RepeatedGoals()
+    /// `nil` if nobody wants to know how far it is behind.
+    private var metrics: ExportMetrics?
 
     /// Elements of a page of an export, and lines of a response of the feed.
     private static let (pageLimit, feedLimit) = (1_000, 10_000)
@@ -17,8 +19,9 @@ struct ServerExport {
     /// of few lines.
     private static let (mostSeconds, auditSeconds, commitSeconds) = (30.0, 5.0, 1.0)
 
-    init(_ server: ServerClient, into files: ExportFiles, follows: Bool) {
+    init(_ server: ServerClient, into files: ExportFiles, follows: Bool, metrics: ExportMetrics?) {
         self.server = server
+        self.metrics = metrics
         self.files = files
         self.follows = follows
     }
@@ -49,9 +52,12 @@ struct ServerExport {
             if let end = files.nextEnd { seconds = max(0, min(seconds, end - systemSeconds())) }
         }
         do {
+            let asked = systemSeconds()
+            let end = metrics == nil ? nil : try feed(after: "now", kinds: nil, limit: 0).end
             let page = try feed(after: files.state.feed, kinds: feedKinds, wait: Int(seconds.rounded(.up)))
             for line in page.lines { try append(line) }
             try appendAuditAndCommit(after: page.end)
+            if let end, Self.has(files.state.feed, reached: end) { metrics?.write(completeTo: asked) }
             return page.lines.count
         } catch let refusal as ServerRefusal where refusal.status == 410 {
             OpenFile.printError("the feed has deleted what comes next: another export begins, in new files\n")

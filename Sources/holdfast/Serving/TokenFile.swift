@@ -27,9 +27,29 @@ struct TokenFile: Sendable {
         return String(secret)
     }
 
+    private func contents() throws(Failure) -> String {
+        try SecretFile(path: path, "the token file", of: "lines 'scope name secret'").text()
+    }
+}
+
+/// A file that only its owner may read.
+struct SecretFile {
+    private let path: String
+    private let name: String
+    private let content: String
+
+    /// - Parameters:
+    ///   - name: what errors call it, such as "the token file".
+    ///   - content: what it has.
+    init(path: String, _ name: String, of content: String) {
+        self.path = path
+        self.name = name
+        self.content = content
+    }
+
     /// Reads the file. If the path is a symbolic link, as mounted secrets often are, the permissions of its target
     /// count.
-    private func contents() throws -> String {
+    func text() throws(Failure) -> String {
         let (file, mode): (OpenFile, mode_t)
         do throws(Failure) {
             file = try OpenFile(path: path)
@@ -38,10 +58,10 @@ struct TokenFile: Sendable {
             throw unreadable(error)
         }
         guard mode & S_IFMT != S_IFDIR else {
-            throw Failure("the tokens must be in a file of lines 'scope name secret'; \(path) is a directory")
+            throw Failure("\(name) must be a file of \(content); \(path) is a directory")
         }
         guard mode & 0o077 == 0 else {
-            throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
+            throw Failure("\(name) \(path) can be read or written by others: run 'chmod 600 \(path)'")
         }
         let content: [UInt8]
         do throws(Failure) {
@@ -50,12 +70,10 @@ struct TokenFile: Sendable {
             throw unreadable(error)
         }
         guard let text = String(validating: content, as: UTF8.self) else {
-            throw Failure("the token file \(path) is not UTF-8")
+            throw Failure("\(name) \(path) is not UTF-8")
         }
         return text
     }
 
-    private func unreadable(_ reason: Failure) -> Failure {
-        Failure("the token file \(path) cannot be read: \(reason)")
-    }
+    private func unreadable(_ reason: Failure) -> Failure { Failure("\(name) \(path) cannot be read: \(reason)") }
 }

@@ -11,6 +11,8 @@ struct TraceCollector: Sendable {
     var service = "holdfast"
     /// Which part of the traces that begin here is recorded.
     var sample = 1.0
+    /// The file with further header fields, which may be secret; read for each batch, so that it can be replaced.
+    var headersFile: String?
 
     /// - Throws: ``Failure`` unless it is the address of a collector. One without a path gets OTLP's.
     init(url: String) throws(Failure) {
@@ -27,10 +29,10 @@ struct TraceCollector: Sendable {
     }
 
     func tracer(_ logger: Logger) -> Tracer {
-        let url = url
+        let (url, headersFile) = (url, headersFile)
         return Tracer(
             sample: sample, resource: [("service.name", service), ("service.version", Holdfast.version)],
-            send: { body, seconds in Self.send(body, to: url, seconds: seconds) },
+            send: { body, seconds in Self.send(body, to: url, headersFile, seconds: seconds) },
             report: { reason in
                 if let reason {
                     logger.warning("spans cannot be sent", metadata: ["collector": "\(url)", "reason": "\(reason)"])
@@ -40,12 +42,31 @@ struct TraceCollector: Sendable {
             })
     }
 
-    private static func send(_ body: [UInt8], to url: String, seconds: Int) -> Tracer.Delivery {
+    /// Reads header fields, one `Name: value` a line.
+    ///
+    /// - Throws: ``Failure``, which quotes no value.
+    static func headers(in path: String) throws(Failure) -> [String] {
+        let lines = try SecretFile(path: path, "the file of headers", of: "lines 'Name: value'").text().split(
+            whereSeparator: \.isNewline)
+        for (index, line) in lines.enumerated() {
+            let name = line.prefix { $0 != ":" }
+            let isName = !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+            guard isName, line.count > name.count, line.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+                throw Failure("line \(index + 1) of the file of headers \(path) must be 'Name: value'; it is not")
+            }
+        }
+        return lines.map(String.init)
+    }
+
+    private static func send(
+        _ body: [UInt8], to url: String, _ headersFile: String?, seconds: Int
+    ) -> Tracer.Delivery {
         let response: HTTPExchange
         do throws(Failure) {
+            let headers = if let headersFile { try Self.headers(in: headersFile) } else { [String]() }
             response = try HTTPExchange(
-                "POST", url, fields: ["Content-Type: application/json", "Expect:"], body: body, seconds: seconds,
-                server: url)
+                "POST", url, fields: ["Content-Type: application/json", "Expect:"] + headers, body: body,
+                seconds: seconds, server: url)
         } catch {
             return .failed("\(error)")
         }

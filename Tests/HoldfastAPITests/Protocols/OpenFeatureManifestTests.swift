@@ -28,14 +28,14 @@ import Testing
                 ["key": "banner", "type": "boolean", "defaultValue": false, "description": "On the front page"],
                 ["key": "checkout", "type": "string", "defaultValue": "control"],
                 ["key": "columns", "type": "integer", "defaultValue": 3],
+                ["key": "rate", "type": "float", "defaultValue": 3],
                 ["key": "text", "type": "string", "defaultValue": "y"],
                 ["key": "theme", "type": "object", "defaultValue": ["dark": true]],
             ], "\(manifest.text)")
         expectValid(flags)
     }
 
-    /// Checks what the published schema of the CLI's manifest (open-feature/cli, `schema/v0/flag-manifest.json`) requires of the
-    /// file that the CLI makes of a response: an object by keys that are not empty, of exactly one of the schema's kinds.
+    /// Checks what the published schema requires, by which `PythonClientTests` validates a manifest.
     private func expectValid(_ flags: [JSONValue]) {
         let keys = flags.map { $0["key"].string ?? "" }
         #expect(Set(keys).count == keys.count && !keys.contains(""))

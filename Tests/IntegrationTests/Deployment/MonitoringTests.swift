@@ -27,8 +27,10 @@ import Testing
         for document in documents {
             let named = Self.names(in: document).map { $0.replacing(#/_(bucket|sum|count)$/#, with: "") }
             #expect(!named.isEmpty)
-            // docker/backup writes it.
-            let known = families.union(["holdfast_backup_last_success_timestamp_seconds"])
+            // docker/backup and `holdfast export` write them.
+            let known = families.union([
+                "holdfast_backup_last_success_timestamp_seconds", "holdfast_export_complete_timestamp_seconds",
+            ])
             #expect(Set(named).subtracting(known).isEmpty)
         }
     }

@@ -1,6 +1,7 @@
 """A collector of OpenTelemetry: takes spans by OTLP over HTTP in JSON, and checks each request by the published protocol.
 
-Prints the port, then a line of JSON for each span; a request that is not valid is a line with `invalid`.
+Prints the port, then a line of JSON for each span; a request that is not valid is a line with `invalid`. With an argument,
+requests must have it in the header field Authorization.
 """
 
 import base64
@@ -43,6 +44,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if sys.argv[1:] and self.headers["Authorization"] != sys.argv[1]:
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         try:
             assert self.path == "/v1/traces" and self.headers["Content-Type"] == "application/json"
             lines = [json.dumps(span) for span in spans(body)]

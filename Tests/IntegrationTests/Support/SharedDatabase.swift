@@ -17,13 +17,14 @@ enum SharedDatabase {
         _ kind: HistoryRun.Setting.Database, in directory: TemporaryDirectory
     ) throws -> any TestLocation {
         switch kind {
-        case .sqlite: SQLiteLocation(location: directory.file("holdfast.db"))
+        case .sqlite: SQLiteLocation(directory: directory)
         case .postgreSQL(let kind, let crashes): try PostgreSQLLocation(kind, crashes: crashes)
         }
     }
 
     private struct SQLiteLocation: TestLocation {
-        let location: String
+        let directory: TemporaryDirectory
+        var location: String { directory.file("holdfast.db") }
         var options: [String] { ServerProcess.smallLog }
 
         func crash() throws {}
