@@ -280,12 +280,12 @@ def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
 def every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits(browser, servers):
     server = Server("full", "--tokens-file", f"{DIRECTORY}/tokens", "--approvals", "2")
     seed_full(server)
+    known = server("POST", "/v1/experiments/navigation/plan", {"metric": "orders", "minimum_effect": 0.1, "from": "everything"})["traffic"]["users_per_day"]
     console = Console(browser, server)
     sign_in(console, "today")
     check_screens(console, FULL_SCREENS)
     # A draft counts with all users who could be enrolled, at the traffic with which its ramp ends.
     console.open("experiments/navigation")
-    known = server("POST", "/v1/experiments/navigation/plan", {"metric": "orders", "minimum_effect": 0.1, "from": "everything"})["traffic"]["users_per_day"]
     expect(console.page.get_by_label("Users a day")).to_have_value(str(round(known / 0.05)))
     expect(console.page.locator(".duration")).to_contain_text("at 100% of the traffic")
     # The verdict of such an experiment is read in one screen of a phone.
