@@ -83,6 +83,9 @@ static const struct embedded_file files[] = {
     {"environments.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/environments.js" suffix(, 0)
     }},
+    {"webhooks.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/webhooks.js" suffix(, 0)
+    }},
     {"sign-in.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/sign-in.js" suffix(, 0)
     }},

@@ -7,6 +7,7 @@ HOLDFAST_CONSOLE_PAGE one whose files are shown in place of those in the binary,
 `.build/failed-pages`.
 """
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -212,7 +213,7 @@ class Console:
 
 SCREENS = {
     "today": "today", "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
-    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens", "proposals": "proposals",
+    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit", "webhooks": "webhooks", "metrics": "metrics", "holdouts": "holdouts", "projects": "projects", "tokens": "tokens", "proposals": "proposals",
     "attributes": "attributes", "segments": "segments", "segment": "segments/adults", "datafiles": "datafiles", "evil-user": "users/" + quote(EVIL, safe=""),
     "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
 }
@@ -1536,6 +1537,91 @@ def the_audit_log_has_before_and_after(browser, servers):
     console.close()
 
 
+def a_webhook_is_made_tested_paused_and_given_another_secret(browser, servers):
+    statuses = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(statuses[0])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    server = Server("webhooks", "--webhook-private-addresses")
+    server("PUT", "/v1/projects/shop", {})
+    console = Console(browser, server)
+    page = console.page
+    console.open("webhooks", "Webhooks")
+    expect(page.get_by_text("No webhook yet")).to_be_visible()
+    console.button("Add a webhook…").click()
+    console.dialog().get_by_label("Key").fill("ops")
+    console.dialog().get_by_label("URL").fill("ftp://nowhere")
+    console.button("Save", console.dialog()).click()
+    expect(console.dialog().get_by_label("URL")).to_have_attribute("aria-invalid", "true")
+    statuses[:] = [204]
+    console.dialog().get_by_label("URL").fill(f"http://127.0.0.1:{receiver.server_port}/secret-path")
+    console.dialog().get_by_label("Events").fill("flag.*")
+    console.button("Save", console.dialog()).click()
+    first = page.get_by_label("Secret", exact=True).input_value()
+    assert first.startswith("whsec_"), first
+    console.button("Done", console.dialog()).click()
+    row = console.row("ops")
+    expect(row).to_contain_text("active")
+    assert "secret-path" not in page.locator("main").inner_text()
+    console.link("ops").click()
+    console.heading("ops")
+    console.button("Send a test").click()
+    console.toast("took the test with status 204")
+    console.button("New secret…").click()
+    console.button("Make another", console.dialog()).click()
+    second = page.get_by_label("Secret", exact=True).input_value()
+    assert second.startswith("whsec_") and second != first
+    console.button("Done", console.dialog()).click()
+    # A receiver that is gone for good.
+    statuses[:] = [410]
+    console.button("Send a test").click()
+    console.toast("The test failed")
+    server("PUT", "/v1/flags/banner", {"type": "boolean"})
+    expect(page.get_by_text("It is paused: nothing is sent")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("region", name="Last attempts")).to_contain_text("flag.put")
+    for screen in ("webhooks/ops", "webhooks"):
+        console.open(screen)
+        expect(page.get_by_text("paused").first).to_be_visible()
+        settled(console)
+        for scheme in ("light", "dark"):
+            for width in (1440, 390):
+                page.emulate_media(color_scheme=scheme)
+                page.set_viewport_size({"width": width, "height": 900})
+                found = page.evaluate(AUDIT) + violations(page)
+                assert not found, (screen, scheme, width, found)
+                console.shot(f"{screen.replace('/', '-')}-paused-{scheme}-{width}")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    statuses[:] = [204]
+    console.open("webhooks/ops", "ops")
+    console.button("Go on").click()
+    console.toast("goes on with the event that failed")
+    expect(page.locator("main").get_by_role("row").filter(has_text="accepted").first).to_be_visible(timeout=60_000)
+    expect(page.locator("main .status")).to_have_text("active")
+    console.button("Edit…").click()
+    console.dialog().get_by_label("Enabled").uncheck()
+    console.dialog().get_by_label("Of", exact=True).select_option("shop")
+    console.button("Save", console.dialog()).click()
+    expect(page.locator("main .status")).to_have_text("disabled")
+    assert server("GET", "/v1/webhooks/ops")["sdk_key"] == "shop"
+    console.button("Delete…").click()
+    console.button("Delete", console.dialog()).click()
+    expect(page.get_by_text("No webhook yet")).to_be_visible()
+    console.close()
+    server.kill()
+    receiver.shutdown()
+
+
 def attributes_and_segments_are_defined(browser, servers):
     console = Console(browser, servers["open"])
     console.open("attributes", "Attributes")
@@ -2488,7 +2574,7 @@ CHECKS = [
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
     [every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits, a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,
-     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
+     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, a_webhook_is_made_tested_paused_and_given_another_secret, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,

@@ -8,7 +8,7 @@ import { banner, button, dialog, failure, field, link, message, page, submitButt
 const screens = Object.entries({
 	Test: [["today", "Today", "today"], ["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["holdouts", "Holdouts", "holdout", "catalog"]],
 	Data: [["metrics", "Metrics", "metric", "catalog"], ["users", "Users", "user"], ["segments", "Segments", "segment", "attributes"], ["attributes", "Attributes", "attribute"], ["live", "Live", "live"]],
-	Administration: [["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"], ["datafiles", "Datafiles", "datafile"], ["projects", "Projects", "project", "catalog"], ["tokens", "Tokens", "token", "catalog", "admin"]],
+	Administration: [["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"], ["webhooks", "Webhooks", "webhook", "webhooks", "admin"], ["datafiles", "Datafiles", "datafile"], ["projects", "Projects", "project", "catalog"], ["tokens", "Tokens", "token", "catalog", "admin"]],
 }).flatMap(([group, list]) => list.map(([path, name, icon, module = path, scope = "read"]) => ({ group, path, name, icon, module: `./${module}.js`, scope })));
 const offered = () => screens.filter(s => s.scope === "read" ? api.may("read") : api.mayAll(s.scope));
 
