@@ -79,6 +79,8 @@ static int load(void) {
     return curl.is_loaded;
 }
 
+int http_client_is_available(void) { return load(); }
+
 struct http_client {
     void *handle;
 };
@@ -247,7 +249,7 @@ struct http_response http_client_send(const char *method, const char *url, const
     struct http_response response = {0};
     struct http_client *client = http_client_open();
     if (client == NULL) {
-        snprintf(response.error, sizeof response.error, "it needs libcurl.so.4 (Debian's package libcurl4)");
+        snprintf(response.error, sizeof response.error, "it needs libcurl: apt-get install libcurl4");
         return response;
     }
     struct http_request request = {
@@ -293,7 +295,7 @@ long http_deliver(const char *url, const char *const *fields, const unsigned cha
                   long milliseconds, int refuses_private_addresses, char error[256]) {
     struct http_client *client = http_client_open();
     if (client == NULL) {
-        snprintf(error, 256, "it needs libcurl.so.4 (Debian's package libcurl4)");
+        snprintf(error, 256, "it needs libcurl: apt-get install libcurl4");
         return 0;
     }
     struct delivery delivery = {0};

@@ -100,6 +100,13 @@ public final class HoldfastApplication: Application {
             return zip(pattern, parts).map { $0.hasPrefix("{") ? $1 : $0 }.joined(separator: "/")
         }
         let all = "; /openapi.json lists all"
+        // A longer word for the same: `/v1/assignments`.
+        let beginnings = routes.map(\.pattern).filter { pattern in
+            path.hasPrefix(pattern) && pattern.count { $0 == "/" } == parts.count - 1 && pattern.last != "/"
+        }
+        if let longest = beginnings.max(by: { $0.count < $1.count }) {
+            return "; did you mean \(longest)?" + all.dropFirst()
+        }
         guard let nearest = Spelling.nearest(to: path, among: patterns),
             let index = patterns.firstIndex(of: nearest)
         else { return all }

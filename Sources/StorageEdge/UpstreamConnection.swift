@@ -236,7 +236,7 @@ final class UpstreamConnection {
     ) throws(UpstreamError) -> UpstreamResponse {
         guard !cancellation.isCancelled else { throw .closing }
         if client == nil { client = http_client_open() }
-        guard let client else { throw .noResponse("an edge needs libcurl.so.4 (Debian's package libcurl4)") }
+        guard let client else { throw .noResponse("an edge needs libcurl: apt-get install libcurl4") }
         var response = UpstreamResponse()
         var origin: Result<Void, UpstreamError>?
         var error = [CChar](repeating: 0, count: 256)

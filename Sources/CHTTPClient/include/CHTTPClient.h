@@ -52,6 +52,9 @@ struct http_request {
     int (*is_cancelled)(void *context);
 };
 
+/// Whether libcurl is installed.
+int http_client_is_available(void);
+
 /// Returns NULL if libcurl is missing.
 struct http_client *http_client_open(void);
 

@@ -1,3 +1,4 @@
+import CHTTPClient
 import CSystem
 import Dispatch
 import FoundationEssentials
@@ -22,21 +23,28 @@ struct ServerRun {
         logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
     }
 
-    /// - Throws: ``ConfigurationError`` if an option needs libcrypto, and it is not installed.
-    private func expectCryptography() throws {
-        let needs = [
+    /// - Throws: ``ConfigurationError`` if an option needs a library that is not installed.
+    private func expectLibraries() throws {
+        let ofCryptography = [
             ("--tokens-file", configuration.tokensFile != nil), ("--jwt-issuer", configuration.identity != nil),
             ("--mcp", configuration.services.servesAssistants),
         ]
-        guard let (option, _) = needs.first(where: \.1), !CryptographyLibrary.isInstalled else { return }
-        throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
+        if let (option, _) = ofCryptography.first(where: \.1), !CryptographyLibrary.isInstalled {
+            throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
+        }
+        let ofRequests = [
+            ("--upstream", configuration.upstream != nil), ("--traces-endpoint", configuration.traces != nil),
+        ]
+        if let (option, _) = ofRequests.first(where: \.1), http_client_is_available() == 0 {
+            throw ConfigurationError(reason: Failure("\(option) needs libcurl: apt-get install libcurl4"))
+        }
     }
 
     /// Serves until SIGTERM or SIGINT.
     ///
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
-        try expectCryptography()
+        try expectLibraries()
         // By default there are eight for each core. Dispatch has work done by ever other threads, and what one of them frees
         // stays in the arena of the one that allocated it: with many arenas that adds up to several times what is in use.
         csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))

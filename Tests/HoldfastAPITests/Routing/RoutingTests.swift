@@ -30,7 +30,7 @@ import Testing
 
     @Test(arguments: [
         ("/v1/experiment/checkout", "/v1/experiments/{key}"), ("/v1/assin", "/v1/assign"),
-        ("/experiments", "/v1/experiments"),
+        ("/experiments", "/v1/experiments"), ("/v1/assignments", "/v1/assign"),
         ("/v1/profile/ann/attributes", "/v1/profiles/{user_id}/attributes"), ("/open-api.json", "/openapi.json"),
     ])
     func `An unknown path names the route that was probably meant`(path: String, pattern: String) throws {

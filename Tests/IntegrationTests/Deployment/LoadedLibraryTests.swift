@@ -137,6 +137,7 @@ import Testing
     @Test func `What needs a missing library stops with the package's name`() throws {
         let environment = try environmentWithoutThem()
         let tokens = try directory.write("read reader 0123456789abcdef0123\n", to: "tokens")
+        let secret = try directory.write("0123456789abcdef0123\n", to: "upstream-token")
         let yaml = try directory.write("experiments: {}\n", to: "shop.yaml")
         let database = directory.file("holdfast.db")
         for (arguments, package) in [
@@ -147,6 +148,14 @@ import Testing
                 "--tokens-file needs libcrypto: apt-get install libssl3"
             ),
             (["serve", "--database", database, "--mcp"], "--mcp needs libcrypto: apt-get install libssl3"),
+            (
+                ["serve", "--database", database, "--traces-endpoint", "http://127.0.0.1:9"],
+                "--traces-endpoint needs libcurl: apt-get install libcurl4"
+            ),
+            (
+                ["serve", "--database", database, "--upstream", "http://127.0.0.1:9", "--upstream-token-file", secret],
+                "--upstream needs libcurl: apt-get install libcurl4"
+            ),
             (["lint", "--file", yaml], "YAML needs libyaml: apt-get install libyaml-0-2"),
         ] {
             let child = try ChildProcess(Executable.holdfast, arguments, environment: environment)
