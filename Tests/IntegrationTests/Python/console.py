@@ -2129,6 +2129,23 @@ def today_says_what_needs_somebody_and_a_phone_has_a_menu(browser, servers):
     console.close()
 
 
+def today_leads_to_what_it_does_not_show(browser, servers):
+    server = Server("decided")
+    server("PUT", "/v1/metrics/orders", {"kind": "conversion", "goal": "order"})
+    for experiment in range(26):
+        server("PUT", f"/v1/experiments/e{experiment}", {"variations": ["old", "new"], "metrics": {"primary": ["orders"]}})
+        server("POST", "/v1/exposures", [{"user_id": f"d{n}", "experiment": f"e{experiment}", "variation_key": "old" if n < 150 else "new"} for n in range(300)])
+    server("POST", "/v1/events", [{"user_id": f"d{n}", "goal": "order"} for n in [*range(0, 20), *range(150, 270)]])
+    console = Console(browser, server)
+    console.open("today", "Today")
+    expect(console.page.get_by_role("region", name="To decide").get_by_role("listitem")).to_have_count(25)
+    console.link("all experiments, by their verdict").click()
+    console.heading("Experiments")
+    expect(console.page.get_by_text("1–25 of 26")).to_be_visible()
+    console.close()
+    server.kill()
+
+
 def counted_clicks(page):
     """Counts each click and each choice from a list from now on; what is typed does not count."""
     page.evaluate("window.clicks = 0; for (const type of ['click', 'change']) addEventListener(type, event => { if (type === 'click' ? event.isTrusted && event.detail > 0 : event.target.matches('select')) window.clicks += 1; }, true)")
@@ -2579,7 +2596,7 @@ CHECKS = [
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,
      a_screen_that_cannot_be_loaded_comes_when_the_server_is_back, the_palette_finds_by_name_tag_and_owner, shares_and_steps_follow_what_is_added_and_removed, the_review_of_a_flag_says_only_what_changes,
-     long_names_fit_every_window, one_lift_has_one_interval, numbers_have_the_units_of_their_metrics, today_says_what_needs_somebody_and_a_phone_has_a_menu, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, an_experiment_is_copied_to_the_next_project, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
+     long_names_fit_every_window, one_lift_has_one_interval, numbers_have_the_units_of_their_metrics, today_says_what_needs_somebody_and_a_phone_has_a_menu, today_leads_to_what_it_does_not_show, a_bandit_is_made_and_ended_in_the_form, few_clicks_make_and_stop_an_experiment, results_of_some_users_have_an_address, a_week_is_done_by_keyboard, an_experiment_is_copied_to_the_next_project, how_long_assignments_last_is_said_in_forms, people_sign_in_at_the_identity_provider, an_edge_serves_the_console_of_its_upstream],
 ]
 
 

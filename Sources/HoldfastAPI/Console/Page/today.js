@@ -5,7 +5,8 @@ import * as api from "./api.js";
 import { badge, empty, few, link, moment, newLink, page, section, to } from "./parts.js";
 import { plural, sentence, signed } from "./format.js";
 
-const question = { status: "running,paused", sort: "verdict", limit: 100 };
+/// Those that need somebody come first.
+const question = { status: "running,paused", sort: "verdict", limit: 25 };
 
 /// Sends the reads of the screen before it is shown.
 export const ahead = () => api.ahead("/v1/overview", question);
@@ -18,6 +19,7 @@ export async function show(context) {
 	const entry = (what, ...text) => h("li", h("div.entry", h("span", what, " ", text)));
 	const wrong = experiments.filter(e => e.alarms.length > 0), isWrong = new Set(wrong.map(e => e.key));
 	const decided = experiments.filter(e => !isWrong.has(e.key) && ["ship", "stop"].includes(e.verdict?.decision));
+	const last = experiments.at(-1), isMore = total > experiments.length && (isWrong.has(last?.key) || decided.includes(last));
 	const unused = flags.filter(f => f.defined_by === "flag");
 	const parts = [
 		["Something is wrong", "Results may mean nothing until it is mended.", wrong.map(e => entry(named(e), e.alarms.map(a => h("div.small", sentence(a.message)))))],
@@ -30,6 +32,7 @@ export async function show(context) {
 	context.every(60_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return context.reload(); });
 	return page("Today", { below: "What needs somebody now." },
 		parts.map(([title, note, entries]) => section(title, { note }, h("ul.entries", entries))),
+		isMore && h("p.note", "There are more: ", link("#/experiments?sort=verdict", "all experiments, by their verdict"), "."),
 		parts.length === 0 && (total === 0 ? empty("Nothing runs yet", "An experiment shows some users one thing and others another, and tells which does better.", null, newLink("experiments", "experiment") || null)
 			: empty("Nothing needs you today", `${plural(total, "experiment")} ${total === 1 ? "is" : "are"} not certain yet, and nothing is wrong.`, null, link(to("experiments"), "See the experiments"))));
 }
