@@ -1,3 +1,4 @@
+public import Dispatch
 import Synchronization
 
 /// The time of a database, which never goes back: what has expired stays expired, and later records have later times.
@@ -75,5 +76,17 @@ public final class StoreClock: Sendable {
     private static func step(from later: Timestamp, to earlier: Timestamp) -> Timestamp {
         let (step, overflow) = later.subtractingReportingOverflow(earlier)
         return overflow ? .max : step
+    }
+}
+
+extension DispatchGroup {
+    /// Blocks until all have left, or until the deadline. Unlike that of `wait(timeout:)` on Linux, which asks the wall clock, the
+    /// deadline stays where it is when somebody sets that clock.
+    public func wait(before deadline: DispatchTime) {
+        let ended = DispatchSemaphore(value: 0)
+        let queue = DispatchQueue(label: "deadline")
+        notify(queue: queue) { ended.signal() }
+        queue.asyncAfter(deadline: deadline) { ended.signal() }
+        ended.wait()
     }
 }

@@ -184,7 +184,7 @@ public final class PostgreSQLStore: Store {
         for listener in listeners.withLock({ $0 }) { listener.cancel() }
         watch.cancel()
         // With a time-out: changes have a deadline, but a stopped executor never completes them.
-        _ = pending.wait(timeout: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
+        pending.wait(before: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in
             defer { maintenance = nil }
             return maintenance

@@ -153,7 +153,8 @@ public final class EventQueue: Sendable {
     ///
     /// - Returns: the number of events that were still waiting at the deadline.
     public func waitUntilStored(before deadline: DispatchTime) -> Int {
-        writing.wait(timeout: deadline) == .success ? 0 : statistics.waiting
+        writing.wait(before: deadline)
+        return statistics.waiting
     }
 
     private func writeNext() {

@@ -26,8 +26,8 @@ struct EnrolledShares {
         indices = Dictionary(variations.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Returns the shares of new users, then those that returning users may have instead.
-    mutating func components(of allocation: TrafficAllocation) -> [[Double]] {
+    /// Returns the shares of new users, then those that returning users may have instead, if they are asked for.
+    mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
         let allocated = ranges(allocation)
         let owners = Set(allocated.map(\.id))
         defer {
@@ -36,6 +36,7 @@ struct EnrolledShares {
         }
         let ranges = allocated.map { (index: indices[$0.id], values: $0.values) }
         let all = shares(of: .all, ranges)
+        guard returning else { return [all] }
         var components = [all]
         var known: Set<[Double]> = [all]
         let sum = all.reduce(0, +)

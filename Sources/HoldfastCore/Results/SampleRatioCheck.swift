@@ -55,17 +55,17 @@ public struct SampleRatioCheck: Sendable {
     init(_ tally: ExperimentTally, of experiment: Experiment) {
         let variations = experiment.variations.map(\.id)
         let counted = tally.countedByPeriod
-        var strata = Self.strata(tally.periods, variations)
-        let known = Set(tally.periods.map(\.number))
-        let others = counted.keys.filter { !known.contains($0) }
-        if others.contains(where: { counted[$0]?.values.contains { $0 > 0 } ?? false }) {
+        let used = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
+        let others = used.subtracting(tally.periods.map(\.number))
+        var strata = Self.strata(tally.periods, variations) { !others.isEmpty || used.contains($0) }
+        if !others.isEmpty {
             // Without any change of the ratio, all users got their variations under it.
             let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
             let isKnown = strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
             if isKnown, !strata.isEmpty {
-                strata[0].numbers += others
+                strata[0].numbers += Array(others)
             } else {
-                strata.insert(Stratum(since: nil, numbers: others, components: isKnown ? [shares] : []), at: 0)
+                strata.insert(Stratum(since: nil, numbers: Array(others), components: isKnown ? [shares] : []), at: 0)
             }
         }
         let users = strata.map { stratum in
@@ -121,13 +121,17 @@ public struct SampleRatioCheck: Sendable {
         }
     }
 
-    static func strata(_ periods: [AllocationPeriod], _ variations: [Identifier]) -> [Stratum] {
+    /// - Parameter hasUsers: whether users may have been enrolled in the period with this number. How returning users may be
+    ///   split is not asked for the others.
+    static func strata(
+        _ periods: [AllocationPeriod], _ variations: [Identifier], hasUsers: (Int64) -> Bool = { _ in true }
+    ) -> [Stratum] {
         var strata: [Stratum] = []
         for (_, periods) in Dictionary(grouping: periods, by: \.sdkKey) {
             var enrolled = EnrolledShares(variations)
             var last: Int?
             for period in periods {
-                let components = enrolled.components(of: period.allocation)
+                let components = enrolled.components(of: period.allocation, returning: hasUsers(period.number))
                 if let last, ratio(strata[last].components[0]) == ratio(components[0]) {
                     strata[last].numbers.append(period.number)
                     strata[last].append(components.dropFirst())

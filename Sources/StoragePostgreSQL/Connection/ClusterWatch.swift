@@ -55,7 +55,7 @@ private final class HostWatch: @unchecked Sendable {
     }
 
     func waitForFirst(until deadline: DispatchTime) {
-        if !isOnly { _ = first.wait(timeout: deadline) }
+        if !isOnly { first.wait(before: deadline) }
     }
 
     func cancel() {

@@ -81,7 +81,9 @@ private final class Termination: Sendable {
     }
 
     func waitForDelay(_ seconds: Double) {
-        _ = semaphore.wait(timeout: .now() + seconds)
+        // A time-out of the semaphore would depend on the wall clock, which may be set.
+        DispatchQueue(label: "delay").asyncAfter(deadline: .now() + seconds) { [semaphore] in semaphore.signal() }
+        semaphore.wait()
         state.withLock { $0.mayEndDelay = false }
     }
 }

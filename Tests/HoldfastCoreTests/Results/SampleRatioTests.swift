@@ -251,6 +251,15 @@ struct SampleRatioTests {
     }
 
     @Test
+    func `How returning users may be split is asked only for periods with users, and follows from all before`() {
+        let periods = Self.allocations(Self.designs[5])
+        let all = SampleRatioCheck.strata(periods, ["0", "1", "2"]).map(\.components)
+        let used = SampleRatioCheck.strata(periods, ["0", "1", "2"]) { $0 == 3 }.map(\.components)
+        #expect(all[1].count > 1 && all[2].count > 1)
+        #expect(used == [[all[0][0]], [all[1][0]], all[2], [all[3][0]]])
+    }
+
+    @Test
     func `Periods with the same ratio are compared as one, and few users are no evidence`() {
         #expect(Self.allocations(Self.designs[3]).count == 3)
         #expect(SampleRatioCheck.strata(Self.allocations(Self.designs[3]), ["0", "1"]).map(\.numbers) == [[1, 2, 3]])

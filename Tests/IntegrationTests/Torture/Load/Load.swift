@@ -58,10 +58,11 @@ final class Load: @unchecked Sendable {
     /// - Returns: whether they are.
     @discardableResult
     func wait(atMost seconds: TimeInterval = 60, until isEnough: (Counts) -> Bool) -> Bool {
-        let deadline = Date(timeIntervalSinceNow: seconds)
+        let deadline = ContinuousClock.now + .seconds(seconds)
         return condition.withLock {
             while !isEnough(state) {
-                guard condition.wait(until: deadline) else { return isEnough(state) }
+                guard .now < deadline else { return false }
+                _ = condition.wait(until: Date(timeIntervalSinceNow: 1))
             }
             return true
         }
