@@ -164,11 +164,13 @@ public final class CollectedLines: @unchecked Sendable {
     public func first(where matches: (String) -> Bool) -> String? {
         condition.withLock {
             var seen = 0
-            let deadline = Date(timeIntervalSinceNow: 60)
+            // A wait has a deadline of the wall clock, which may be set; so there are many short ones.
+            let deadline = ContinuousClock.now + .seconds(60)
             while true {
                 if let line = lines[seen...].first(where: matches) { return line }
                 seen = lines.count
-                if hasEnded || !condition.wait(until: deadline) { return nil }
+                if hasEnded || .now > deadline { return nil }
+                _ = condition.wait(until: Date(timeIntervalSinceNow: 1))
             }
         }
     }
