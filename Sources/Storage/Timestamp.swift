@@ -52,13 +52,25 @@ extension Timestamp {
         }
         var parts = tm()
         gmtime_r(&seconds, &parts)
-        func padded(_ number: some BinaryInteger, to width: Int) -> String {
-            let digits = String(number)
-            return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
+        var text: [UInt8] = []
+        text.reserveCapacity(24)
+        func append(_ number: Int, _ width: Int, _ end: Character) {
+            var (rest, digits) = (number.magnitude, 0)
+            if number < 0 { text.append(UInt8(ascii: "-")) }
+            repeat {
+                text.append(UInt8(ascii: "0") + UInt8(rest % 10))
+                (rest, digits) = (rest / 10, digits + 1)
+            } while rest > 0 || digits < width
+            text[(text.count - digits)...].reverse()
+            text += end.utf8
         }
-        let date =
-            "\(padded(parts.tm_year + 1900, to: 4))-\(padded(parts.tm_mon + 1, to: 2))-\(padded(parts.tm_mday, to: 2))"
-        let time = "\(padded(parts.tm_hour, to: 2)):\(padded(parts.tm_min, to: 2)):\(padded(parts.tm_sec, to: 2))"
-        return "\(date)T\(time).\(padded(milliseconds, to: 3))Z"
+        append(Int(parts.tm_year) + 1_900, 4, "-")
+        append(Int(parts.tm_mon) + 1, 2, "-")
+        append(Int(parts.tm_mday), 2, "T")
+        append(Int(parts.tm_hour), 2, ":")
+        append(Int(parts.tm_min), 2, ":")
+        append(Int(parts.tm_sec), 2, ".")
+        append(Int(milliseconds), 3, "Z")
+        return String(decoding: text, as: UTF8.self)
     }
 }

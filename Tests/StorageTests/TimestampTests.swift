@@ -22,6 +22,13 @@ import Testing
         #expect(Timestamp(rfc3339: text) == nil)
     }
 
+    @Test func `Any number of milliseconds has a text`() {
+        #expect(Timestamp(1_769_860_800_007).rfc3339 == "2026-01-31T12:00:00.007Z")
+        #expect(Timestamp(-62_135_596_800_001).rfc3339 == "0000-12-31T23:59:59.999Z")
+        #expect(Timestamp.max.rfc3339 == "292278994-08-17T07:12:55.807Z")
+        #expect(Timestamp.min.rfc3339 == "-292275055-05-16T16:47:04.192Z")
+    }
+
     @Test func `What is written is read back`() {
         for time: Timestamp in [0, -1, 951_782_399_999, 1_709_164_800_000, 4_102_444_800_001] {
             #expect(Timestamp(rfc3339: time.rfc3339) == time)

@@ -30,10 +30,7 @@ struct EnrolledShares {
     mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
         let allocated = ranges(allocation)
         let owners = Set(allocated.map(\.id))
-        defer {
-            // Of what is full nothing else is kept, and after many allocations all is.
-            if !outside.isFull || owners.contains(where: { former[$0]?.isFull != true }) { add(allocated) }
-        }
+        defer { add(allocated, of: owners) }
         let ranges = allocated.map { (index: indices[$0.id], values: $0.values) }
         let all = shares(of: .all, ranges)
         guard returning else { return [all] }
@@ -70,16 +67,14 @@ struct EnrolledShares {
         return shares
     }
 
-    private mutating func add(_ allocated: [(id: Identifier, values: Range<Int>)]) {
-        var owned: [Identifier: BucketSet] = [:]
-        for (id, values) in allocated { owned[id, default: BucketSet()].insert(values) }
-        var rest = BucketSet.all
-        for (id, values) in owned {
-            rest = rest.subtracting(values)
-            former[id, default: DistinctSets()].insert(values)
+    private mutating func add(_ allocated: [(id: Identifier, values: Range<Int>)], of owners: Set<Identifier>) {
+        for id in owners where former[id]?.isFull != true {
+            former[id, default: DistinctSets()].insert(BucketSet(allocated.lazy.filter { $0.id == id }.map(\.values)))
         }
+        guard !outside.isFull else { return }
+        let rest = BucketSet.all.subtracting(BucketSet(allocated.lazy.map(\.values)))
         // The sets have each intersection of one with another. So what is one of them adds nothing.
-        guard !outside.isFull, !rest.isEmpty, !outside.contains(rest) else { return }
+        guard !rest.isEmpty, !outside.contains(rest) else { return }
         comparisons += outside.elements.count
         for element in outside.elements { outside.insert(element.set.intersection(rest)) }
         outside.insert(rest)
@@ -147,11 +142,11 @@ private struct CountedSet {
 private struct BucketSet: Hashable {
     fileprivate private(set) var words = [UInt64](repeating: 0, count: (Bucketer.bucketCount + 63) / 64)
 
-    static let all: BucketSet = {
-        var all = BucketSet()
-        all.insert(0..<Bucketer.bucketCount)
-        return all
-    }()
+    static let all = BucketSet([0..<Bucketer.bucketCount])
+
+    init(_ ranges: some Sequence<Range<Int>>) {
+        for range in ranges { insert(range) }
+    }
 
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
 
@@ -160,7 +155,7 @@ private struct BucketSet: Hashable {
         hasher.combine(words.reduce(0) { ($0 ^ $1) &* 0x9E37_79B9_7F4A_7C15 ^ ($0 &>> 29) })
     }
 
-    mutating func insert(_ values: Range<Int>) {
+    private mutating func insert(_ values: Range<Int>) {
         var value = values.lowerBound
         while value < values.upperBound {
             let end = min(values.upperBound, (value / 64 + 1) * 64)
