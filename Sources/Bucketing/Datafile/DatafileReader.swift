@@ -7,7 +7,20 @@ struct DatafileReader {
     /// A value and its location.
     struct Node {
         let value: JSONValue
-        let pointer: JSONPointer
+        /// Of the value, or of the list that it is an element of.
+        private let base: JSONPointer
+        private let index: Int?
+
+        init(value: JSONValue, pointer: JSONPointer) {
+            (self.value, base, index) = (value, pointer, nil)
+        }
+
+        /// An element of the list at a pointer, whose own pointer is made only when it is asked for.
+        init(element: JSONValue, _ index: Int, of list: JSONPointer) {
+            (value, base, self.index) = (element, list, index)
+        }
+
+        var pointer: JSONPointer { index.map { base.appending($0) } ?? base }
 
         var annotations: JSONObject? { value.object?[Annotations.member]?.object }
     }
@@ -83,12 +96,12 @@ extension DatafileReader {
         }
         let pointer = node.pointer.appending(key)
         return (list ?? []).enumerated().compactMap { index, element in
-            let place = pointer.appending(index)
+            let node = Node(element: element, index, of: pointer)
             guard element.object != nil else {
-                reject(place, "an element must be an object; got \(element.kind)")
+                reject(node.pointer, "an element must be an object; got \(element.kind)")
                 return nil
             }
-            return Node(value: element, pointer: place)
+            return node
         }
     }
 

@@ -76,7 +76,9 @@ struct EnrolledShares {
         // The sets have each intersection of one with another. So what is one of them adds nothing.
         guard !rest.isEmpty, !outside.contains(rest) else { return }
         comparisons += outside.elements.count
-        for element in outside.elements { outside.insert(element.set.intersection(rest)) }
+        for element in outside.elements where !element.set.isSubset(of: rest) {
+            outside.insert(element.set.intersection(rest))
+        }
         outside.insert(rest)
     }
 
@@ -106,13 +108,9 @@ private struct DistinctSets {
     func contains(_ set: BucketSet) -> Bool { known.contains(set) }
 
     mutating func insert(_ set: BucketSet) {
-        guard !set.isEmpty, !isFull, !known.contains(set) else { return }
-        guard elements.count < EnrolledShares.limit else {
-            isFull = true
-            return
-        }
-        known.insert(set)
-        elements.append(CountedSet(set))
+        guard !set.isEmpty, !isFull, known.insert(set).inserted else { return }
+        isFull = known.count > EnrolledShares.limit
+        if !isFull { elements.append(CountedSet(set)) }
     }
 }
 
@@ -162,6 +160,10 @@ private struct BucketSet: Hashable {
             words[value / 64] |= (UInt64.max >> UInt64(64 - (end - value))) << UInt64(value % 64)
             value = end
         }
+    }
+
+    func isSubset(of other: BucketSet) -> Bool {
+        words.indices.allSatisfy { words[$0] & ~other.words[$0] == 0 }
     }
 
     func intersection(_ other: BucketSet) -> BucketSet {
