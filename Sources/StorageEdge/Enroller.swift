@@ -280,16 +280,16 @@ extension ProfileChange.Operation {
             writer.member("kind", "save")
             append(map)
             writer.member("on_conflict", rule == .keep ? "keep" : "replace")
-        case .assign(let proposals, let version, let anonymousID):
+        case .assign(let candidates, let version, let anonymousID):
             writer.member("kind", "assign")
             writer.key("proposals")
             writer.beginArray()
-            for proposal in proposals {
+            for candidate in candidates {
                 writer.beginObject()
-                writer.member("experiment_id", proposal.experimentID.string)
-                writer.member("variation_id", proposal.variationID.string)
-                writer.member("replacing", proposal.replacing?.string)
-                writer.member("is_from_anonymous_profile", proposal.isFromAnonymousProfile)
+                writer.member("experiment_id", candidate.experimentID.string)
+                writer.member("variation_id", candidate.variationID.string)
+                writer.member("replacing", candidate.replacing?.string)
+                writer.member("is_from_anonymous_profile", candidate.isFromAnonymousProfile)
                 writer.endObject()
             }
             writer.endArray()

@@ -11,7 +11,7 @@ public final class TestUpstream: UpstreamRequests, @unchecked Sendable {
     /// Fails every request from now on.
     public var failure: UpstreamFailure?
     /// Responds to every request from now on.
-    public var scripted: UpstreamResponse?
+    public var scripted: ForwardedResponse?
     public private(set) var requests: [UpstreamRequest] = []
     /// How often the edge has waited for what it has changed.
     public private(set) var catchUps = 0
@@ -22,7 +22,7 @@ public final class TestUpstream: UpstreamRequests, @unchecked Sendable {
         self.token = token
     }
 
-    public func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> UpstreamResponse {
+    public func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse {
         requests.append(request)
         if let failure { throw failure }
         if let scripted { return scripted }
@@ -32,7 +32,7 @@ public final class TestUpstream: UpstreamRequests, @unchecked Sendable {
                 to: TestRequest(
                     request.method, request.target, bytes: request.body, token: request.hasOwnToken ? token : nil,
                     fields: fields))
-            return UpstreamResponse(status: response.status, fields: response.fields, body: response.body)
+            return ForwardedResponse(status: response.status, fields: response.fields, body: response.body)
         } catch {
             Issue.record(error)
             throw .away

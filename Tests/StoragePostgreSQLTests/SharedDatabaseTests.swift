@@ -188,7 +188,7 @@ extension PostgreSQLTests {
                     let kept = try await withThrowingTaskGroup(of: Identifier?.self) { group in
                         for index in stores.indices {
                             group.addTask {
-                                let proposal = ProfileChange.Proposal(
+                                let proposal = ProfileChange.Candidate(
                                     experimentID: "e", variationID: Identifier("v\(index)"))
                                 return try await stores[index].apply(.assign([proposal]), to: userID).profile?
                                     .variationID(for: "e")
@@ -422,7 +422,7 @@ extension PostgreSQLTests {
             async throws
         {
             try await withAnonymousUser { store, commit in
-                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "decided")
+                let proposal = ProfileChange.Candidate(experimentID: "e", variationID: "decided")
                 async let result = store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
                 try await commit()
                 #expect(try await result.profile == nil)

@@ -36,7 +36,7 @@ extension SQLiteStoreTests {
             func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws
                 -> Identifier?
             {
-                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
+                let proposal = ProfileChange.Candidate(experimentID: "e", variationID: variation, replacing: replacing)
                 return try await second.apply(.assign([proposal], decidedWith: version), to: "user").profile?
                     .variationID(for: "e")
             }

@@ -130,7 +130,7 @@ extension SQLiteStoreTests {
             defer { other.close() }
             try await other.apply(.replace(["e1": "first"]), to: "new")
             let proposals = ["e1", "e2"].map {
-                ProfileChange.Proposal(experimentID: Identifier($0), variationID: "late")
+                ProfileChange.Candidate(experimentID: Identifier($0), variationID: "late")
             }
             let result = try await store.apply(.assign(proposals), to: "new")
             #expect(result.existed && result.profile?.variations == ["e1": "first", "e2": "late"])

@@ -266,8 +266,8 @@ extension Store {
     @discardableResult
     public func putProject(
         _ sdkKey: String, name: String? = nil, becomesDefault: Bool = false
-    ) async throws -> ProjectDefinitionResult {
-        let change = ProjectDefinition(sdkKey: sdkKey, name: name, becomesDefault: becomesDefault)
+    ) async throws -> ProjectSettingsResult {
+        let change = ProjectSettings(sdkKey: sdkKey, name: name, becomesDefault: becomesDefault)
         return try await write(.putProject(change, datafile: Array("empty".utf8), by: Author(name: "test")))
     }
 

@@ -6,7 +6,7 @@ extension StoreContract {
     static let assigning = [
         StoreContract("Of many proposals at once for one experiment exactly one is kept") { context in
             let changes = (0..<100).map { number in
-                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: Identifier("v\(number)"))
+                let proposal = ProfileChange.Candidate(experimentID: "e", variationID: Identifier("v\(number)"))
                 return ProfileChange(userID: "user", operation: .assign([proposal]))
             }
             let results = try await context.store.applyTogether(changes).map { try $0.get() }
@@ -28,13 +28,13 @@ extension StoreContract {
             let first = try await context.store.apply(operation, to: "user")
             #expect(first.profile?.variations == ["e": "a"])
             #expect(first.profile?["e"]?.source == .bucketed)
-            let late = ProfileChange.Proposal(experimentID: "e", variationID: "b", replacing: "gone")
+            let late = ProfileChange.Candidate(experimentID: "e", variationID: "b", replacing: "gone")
             let second = try await context.store.apply(.assign([late]), to: "user")
             #expect(second.profile?.variations == ["e": "a"])
         },
         StoreContract("Each of several proposals of one change is decided separately") { context in
             try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
-            let proposals = ["e1", "e2"].map { ProfileChange.Proposal(experimentID: Identifier($0), variationID: "b") }
+            let proposals = ["e1", "e2"].map { ProfileChange.Candidate(experimentID: Identifier($0), variationID: "b") }
             let result = try await context.store.apply(.assign(proposals), to: "user")
             #expect(result.profile?.variations == ["e1": "a", "e2": "b"])
         },

@@ -253,12 +253,12 @@ extension StoreContract {
             let start = context.clock.now
             try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             context.clock.advance(by: .seconds(1))
-            let proposals = ["e", "f"].map { ProfileChange.Proposal(experimentID: $0, variationID: "decided") }
+            let proposals = ["e", "f"].map { ProfileChange.Candidate(experimentID: $0, variationID: "decided") }
             let result = try await context.store.apply(.assign(proposals, anonymousID: "anonymous"), to: "account")
             // The datafile may lack the variation "theirs".
             #expect(result.profile?.variations == ["f": "decided"])
             #expect(result.profile?["f"]?.source == .bucketed)
-            let seen = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
+            let seen = ProfileChange.Candidate(experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
             let next = try await context.store.apply(.assign([seen], anonymousID: "anonymous"), to: "account")
             #expect(next.profile?.variations == ["e": "theirs", "f": "decided"])
             #expect(next.profile?["e"]?.source == .merged && next.profile?["e"]?.assignedAt == start)
@@ -267,13 +267,13 @@ extension StoreContract {
         StoreContract("Beside an anonymous profile, the account's own assignment wins") { context in
             try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             try await context.store.apply(.save(["e": "own"], onConflict: .replace), to: "account")
-            let proposal = ProfileChange.Proposal(
+            let proposal = ProfileChange.Candidate(
                 experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
             let result = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(!result.changed && result.profile?.variations == ["e": "own"])
         },
         StoreContract("A borrowed variation is stored only if the anonymous profile still has it") { context in
-            let proposal = ProfileChange.Proposal(
+            let proposal = ProfileChange.Candidate(
                 experimentID: "e", variationID: "theirs", isFromAnonymousProfile: true)
             let none = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(!none.changed && none.profile == nil)
@@ -290,8 +290,8 @@ extension StoreContract {
                 try await store.apply(.override(experimentID: experiment, variationID: "forced"), to: "anonymous")
             }
             let proposals = [
-                ProfileChange.Proposal(experimentID: "e", variationID: "beneath", isFromAnonymousProfile: true),
-                ProfileChange.Proposal(experimentID: "f", variationID: "decided"),
+                ProfileChange.Candidate(experimentID: "e", variationID: "beneath", isFromAnonymousProfile: true),
+                ProfileChange.Candidate(experimentID: "f", variationID: "decided"),
             ]
             let result = try await store.apply(.assign(proposals, anonymousID: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "beneath", "f": "decided"])
@@ -299,7 +299,7 @@ extension StoreContract {
         },
         StoreContract("A variation of the anonymous profile that is gone is not taken over") { context in
             try await context.store.apply(.save(["e": "gone"], onConflict: .replace), to: "anonymous")
-            let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "new", replacing: "gone")
+            let proposal = ProfileChange.Candidate(experimentID: "e", variationID: "new", replacing: "gone")
             let result = try await context.store.apply(.assign([proposal], anonymousID: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "new"])
         },

@@ -27,7 +27,7 @@ extension StoreContract {
             func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws
                 -> Identifier?
             {
-                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
+                let proposal = ProfileChange.Candidate(experimentID: "e", variationID: variation, replacing: replacing)
                 let change = ProfileChange.Operation.assign([proposal], decidedWith: version)
                 return try await store.apply(change, to: "user").profile?.variationID(for: "e")
             }
@@ -113,7 +113,7 @@ extension StoreContract {
             // Versions are never given twice, and what was decided with the newest one stays valid.
             #expect(try store.projects()?.newestDatafile == version)
             let assignment = ProfileChange.Operation.assign(
-                [ProfileChange.Proposal(experimentID: "e", variationID: "v")], decidedWith: version)
+                [ProfileChange.Candidate(experimentID: "e", variationID: "v")], decidedWith: version)
             #expect(try await store.apply(assignment, to: "user").profile?.variationID(for: "e") == "v")
             #expect(try await store.activate("1", sdkKey: "app")?.version == version + 1)
             #expect(try await store.removeProject("shop", expecting: version - 1) == .isDefault)

@@ -25,7 +25,7 @@ struct BucketeerEvaluationEndpoints {
         let subject: DecisionQuery.Subject =
             input.tag.isEmpty
             ? .allFlags : .chosenFlags { datafile in datafile.flags.filter { $0.isTagged(input.tag) }.map(\.key) }
-        let evaluations = try await decide(subject, for: input.user(project.schema), in: project)
+        let evaluations = try await evaluations(of: subject, for: input.user(project.schema), in: project)
         let list = Self.encode(evaluations, of: input.userID)
         // The id covers everything that the list depends on, such as assignments and overrides.
         let id = String(EntityTag(of: list).value)
@@ -45,7 +45,7 @@ struct BucketeerEvaluationEndpoints {
         guard let project = try projects.project(ofAny: call), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }
-        let evaluations = try await decide(.flags([key]), for: input.user(project.schema), in: project)
+        let evaluations = try await evaluations(of: .flags([key]), for: input.user(project.schema), in: project)
         guard let evaluation = evaluations.first, let value = evaluation.bucketeerValue else {
             throw BucketeerError(.notFound, "the user has no variation of '\(input.featureID)'")
         }
@@ -57,8 +57,8 @@ struct BucketeerEvaluationEndpoints {
         return .json(writer.finish())
     }
 
-    private func decide(
-        _ subject: DecisionQuery.Subject, for user: User, in project: Project
+    private func evaluations(
+        of subject: DecisionQuery.Subject, for user: User, in project: Project
     ) async throws -> [FlagEvaluation] {
         let query = try DecisionQuery(for: user, subject, options: .disableDecisionEvent)
             .usable(in: project, at: ["user", "data"])

@@ -72,14 +72,14 @@ struct EdgeChangesEndpoint {
             }
             return .save(try map(object, at: place), onConflict: rule)
         case "assign":
-            let proposals = try object.elements("proposals", limit: .max, in: place)
+            let candidates = try object.elements("proposals", limit: .max, in: place)
             guard let version = object["decided_with"]?.integer else {
                 throw CoreError(
                     .invalid, "`decided_with` must be the version of a datafile", at: place.appending("decided_with"))
             }
-            var decided: [ProfileChange.Proposal] = []
-            for (index, proposal) in proposals.enumerated() {
-                decided.append(try Self.proposal(proposal, at: place.appending("proposals").appending(index)))
+            var decided: [ProfileChange.Candidate] = []
+            for (index, candidate) in candidates.enumerated() {
+                decided.append(try Self.candidate(candidate, at: place.appending("proposals").appending(index)))
             }
             let anonymousID = try object.optionalText("anonymous_id", in: place).map { text throws(CoreError) in
                 try ProfileInput.checkUserID(text, at: place.appending("anonymous_id"))
@@ -109,13 +109,13 @@ struct EdgeChangesEndpoint {
         return ExperimentBucketMap(entries)
     }
 
-    private static func proposal(
+    private static func candidate(
         _ value: JSONValue, at place: JSONPointer
-    ) throws(CoreError) -> ProfileChange.Proposal {
+    ) throws(CoreError) -> ProfileChange.Candidate {
         let object = try value.object(
             "a proposal", knowing: ["experiment_id", "variation_id", "replacing", "is_from_anonymous_profile"],
             at: place)
-        return ProfileChange.Proposal(
+        return ProfileChange.Candidate(
             experimentID: try ProfileInput.checkExperimentID(
                 try object.text("experiment_id", in: place), at: place.appending("experiment_id")),
             variationID: try ProfileInput.variationID(

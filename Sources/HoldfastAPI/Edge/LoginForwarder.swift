@@ -10,7 +10,7 @@ import Synchronization
 /// answered from a common response, such as a login that is refused, is forwarded by itself: a repeated login changes
 /// nothing.
 final class LoginForwarder: Sendable {
-    typealias Forward = (UpstreamRequest) async throws(Problem) -> UpstreamResponse
+    typealias Forward = (UpstreamRequest) async throws(Problem) -> ForwardedResponse
 
     private struct Job: Sendable {
         let request: UpstreamRequest
@@ -23,7 +23,7 @@ final class LoginForwarder: Sendable {
         /// The client's task sends these, of which its own are the first.
         case sends([Job])
         /// - Parameter response: `nil`: the logins are to be forwarded by themselves.
-        case ends(Result<UpstreamResponse?, Problem>)
+        case ends(Result<ForwardedResponse?, Problem>)
     }
 
     /// The logins of one caller.
@@ -51,7 +51,7 @@ final class LoginForwarder: Sendable {
     }
 
     /// - Parameter forward: forwards a request, and catches up with what it has changed.
-    func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> UpstreamResponse {
+    func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> ForwardedResponse {
         guard !request.fields.contains(where: { $0.name == "content-encoding" }),
             let body = try? JSONParser().parse(request.body), body.array?.count ?? 1 <= Self.batch
         else { return try await forward(request) }
@@ -68,7 +68,7 @@ final class LoginForwarder: Sendable {
             }
             if let jobs { report(.sends(jobs)) }
         }
-        let result: Result<UpstreamResponse?, Problem>
+        let result: Result<ForwardedResponse?, Problem>
         switch turn {
         case .ends(let ended): result = ended
         case .sends(let jobs):
@@ -89,7 +89,7 @@ final class LoginForwarder: Sendable {
     }
 
     /// - Returns: a result for each job.
-    private static func send(_ jobs: [Job], _ forward: Forward) async -> [Result<UpstreamResponse?, Problem>] {
+    private static func send(_ jobs: [Job], _ forward: Forward) async -> [Result<ForwardedResponse?, Problem>] {
         var request = jobs[0].request
         if jobs.count > 1 { request.body = JSONValue.array(jobs.flatMap(\.logins)).encoded() }
         do throws(Problem) {
@@ -102,7 +102,7 @@ final class LoginForwarder: Sendable {
     }
 
     /// Returns the response to each job; `nil` unless all of its logins are stored.
-    private static func split(_ response: UpstreamResponse, _ jobs: [Job]) -> [UpstreamResponse?] {
+    private static func split(_ response: ForwardedResponse, _ jobs: [Job]) -> [ForwardedResponse?] {
         let results = (try? JSONParser().parse(response.body))?.object?["results"]?.array
         guard response.status == 200, let results, results.count == jobs.reduce(0, { $0 + $1.logins.count }) else {
             return jobs.map { _ in nil }

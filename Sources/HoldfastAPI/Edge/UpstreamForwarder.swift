@@ -150,13 +150,13 @@ struct UpstreamForwarder {
     }
 
     /// Sends a request, and catches up with what it has changed.
-    func send(_ request: UpstreamRequest) async throws(Problem) -> UpstreamResponse {
+    func send(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
         guard LoginForwarder.isLogin(request) else { return try await sendAlone(request) }
         return try await logins.send(request) { request async throws(Problem) in try await sendAlone(request) }
     }
 
-    private func sendAlone(_ request: UpstreamRequest) async throws(Problem) -> UpstreamResponse {
-        let response: UpstreamResponse
+    private func sendAlone(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
+        let response: ForwardedResponse
         do throws(UpstreamFailure) { response = try await upstream.send(request) } catch { throw Self.problem(error) }
         if request.method != "GET", (200..<300).contains(response.status) {
             await upstream.catchUp()
@@ -169,7 +169,7 @@ struct UpstreamForwarder {
         return response
     }
 
-    private static func response(_ forwarded: UpstreamResponse) -> Response {
+    private static func response(_ forwarded: ForwardedResponse) -> Response {
         let status = Status(code: UInt16(clamping: forwarded.status))
         var response = Response(status, body: forwarded.body.isEmpty ? .empty : .bytes(forwarded.body))
         if let type = forwarded.field("content-type") {

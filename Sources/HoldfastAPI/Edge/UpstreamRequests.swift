@@ -3,7 +3,7 @@ import JSON
 /// The server that this one follows as an edge.
 public protocol UpstreamRequests: AnyObject, Sendable {
     /// Sends a request and waits for its response.
-    func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> UpstreamResponse
+    func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse
 
     /// Waits until the store has what the upstream had when this was called. It gives up after a few seconds.
     func catchUp() async
@@ -63,7 +63,7 @@ public struct UpstreamRequest: Sendable {
     public var takesLong: Bool
 }
 
-public struct UpstreamResponse: Sendable {
+public struct ForwardedResponse: Sendable {
     public var status: Int
     public var fields: [(name: String, value: String)]
     public var body: [UInt8]

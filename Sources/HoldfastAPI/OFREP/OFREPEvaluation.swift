@@ -33,7 +33,7 @@ struct OFREPEvaluation {
             }
             let query = try OFREPContext.usable(
                 DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request)), in: project)
-            decisions.decide(query, in: project, call) {
+            decisions.respond(to: query, in: project, call) {
                 try Self.response($0, to: flagKey)
             } error: {
                 OFREPError($0, key: key).response

@@ -19,7 +19,7 @@ struct DecideEndpoint {
     /// Responds to a request that is not part of a batch.
     func respond(_ request: AgentRequest, _ call: Call) throws(AgentError) {
         let input = try Self.input(request)
-        decisions.decide(input.query, in: request.project, call) {
+        decisions.respond(to: input.query, in: request.project, call) {
             response($0, to: input).httpResponse
         } error: {
             AgentError($0).response.httpResponse

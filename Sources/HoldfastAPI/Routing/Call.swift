@@ -206,8 +206,8 @@ extension StickyDecisionService {
     /// - Parameters:
     ///   - encode: returns the response.
     ///   - render: returns the response to an error.
-    func decide(
-        _ query: DecisionQuery, in project: Project, _ call: Call,
+    func respond(
+        to query: DecisionQuery, in project: Project, _ call: Call,
         _ encode: @escaping (Decisions) throws -> Response, error render: @escaping (any Error) -> Response
     ) {
         decideAtOnce(query, in: project) { [self] result in

@@ -94,7 +94,7 @@ public struct Decisions: Sendable {
 
 extension DecisionQuery {
     /// Decides with what is stored of the user. Pure.
-    func decide(in project: Project, _ stored: StickyAssignments) -> DecisionResult<Decisions> {
+    func evaluate(in project: Project, _ stored: StickyAssignments) -> DecisionResult<Decisions> {
         let service = DecisionService(datafile: project.datafile)
         switch subject {
         case .allFlags:

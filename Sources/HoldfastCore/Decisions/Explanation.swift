@@ -44,7 +44,7 @@ extension StickyDecisionService {
         }
         let record = try await completed { session.attributes(of: userID, $0) }
         let profile = try await completed { session.profile(of: userID, $0) }
-        let full = ProfileChange.Proposal(experimentID: experiment.id, variationID: "")
+        let full = ProfileChange.Candidate(experimentID: experiment.id, variationID: "")
         let stored = StickyAssignments(
             profile, userID, project, attributes: StoredAttributes(schema: project.schema, record: record),
             refused: Set(projects.catalog.rules.refused([full], in: profile)))

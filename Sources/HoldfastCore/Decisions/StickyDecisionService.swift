@@ -55,27 +55,27 @@ public final class StickyDecisionService {
             do throws(StorageError) {
                 let profile = try read.get()
                 guard session.projectNotices == readNotices else { return completion(nil) }
-                decide(query, in: project, profile, completion)
+                attempt(query, in: project, profile, completion)
             } catch {
                 completion(.failure(error))
             }
         }
     }
 
-    private func decide(
+    private func attempt(
         _ query: DecisionQuery, in project: Project, _ profile: ProfileRecord?,
         _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
     ) {
         let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
         var refused: Set<Identifier> = []
-        let (result, proposals) = decide(
+        let (result, candidates) = evaluate(
             query, project, Stored(attributes: known, profile: profile), refusing: &refused)
-        guard !result.hasStaleAssignment, proposals.isEmpty || !project.isSuperseded else { return completion(nil) }
-        guard !proposals.isEmpty else { return completion(.success(finish(query, result))) }
-        session.submit(Self.change(query, proposals, in: project)) { [self] stored in
+        guard !result.hasStaleAssignment, candidates.isEmpty || !project.isSuperseded else { return completion(nil) }
+        guard !candidates.isEmpty else { return completion(.success(finish(query, result))) }
+        session.submit(Self.change(query, candidates, in: project)) { [self] stored in
             switch stored {
-            case .success(let now) where Self.holds(now.profile, proposals):
-                completion(.success(finish(query, result, storing: proposals)))
+            case .success(let now) where Self.holds(now.profile, candidates):
+                completion(.success(finish(query, result, storing: candidates)))
             case .success, .failure(.staleDatafile), .failure(.readOnly): completion(nil)
             case .failure(let error): completion(.failure(error))
             }
@@ -99,19 +99,19 @@ public final class StickyDecisionService {
                 project = try await newest(project)
                 continue
             }
-            let (result, proposals) = decide(query, project, stored, refusing: &refused)
+            let (result, candidates) = evaluate(query, project, stored, refusing: &refused)
             if result.hasStaleAssignment, attempt == 1 {
                 project = try await newest(project)
                 continue
             }
-            guard !proposals.isEmpty else { return finish(query, result) }
+            guard !candidates.isEmpty else { return finish(query, result) }
             guard attempt <= Self.attempts, !project.isSuperseded else { throw .staleDatafile }
             do throws(StorageError) {
-                let now = try await completed { session.submit(Self.change(query, proposals, in: project), $0) }
-                if Self.holds(now.profile, proposals) { return finish(query, result, storing: proposals) }
+                let now = try await completed { session.submit(Self.change(query, candidates, in: project), $0) }
+                if Self.holds(now.profile, candidates) { return finish(query, result, storing: candidates) }
                 refused.formUnion(now.refused)
             } catch .readOnly where isCopy || !query.requiresStorage {
-                return finish(query, result, notStoring: proposals)
+                return finish(query, result, notStoring: candidates)
             } catch .staleDatafile {
                 project = try await newest(project)
             }
@@ -121,7 +121,7 @@ public final class StickyDecisionService {
     /// Decides for a user without an id, of whom nothing is stored and nothing is recorded.
     private func decideWithoutUser(_ query: DecisionQuery, in project: Project) -> Decisions {
         let attributes = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
-        let result = query.decide(
+        let result = query.evaluate(
             in: project, StickyAssignments(nil, query.user.id, project, attributes: attributes))
         for decision in result.value.flags { metrics.count(decision.source) }
         return result.value
@@ -155,26 +155,26 @@ public final class StickyDecisionService {
     }
 
     private static func change(
-        _ query: DecisionQuery, _ proposals: [ProfileChange.Proposal], in project: Project
+        _ query: DecisionQuery, _ candidates: [ProfileChange.Candidate], in project: Project
     ) -> ProfileChange {
         ProfileChange(
             userID: query.user.id,
-            operation: .assign(proposals, decidedWith: project.catalogVersion, anonymousID: query.anonymousID))
+            operation: .assign(candidates, decidedWith: project.catalogVersion, anonymousID: query.anonymousID))
     }
 
     /// - Parameter refused: the experiments that the profile has no room for. A query that stores nothing finds more.
     /// - Returns: the decisions, and the assignments to store.
-    private func decide(
+    private func evaluate(
         _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: inout Set<Identifier>
-    ) -> (DecisionResult<Decisions>, [ProfileChange.Proposal]) {
+    ) -> (DecisionResult<Decisions>, [ProfileChange.Candidate]) {
         while true {
             let assignments = StickyAssignments(
                 stored.profile, anonymous: stored.anonymous, query.user.id, project, attributes: stored.attributes,
                 refused: refused)
-            let result = query.decide(in: project, assignments)
-            let proposals = proposals(for: result.newAssignments, in: project)
-            if query.storesAssignments || proposals.isEmpty { return (result, proposals) }
-            let others = projects.catalog.rules.refused(proposals, in: stored.profile)
+            let result = query.evaluate(in: project, assignments)
+            let candidates = candidates(for: result.newAssignments, in: project)
+            if query.storesAssignments || candidates.isEmpty { return (result, candidates) }
+            let others = projects.catalog.rules.refused(candidates, in: stored.profile)
             if others.isEmpty { return (result, []) }
             refused.formUnion(others)
         }
@@ -186,8 +186,8 @@ public final class StickyDecisionService {
     ///   - stored: the assignments that this request has stored.
     ///   - unstored: those that could not be stored.
     private func finish(
-        _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = [],
-        notStoring unstored: [ProfileChange.Proposal] = []
+        _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Candidate] = [],
+        notStoring unstored: [ProfileChange.Candidate] = []
     ) -> Decisions {
         var decisions = result.value
         if !unstored.isEmpty, query.options.contains(.includeReasons) {
@@ -215,22 +215,22 @@ public final class StickyDecisionService {
 
     /// Returns the assignments to store. If the datafile of another project has the variation that this one lacks, the
     /// stored assignment stays, and the user is bucketed here without being enrolled.
-    private func proposals(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Proposal] {
+    private func candidates(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Candidate] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,
                 projects.hasVariation(stale, ofExperiment: new.experimentID, besides: project.sdkKey)
             {
                 return nil
             }
-            return ProfileChange.Proposal(
+            return ProfileChange.Candidate(
                 experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID,
                 isFromAnonymousProfile: new.isFromAnonymousProfile)
         }
     }
 
-    /// Whether the profile has all proposed assignments.
-    private static func holds(_ profile: ProfileRecord?, _ proposals: [ProfileChange.Proposal]) -> Bool {
-        proposals.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
+    /// Whether the profile has all candidates.
+    private static func holds(_ profile: ProfileRecord?, _ candidates: [ProfileChange.Candidate]) -> Bool {
+        candidates.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
     }
 
     /// Returns the project with everything that other processes have stored until now.

@@ -311,8 +311,8 @@ public final class ProjectCatalog: Sendable {
     /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``. Returns once this process uses what
     /// has been stored.
     public func putProject(
-        _ change: ProjectDefinition, by author: Author
-    ) async throws(StorageError) -> ProjectDefinitionResult {
+        _ change: ProjectSettings, by author: Author
+    ) async throws(StorageError) -> ProjectSettingsResult {
         let empty = Datafile.empty(projectID: change.sdkKey, sdkKey: change.sdkKey).encoded()
         let result = try await definitions.run { session throws(StorageError) in
             try await session.write(.putProject(change, datafile: empty, by: author))

@@ -11,7 +11,7 @@ final class EdgeForwarding: UpstreamRequests {
         self.store = store
     }
 
-    func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> HoldfastAPI.UpstreamResponse {
+    func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse {
         let mayHaveBody = ["POST", "PUT", "PATCH"].contains(request.method)
         do throws(UpstreamError) {
             let response = try await store.pool.send(
@@ -19,7 +19,7 @@ final class EdgeForwarding: UpstreamRequests {
                 hasToken: request.hasOwnToken, takesLong: request.takesLong,
                 body: request.body.isEmpty && !mayHaveBody ? nil : request.body,
                 mostBytes: Self.mostBytes)
-            return HoldfastAPI.UpstreamResponse(status: response.status, fields: response.fields, body: response.body)
+            return ForwardedResponse(status: response.status, fields: response.fields, body: response.body)
         } catch {
             switch error {
             case .tooLarge(let limit): throw .tooLarge(limit: limit)

@@ -300,7 +300,7 @@ struct SampleRatioTests {
             for user in 0..<usersPerPeriod {
                 let userID = Identifier("\(period) \(user)")
                 let variationID: Identifier = Int.random(in: 0..<10_000, using: &random) < end ? "0" : "1"
-                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variationID)
+                let proposal = ProfileChange.Candidate(experimentID: "e", variationID: variationID)
                 changes.append(
                     ProfileChange(userID: userID, operation: .assign([proposal], decidedWith: stored.version)))
                 waiting[Int.random(in: period..<periods, using: &random)].append(

@@ -20,7 +20,7 @@ struct AssignEndpoints {
         guard let list = body.array else {
             let asked = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
             let project = try project(of: asked)
-            return decisions.decide(try asked.query(enrolls: true, in: project), in: project, call) {
+            return decisions.respond(to: try asked.query(enrolls: true, in: project), in: project, call) {
                 .json(try asked.decision(of: $0).encoded())
             } error: {
                 Problem($0).response(on: call.pattern)
@@ -42,7 +42,7 @@ struct AssignEndpoints {
     private func responses(to list: [JSONValue], _ sdkKey: String?, _ call: Call) async throws -> [UInt8] {
         let results = try await call.results(of: list.indices, projects) { index, call in
             let asked = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
-            return try await decide(asked, enrolls: true).encoded()
+            return try await decision(on: asked, enrolls: true).encoded()
         }
         var writer = JSONWriter()
         writer.beginArray()
@@ -66,10 +66,10 @@ struct AssignEndpoints {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
         let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
-        return .json(try await decide(asked, enrolls: false).encoded())
+        return .json(try await decision(on: asked, enrolls: false).encoded())
     }
 
-    private func decide(_ request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
+    private func decision(on request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
         let project = try project(of: request)
         return try request.decision(
             of: await decisions.decide(request.query(enrolls: enrolls, in: project), in: project))

@@ -36,7 +36,7 @@ struct ProjectEndpoints {
         guard known != nil || projects.records(for: .all).count < Self.limit else {
             throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
         }
-        let change = try ProjectDefinition(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
+        let change = try ProjectSettings(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
         var lifetime = try value.object.flatMap { object throws(CoreError) in try AssignmentLifetime.change(in: object)
         }
         if lifetime == .some(projects.project(sdkKey)?.datafile.assignmentLifetime) { lifetime = nil }
@@ -135,7 +135,7 @@ struct ProjectEndpoints {
     }
 }
 
-extension ProjectDefinition {
+extension ProjectSettings {
     /// Reads the body of a `PUT`. The members that only `GET` has may be there and are ignored.
     ///
     /// - Parameter isDefault: whether the project is the default already.

@@ -43,39 +43,39 @@ extension ProfileRules {
         return record.entries.count { !archived.contains(record.experimentID(of: $0)) }
     }
 
-    /// Stores the proposals for which there is room, in order.
+    /// Stores the candidates for which there is room, in order.
     ///
     /// - Returns: the experiments of the others.
     func assign(
-        _ proposals: [ProfileChange.Proposal], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
+        _ candidates: [ProfileChange.Candidate], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
         anonymous: ProfileRecord?, at now: Timestamp
     ) -> [Identifier] {
         var refused: [Identifier] = []
         var room = Int.max
-        if draft.count + proposals.count > assignmentLimit {
+        if draft.count + candidates.count > assignmentLimit {
             room = max(0, assignmentLimit - counted(before, archived.current))
         }
-        for proposal in proposals {
-            if room == 0, before?.entry(for: proposal.experimentID) == nil {
-                refused.append(proposal.experimentID)
+        for candidate in candidates {
+            if room == 0, before?.entry(for: candidate.experimentID) == nil {
+                refused.append(candidate.experimentID)
                 continue
             }
             let count = draft.count
-            assign(proposal, in: &draft, anonymous: anonymous, at: now)
+            assign(candidate, in: &draft, anonymous: anonymous, at: now)
             if draft.count > count, room != .max { room -= 1 }
         }
         return refused
     }
 
-    /// Returns the experiments of proposals that a profile has no room for.
-    package func refused(_ proposals: [ProfileChange.Proposal], in profile: ProfileRecord?) -> [Identifier] {
-        guard (profile?.count ?? 0) + proposals.count > assignmentLimit else { return [] }
-        var proposals = proposals
+    /// Returns the experiments of candidates that a profile has no room for.
+    package func refused(_ candidates: [ProfileChange.Candidate], in profile: ProfileRecord?) -> [Identifier] {
+        guard (profile?.count ?? 0) + candidates.count > assignmentLimit else { return [] }
+        var candidates = candidates
         // Whether the anonymous user's assignment is still there does not matter to the room.
-        for index in proposals.indices { proposals[index].isFromAnonymousProfile = false }
+        for index in candidates.indices { candidates[index].isFromAnonymousProfile = false }
         // Nor does the time: what is assigned here is discarded.
-        var draft = ProfileDraft(profile, at: .min, room: proposals.count)
-        return assign(proposals, in: &draft, replacing: profile, anonymous: nil, at: .min)
+        var draft = ProfileDraft(profile, at: .min, room: candidates.count)
+        return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .min)
     }
 
     /// Returns a profile in which a user is enrolled in one more experiment, as an app server reported it.

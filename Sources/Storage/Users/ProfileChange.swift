@@ -19,7 +19,7 @@ public struct ProfileChange: Sendable {
         ///   ``StorageError/staleDatafile``: a variation missing from an older datafile may exist in the newest.
         /// - Parameter anonymousID: the user's anonymous profile, whose assignment counts where the user has none. The
         ///   change stores it as ``Assignment/Source/merged``, as it is at the commit; the anonymous profile stays.
-        case assign([Proposal], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
+        case assign([Candidate], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
         /// Sets a variation on behalf of an admin, over the assignment that the user has. It stays until it expires or
         /// an admin removes it.
         case override(
@@ -40,11 +40,11 @@ public struct ProfileChange: Sendable {
     }
 
     /// A variation that this server decided on, given the profile as it read it.
-    public struct Proposal: Sendable {
+    public struct Candidate: Sendable {
         public var experimentID: Identifier
         public var variationID: Identifier
         /// The stored variation that the decision had to discard because it is gone from the datafile, if any. The
-        /// proposal is stored only if there is no assignment, or if the assignment is this one.
+        /// candidate is stored only if there is no assignment, or if the assignment is this one.
         public var replacing: Identifier?
         /// Whether the variation is that of the user's anonymous profile. If that has none at the commit, nothing is
         /// stored; nor if it has another one, whether or not the decision saw one.

@@ -55,8 +55,8 @@ public struct ProfileRules: Sendable {
         try expectRoom(for: operation.minimumAssignments, in: before)
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
         var refused: [Identifier] = []
-        if case .assign(let proposals, _, _) = operation {
-            refused = assign(proposals, in: &draft, replacing: before, anonymous: anonymous?.visible(at: now), at: now)
+        if case .assign(let candidates, _, _) = operation {
+            refused = assign(candidates, in: &draft, replacing: before, anonymous: anonymous?.visible(at: now), at: now)
         } else {
             edit(&draft, operation, by: author, at: now)
         }
@@ -131,25 +131,25 @@ public struct ProfileRules: Sendable {
     }
 
     func assign(
-        _ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, anonymous: ProfileRecord?,
+        _ candidate: ProfileChange.Candidate, in draft: inout ProfileDraft, anonymous: ProfileRecord?,
         at now: Timestamp
     ) {
-        draft.update(proposal.experimentID) { assignment in
+        draft.update(candidate.experimentID) { assignment in
             if let stored = assignment {
-                guard stored.source != .override, stored.variationID == proposal.replacing,
-                    stored.variationID != proposal.variationID
+                guard stored.source != .override, stored.variationID == candidate.replacing,
+                    stored.variationID != candidate.variationID
                 else { return }
-            } else if let other = anonymous?[proposal.experimentID].flatMap(TakeoverRules.assignment),
-                other.variationID != proposal.replacing
+            } else if let other = anonymous?[candidate.experimentID].flatMap(TakeoverRules.assignment),
+                other.variationID != candidate.replacing
             {
                 // What the decision has not seen may be gone from the datafile: the caller decides again.
-                if other.variationID == proposal.variationID {
-                    assignment = takenOver(other, in: proposal.experimentID, at: now)
+                if other.variationID == candidate.variationID {
+                    assignment = takenOver(other, in: candidate.experimentID, at: now)
                 }
                 return
             }
-            guard !proposal.isFromAnonymousProfile else { return }
-            assignment = new(proposal.variationID, in: proposal.experimentID, .bucketed, at: now)
+            guard !candidate.isFromAnonymousProfile else { return }
+            assignment = new(candidate.variationID, in: candidate.experimentID, .bucketed, at: now)
         }
     }
 
@@ -214,7 +214,7 @@ extension ProfileChange.Operation {
         switch self {
         case .replace(let map), .save(let map, _): map.entries.count
         case .restore(let assignments, let map, _): assignments.count + map.entries.count
-        case .assign(let proposals, _, _): proposals.count
+        case .assign(let candidates, _, _): candidates.count
         case .override: 1
         case .remove, .erase, .eraseKeepingTotals: 0
         }

@@ -27,8 +27,8 @@ extension ProfileChange {
                     bytes + 2 * WaitingBytes.of(entry.key, entry.value.variationID)
                         + (entry.value.layer?.reason?.utf8.count ?? 0)
                 }
-            case .assign(let proposals, _, _):
-                proposals.reduce(0) { $0 + WaitingBytes.of($1.experimentID, $1.variationID) }
+            case .assign(let candidates, _, _):
+                candidates.reduce(0) { $0 + WaitingBytes.of($1.experimentID, $1.variationID) }
             case .override, .remove, .erase, .eraseKeepingTotals: 0
             }
         return WaitingBytes.ofChange + content

@@ -68,11 +68,11 @@ extension SharedChange<StoredDatafile?> {
     }
 }
 
-extension SharedChange<ProjectDefinitionResult> {
+extension SharedChange<ProjectSettingsResult> {
     /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
     ///
     /// - Parameter datafile: the content, of the revision `0`, of a project that is new.
-    public static func putProject(_ change: ProjectDefinition, datafile: [UInt8], by author: Author) -> Self {
+    public static func putProject(_ change: ProjectSettings, datafile: [UInt8], by author: Author) -> Self {
         Self(.projects) { records, context in
             let result = ProjectRules.apply(change, among: records.projects, at: context.now)
             let former = records.projects.first { $0.sdkKey == change.sdkKey }

@@ -19,7 +19,7 @@ public struct ProjectRecord: Sendable, Equatable {
 }
 
 /// What an admin says of a project.
-public struct ProjectDefinition: Sendable, Equatable {
+public struct ProjectSettings: Sendable, Equatable {
     public var sdkKey: String
     /// `nil` keeps the name.
     public var name: String?
@@ -33,7 +33,7 @@ public struct ProjectDefinition: Sendable, Equatable {
     }
 }
 
-public enum ProjectDefinitionResult: Sendable, Equatable {
+public enum ProjectSettingsResult: Sendable, Equatable {
     case created(ProjectRecord)
     case changed(ProjectRecord)
     case unchanged(ProjectRecord)
@@ -78,8 +78,8 @@ public enum ProjectRules {
 
     /// Creates or changes a project. The first one becomes the default.
     public static func apply(
-        _ change: ProjectDefinition, among projects: [ProjectRecord], at now: Timestamp
-    ) -> ProjectDefinitionResult {
+        _ change: ProjectSettings, among projects: [ProjectRecord], at now: Timestamp
+    ) -> ProjectSettingsResult {
         let former = projects.first { $0.sdkKey == change.sdkKey }
         var record =
             former ?? ProjectRecord(sdkKey: change.sdkKey, createdAt: now, isDefault: projects.isEmpty)
@@ -105,7 +105,7 @@ public enum ProjectRules {
 
 extension AuditNote {
     /// Describes what an admin said of a project; `nil` if it changed nothing.
-    public init?(_ result: ProjectDefinitionResult, replacing former: ProjectRecord?) {
+    public init?(_ result: ProjectSettingsResult, replacing former: ProjectRecord?) {
         if case .unchanged = result { return nil }
         self.init(
             .projectPut, of: result.record.sdkKey, before: former.map(Self.describe) ?? .null,
