@@ -327,6 +327,7 @@ import Testing
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The reference's vectors are decided alike over HTTP`() throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
         try runScript("agent_vectors.py", tests.appendingPathComponent("BucketingTests/Vectors").path)
     }
 

@@ -31,7 +31,9 @@ import Testing
     private func fuzz(_ server: ServerProcess) throws {
         try sendNUL(to: server)
 
-        let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/Python/openapi_fuzz.py"
+        let script =
+            URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().path
+            + "/Python/openapi_fuzz.py"
         let python = try #require(Executable.find("python3"))
         let run = try ChildProcess(python, [script, "\(server.port)", "--seed", "7", "--requests", "2500"])
         #expect(run.wait() == .exit(0), "\(run.output.text.suffix(8_000)) \(run.errors.text.suffix(2_000))")
