@@ -1,0 +1,121 @@
+public import Bucketing
+public import Definitions
+public import Storage
+
+/// The catalog as one event loop sees it. It takes a lock only after a change.
+public final class ProjectView {
+    let catalog: ProjectCatalog
+    private var generation: UInt64 = 0
+    private var snapshot = ProjectCatalog.Snapshot()
+    private var projects: [String: Project] { snapshot.projects }
+
+    public init(_ catalog: ProjectCatalog) {
+        self.catalog = catalog
+    }
+
+    /// The project of an SDK key as it is now.
+    public func project(_ sdkKey: String) -> Project? {
+        refresh()
+        return projects[sdkKey]
+    }
+
+    /// Reads what any process has stored. However many ask, there is one read at a time.
+    public func update() async throws(StorageError) {
+        try await catalog.refresh()
+    }
+
+    /// The attributes and segments that are defined now.
+    public var schema: AttributeSchema {
+        refresh()
+        return snapshot.schema
+    }
+
+    /// The projects that a caller may use, in the order of their SDK keys.
+    public func records(for access: ProjectAccess) -> [ProjectRecord] {
+        refresh()
+        return snapshot.records.filter { access.allows($0.sdkKey) }
+    }
+
+    /// Returns the project of the SDK key; without one the only one that the caller may use, or else the default.
+    ///
+    /// - Throws: 403 if the caller may not use the project, 404 when there is no such project.
+    public func project(named sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> Project {
+        refresh()
+        if let sdkKey = sdkKey ?? access.onlyProject {
+            try access.check(sdkKey)
+            guard let project = projects[sdkKey] else { throw .undefined("no project has the SDK key '\(sdkKey)'") }
+            return project
+        }
+        guard let project = snapshot.defaultProject else {
+            throw .undefined(
+                projects.isEmpty
+                    ? "the server has no datafile and no experiment yet"
+                    : "the default project must have a datafile that this server can use; name another project")
+        }
+        try access.check(project.sdkKey)
+        return project
+    }
+
+    /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK
+    /// key; without it those that have the project id; without any, all that the caller may use.
+    ///
+    /// - Throws: 403 if the caller may not use the project, 404 when no project has the SDK key.
+    public func projects(
+        sdkKey: String?, projectID: String?, for access: ProjectAccess
+    ) throws(CoreError) -> [Project] {
+        if let sdkKey { return [try project(named: sdkKey, for: access)] }
+        refresh()
+        let all = projects.values.filter { access.allows($0.sdkKey) }.sorted { $0.sdkKey < $1.sdkKey }
+        let ofID = all.filter { $0.datafile.projectID == projectID }
+        return ofID.isEmpty ? all : ofID
+    }
+
+    /// See ``ProjectCatalog/Snapshot/sdkKeyToChange(_:for:)``.
+    public func sdkKeyToChange(_ sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> String {
+        refresh()
+        return try snapshot.sdkKeyToChange(sdkKey, for: access)
+    }
+
+    /// Whether a variation belongs to this experiment in the datafile of another project.
+    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool
+    {
+        refresh()
+        return projects.values.contains { project in
+            project.sdkKey != sdkKey
+                && project.datafile.experiment(id: experimentID)?.variation(id: variationID) != nil
+        }
+    }
+
+    /// The experiments of this key, of the projects that a caller may use.
+    ///
+    /// - Throws: 403 if only other projects have one.
+    public func experiments(key: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
+        try experiments(for: access) { $0.experiment(key: key) }
+    }
+
+    /// The experiments of this id, of the projects that a caller may use.
+    ///
+    /// - Throws: 403 if only other projects have one.
+    public func experiments(id: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
+        try experiments(for: access) { $0.experiment(id: id) }
+    }
+
+    private func experiments(
+        for access: ProjectAccess, _ find: (Datafile) -> Experiment?
+    ) throws(CoreError) -> [Experiment] {
+        refresh()
+        let all = projects.values.filter { find($0.datafile) != nil }
+        let allowed = all.filter { access.allows($0.sdkKey) }
+        if allowed.isEmpty, let other = all.map(\.sdkKey).min() { try access.check(other) }
+        return allowed.compactMap { find($0.datafile) }
+    }
+
+    private func refresh() {
+        let current = catalog.currentGeneration
+        guard current != generation else { return }
+        generation = current
+        snapshot = catalog.snapshot()
+    }
+}
+
+@available(*, unavailable) extension ProjectView: Sendable {}
