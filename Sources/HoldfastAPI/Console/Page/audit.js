@@ -8,8 +8,8 @@ import { differences, elementOf, inLine } from "./sentences.js";
 import { named } from "./experiments.js";
 
 const actions = `override.set assignment.remove profile.erase profile.merge forced_variation.set forced_variation.remove datafile.put experiment.put experiment.archive experiment.conclude experiment.reopen experiment.import experiment.ramp experiment.bandit experiment.schedule experiment.verdict experiment.warning experiment.delete
-	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete sticky.delete proposal.put proposal.approve proposal.reject tokens.reload database.migrate`.split(/\s+/);
-const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", conclude: "concluded", reopen: "reopened", ramp: "ramped", bandit: "let the bandit look at", schedule: "did what is due of", verdict: "sees another verdict of", warning: "sees other warnings of", delete: "deleted", reload: "reloaded", approve: "approved", reject: "rejected", migrate: "migrated" };
+	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete webhook.put webhook.delete webhook.rotate webhook.pause sticky.delete proposal.put proposal.approve proposal.reject tokens.reload database.migrate`.split(/\s+/);
+const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", conclude: "concluded", reopen: "reopened", ramp: "ramped", bandit: "let the bandit look at", schedule: "did what is due of", verdict: "sees another verdict of", warning: "sees other warnings of", delete: "deleted", reload: "reloaded", approve: "approved", reject: "rejected", migrate: "migrated", rotate: "made another secret of", pause: "paused" };
 
 /// `experiment.put` in words: "saved experiment", or "save experiment" of what is to be done.
 export function inWords(action, isFuture) {

@@ -9,7 +9,6 @@ import Storage
 struct WebhookEndpoints {
     let services: Services
     let store: any StoreSession
-    let projects: ProjectView
 
     /// How long a former secret signs, too.
     private static let rotationPeriod: Timestamp = 86_400_000

@@ -3,7 +3,7 @@ import HTTPServer
 extension NativeProtocol {
     /// Where the server sends what happens.
     static func webhooks(_ loop: LoopServices) -> [APIRoute] {
-        let webhook = WebhookEndpoints(services: loop.services, store: loop.session, projects: loop.projects)
+        let webhook = WebhookEndpoints(services: loop.services, store: loop.session)
         return [
             APIRoute(.get, "/v1/webhooks", scope: .token(.admin), webhook.list),
             APIRoute(.get, "/v1/webhooks/{key}", scope: .token(.admin), webhook.get),
