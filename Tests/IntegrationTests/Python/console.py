@@ -1604,8 +1604,8 @@ def a_webhook_is_made_tested_paused_and_given_another_secret(browser, servers):
     page.set_viewport_size({"width": 1280, "height": 900})
     statuses[:] = [204]
     console.open("webhooks/ops", "ops")
-    console.button("Go on").click()
-    console.toast("goes on with the event that failed")
+    console.button("Resume").click()
+    console.toast("resumes with the event that failed")
     expect(page.locator("main").get_by_role("row").filter(has_text="accepted").first).to_be_visible(timeout=60_000)
     expect(page.locator("main .status")).to_have_text("active")
     console.button("Edit…").click()

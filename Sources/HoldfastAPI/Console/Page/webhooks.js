@@ -46,8 +46,8 @@ function one(context, webhook) {
 		actions: [doing("Send a test", () => test(path("test")), context.reload), doing("Edit…", () => edit([], webhook), context.reload),
 			webhook.secret_file === null && doing("New secret…", () => rotate(webhook), context.reload),
 			doing("Delete…", () => confirmDelete("webhooks", "webhook", key, "Nothing is sent there any more. What it has not sent yet is lost for it."), () => { location.hash = to("webhooks"); }, "danger quiet")],
-	}, webhook.state.status === "paused" && banner("bad", "It is paused: nothing is sent", h("p", sentence(reason), " What happens waits, and is sent in order once it goes on."),
-		h("div.actions", doing("Go on", resume({}, `The webhook ${key} goes on with the event that failed.`), context.reload, "primary"), doing("Go on without what waits", resume({ from: "now" }, `The webhook ${key} goes on with what happens from now on.`), context.reload))),
+	}, webhook.state.status === "paused" && banner("bad", "It is paused: nothing is sent", h("p", sentence(reason), " What happens waits, and is sent in order once it is resumed."),
+		h("div.actions", doing("Resume", resume({}, `The webhook ${key} resumes with the event that failed.`), context.reload, "primary"), doing("Resume without what waits", resume({ from: "now" }, `The webhook ${key} resumes with what happens from now on.`), context.reload))),
 	webhook.state.status === "failing" && banner("warn", `The last ${failures === 1 ? "attempt" : `${failures} attempts`} failed`, h("p", "An event of ", moment(oldest), " waits. The next attempt is ", moment(webhook.state.next_attempt_at), ".")),
 	section("Attempts", { note: "The newest first; the last 20 are kept." }, deliveries.length === 0 ? empty("Nothing was sent yet", "Send a test, or wait for an event.")
 		: table("Last attempts", [["When", d => moment(d.attempted_at)], ["Event", d => d.type, "wide"], ["Status", d => d.status ?? dash(), "number"], ["Result", result, "wrap"]], deliveries)),
