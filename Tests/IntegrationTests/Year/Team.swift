@@ -85,7 +85,7 @@ final class Team {
                 try request("PUT", path, #"{"status":"running"}"#)
                 try awaitEverywhere(experiment, "running")
                 // The ramp begins in this week, although the clock goes on soon.
-                try awaitStep(1, of: experiment)
+                try wait(for: experiment) { $0["ramp"]["state"]["status"] == "active" }
                 experiments[index].runningSince = now
             case experiment.concludesIn where !experiment.isBroken:
                 experiments[index].frozen = ledger.totals(of: experiment.key)
