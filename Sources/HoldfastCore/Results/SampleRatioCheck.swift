@@ -56,16 +56,16 @@ public struct SampleRatioCheck: Sendable {
         let variations = experiment.variations.map(\.id)
         let counted = tally.countedByPeriod
         let used = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
-        let others = used.subtracting(tally.periods.map(\.number))
+        let others = Array(used.subtracting(tally.periods.map(\.number)))
         var strata = Self.strata(tally.periods, variations) { !others.isEmpty || used.contains($0) }
         if !others.isEmpty {
             // Without any change of the ratio, all users got their variations under it.
             let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
             let isKnown = strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
             if isKnown, !strata.isEmpty {
-                strata[0].numbers += Array(others)
+                strata[0].numbers += others
             } else {
-                strata.insert(Stratum(since: nil, numbers: Array(others), components: isKnown ? [shares] : []), at: 0)
+                strata.insert(Stratum(since: nil, numbers: others, components: isKnown ? [shares] : []), at: 0)
             }
         }
         let users = strata.map { stratum in

@@ -23,22 +23,41 @@ extension ElementChange {
     }
 
     /// The conditions that no user can meet whose attributes are as they are defined, and ``trafficWarnings``.
-    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [DefinitionWarning] {
         trafficWarnings
             + audiences.filter { !$0.conditions.isNull }.flatMap { audience in
                 SegmentRules.warnings(
                     in: audience.conditions, at: audience.place, schema: schema,
-                    attributes: datafile.attributes.map(\.key))
+                    attributes: datafile.attributes.map(\.key)
+                ).map { DefinitionWarning(code: .conditionNeverMet, fault: $0) }
             }
     }
 
     /// A traffic that was most likely meant as a fraction.
-    var trafficWarnings: [JSONFault] {
+    var trafficWarnings: [DefinitionWarning] {
         guard let traffic, 0 < traffic, traffic < 1 else { return [] }
         let meant = ((traffic * 1e4).rounded() / 100).shortest
         let reason =
             "`traffic` is a percentage: \(traffic.shortest) is \(traffic.shortest)% of the users; if \(meant)% are meant, "
             + "write \(meant)"
-        return [JSONFault(pointer: JSONPointer().appending("traffic"), reason: reason)]
+        return [
+            DefinitionWarning(
+                code: .trafficBelowOne, fault: JSONFault(pointer: JSONPointer().appending("traffic"), reason: reason))
+        ]
     }
+}
+
+/// What somebody should look at in a definition that is accepted.
+public struct DefinitionWarning: Sendable, CustomStringConvertible {
+    public enum Code: String, Sendable {
+        /// No user can meet a condition.
+        case conditionNeverMet = "condition_never_met"
+        /// A percentage was most likely meant as a fraction.
+        case trafficBelowOne = "traffic_below_one"
+    }
+
+    public var code: Code
+    public var fault: JSONFault
+
+    public var description: String { fault.description }
 }

@@ -136,7 +136,7 @@ struct LintCommand: ParsableCommand {
     func run() throws {
         let files = try files.read()
         let set = try files.set()
-        files.print(try files.checked().warnings.map { ($0.pointer, $0.reason) })
+        files.print(try files.checked().warnings.map { ($0.fault.pointer, $0.fault.reason) })
         let project = set.project == nil ? [] : [DefinitionSet.projectMember]
         let counts =
             project

@@ -128,7 +128,7 @@ private struct GoldenRun {
         do throws(CoreError) {
             let draft = try ProjectEditor.draft(
                 GoldenProject.sdkKey,
-                { [body] definitions, project throws(CoreError) -> (isNew: Bool?, warnings: [JSONFault]) in
+                { [body] definitions, project throws(CoreError) -> (isNew: Bool?, warnings: [DefinitionWarning]) in
                     let body =
                         try source.map { source throws(CoreError) in
                             try Element.copy(of: source, as: key, body, in: project)
@@ -233,7 +233,7 @@ private struct GoldenRun {
                     difference.before.map { .object($0) } ?? .null)
                 line("  becomes", difference.after.map { .object($0) } ?? .null)
             }
-            for fault in draft.outcome.warnings + draft.outcome.notRunning { output += "  \(fault)\n" }
+            for fault in draft.outcome.warnings.map(\.fault) + draft.outcome.notRunning { output += "  \(fault)\n" }
             describe(draft.datafile, draft.definitions)
             if bodies.chance(0.3) {
                 project = GoldenProject.project(draft.datafile, nil, version: project.version + 1)

@@ -320,7 +320,7 @@ export function goalSection(goal, results, view, actions) {
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => !r.lift && r.open ? unbounded(r.open) : r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn", null, axis(lifts, v => signed(v, 0))],
 		[number === percent ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
-		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : (results.metric?.kind === "ratio" ? measure : number === percent ? measure : number)(r.sum), "number"],
+		rows.some(r => r.sum !== undefined) && ["Sum", r => r.sum === undefined ? none : (results.metric?.kind === "ratio" || number === percent ? measure : number)(r.sum), "number"],
 		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn", null, axis(levels, number === percent ? v => percent(v, 0) : number.axis)],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],

@@ -169,7 +169,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
-        _ status: Status = .ok, with key: String, of project: Project, warnings: [JSONFault] = [],
+        _ status: Status = .ok, with key: String, of project: Project, warnings: [DefinitionWarning] = [],
         uses: FlagUses? = nil, looks: BanditLooks? = nil, waiting: WaitingProposals? = nil
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
@@ -178,7 +178,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         var description = describe(element, project, uses, looks)
         if let waiting { description = waiting.describe(element, description) }
         if !warnings.isEmpty, var object = description.object {
-            object["warnings"] = .array(warnings.map(\.warning))
+            object["warnings"] = .array(warnings.map(\.json))
             description = .object(object)
         }
         return .json(description, status, entityTag: project.entityTag)
@@ -194,17 +194,15 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 }
 
-extension JSONFault {
-    /// A condition that nobody meets, or a traffic below 1, as a warning of a response.
-    var warning: JSONValue {
-        if pointer.string.hasSuffix("/traffic") {
-            return [
-                "code": "traffic_below_one", "message": .string(reason), "pointer": .string(pointer.string),
-            ]
-        }
+extension DefinitionWarning {
+    var json: JSONValue {
+        let message =
+            switch code {
+            case .conditionNeverMet: "no user with attributes as they are defined: \(fault.reason)"
+            case .trafficBelowOne: fault.reason
+            }
         return [
-            "code": "condition_never_met", "message": .string("no user with attributes as they are defined: \(reason)"),
-            "pointer": .string(pointer.string),
+            "code": .string(code.rawValue), "message": .string(message), "pointer": .string(fault.pointer.string),
         ]
     }
 }

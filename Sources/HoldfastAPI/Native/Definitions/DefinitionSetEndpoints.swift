@@ -48,7 +48,7 @@ struct DefinitionSetEndpoints {
                         + "another one and shows it once"),
             ]
         }
-        if !secrets.isEmpty { object["warnings"] = .array((object["warnings"]?.array ?? []) + secrets) }
+        object.warn(secrets)
         return .json(.object(object))
     }
 
@@ -72,7 +72,7 @@ struct DefinitionSetEndpoints {
                 "code": "webhooks_not_compared", "pointer": "/webhooks",
                 "message": "webhooks were not compared, which needs a token of the scope admin",
             ]
-            object["warnings"] = .array((object["warnings"]?.array ?? []) + [warning])
+            object.warn([warning])
         }
         let policy: ApprovalPolicy = call.admission.control.needsApproval ? .needed : .notNeeded
         let waiting = try await catalog.inBackground { _ -> [String] in
@@ -148,6 +148,12 @@ extension ProjectCatalog {
     }
 }
 
+extension JSONObject {
+    fileprivate mutating func warn(_ more: [JSONValue]) {
+        self["warnings"] = .array((self["warnings"]?.array ?? []) + more)
+    }
+}
+
 extension DefinitionSetEdit.Outcome {
     fileprivate var json: JSONObject {
         var object = JSONObject()
@@ -155,7 +161,7 @@ extension DefinitionSetEdit.Outcome {
         let stopped = notRunning.map { fault -> JSONValue in
             ["code": "not_running", "message": .string(fault.reason), "pointer": .string(fault.pointer.string)]
         }
-        object["warnings"] = .array(warnings.map(\.warning) + stopped)
+        object["warnings"] = .array(warnings.map(\.json) + stopped)
         return object
     }
 }

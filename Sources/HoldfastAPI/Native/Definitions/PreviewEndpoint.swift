@@ -33,7 +33,7 @@ struct PreviewEndpoint {
         return .json([
             "flag": flag.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey),
             "creates": .bool(draft.outcome.status == .created), "moves": moves.json,
-            "users": users.json, "warnings": .array(warnings.map(\.warning)),
+            "users": users.json, "warnings": .array(warnings.map(\.json)),
         ])
     }
 
@@ -44,7 +44,7 @@ struct PreviewEndpoint {
         of _: Element.Type, _ request: borrowing Request, _ call: Call
     ) async throws -> (
         input: DefinitionEndpoints<Element>.PutRequest,
-        draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [JSONFault]
+        draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [DefinitionWarning]
     ) {
         try call.requireUpToDate()
         let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
@@ -64,7 +64,7 @@ extension ExperimentPreview {
     ///   - conditions: those that nobody meets.
     ///   - description: the experiment as `GET` would show it after the change.
     fileprivate func json(
-        _ counts: PreviewCounter.Counts, _ conditions: [JSONFault], after description: JSONValue
+        _ counts: PreviewCounter.Counts, _ conditions: [DefinitionWarning], after description: JSONValue
     ) -> JSONValue {
         let moves = moves.map { move -> JSONValue in
             [
@@ -86,7 +86,7 @@ extension ExperimentPreview {
                 "change": .integer(Int64(enrolled.change)), "lose": .integer(Int64(enrolled.lose)),
                 "gain": .integer(Int64(enrolled.gain)), "exposed": .integer(Int64(counts.exposed)),
             ],
-            "moves": counts.moves.json, "warnings": .array(warnings + conditions.map(\.warning)),
+            "moves": counts.moves.json, "warnings": .array(warnings + conditions.map(\.json)),
         ]
     }
 }

@@ -14,7 +14,8 @@ struct WebhookEndpoints {
     private static let rotationPeriod: Timestamp = 86_400_000
 
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let all = try await store.read(.webhooks).filter { services.webhookRules(for: call).mayUse($0) }
+        let rules = services.webhookRules(for: call)
+        let all = try await store.read(.webhooks).filter(rules.mayUse)
         return .json(["webhooks": .array(all.map { describe($0) })])
     }
 

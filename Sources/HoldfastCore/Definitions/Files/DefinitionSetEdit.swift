@@ -22,7 +22,7 @@ public struct DefinitionSetEdit: Sendable {
         /// The attributes, segments and webhooks to define.
         public let schema: SchemaChange
         /// The conditions that nobody meets.
-        public let warnings: [JSONFault]
+        public let warnings: [DefinitionWarning]
         /// The experiments that the set names and that do not run.
         public let notRunning: [JSONFault]
     }

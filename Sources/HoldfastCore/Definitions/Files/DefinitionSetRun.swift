@@ -16,7 +16,7 @@ struct DefinitionSetRun {
     /// Those of this project and of all projects, as they are afterwards; `nil` if the caller may not see webhooks.
     private(set) var webhooks: [Webhook]?
     private let view: WebhookView?
-    private(set) var warnings: [JSONFault] = []
+    private(set) var warnings: [DefinitionWarning] = []
     /// What the set names and would not run, which stays as it is.
     var notRunning: [JSONFault] = []
     /// How many elements are removed.
@@ -184,8 +184,10 @@ struct DefinitionSetRun {
         guard let change = try Defined.change(.object(body), key: key.string, in: project, schema) else { return }
         _ = try change.apply(to: &definitions)
         let found = project.map { change.warnings(schema, $0.datafile) } ?? change.trafficWarnings
-        warnings += found.map {
-            JSONFault(pointer: place.appending($0.pointer), reason: $0.reason)
+        warnings += found.map { warning in
+            var warning = warning
+            warning.fault.pointer = place.appending(warning.fault.pointer)
+            return warning
         }
     }
 
