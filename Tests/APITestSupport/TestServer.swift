@@ -111,3 +111,12 @@ public struct TestRequest: Sendable {
         return Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8) + (body ?? [])
     }
 }
+
+/// Asks again and again, up to a minute, until something holds.
+public func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while try !holds() {
+        guard .now < deadline else { return false }
+    }
+    return true
+}

@@ -107,6 +107,9 @@ public struct Webhook: Sendable, Equatable {
 
     public var sdkKey: String? { definition.sdkKey }
 
+    /// Whether it is of a project, or of all.
+    public func concerns(_ project: String) -> Bool { sdkKey == nil || sdkKey == project }
+
     public init(key: String, _ definition: Definition, state: State = State(position: 0)) {
         self.key = key
         self.definition = definition

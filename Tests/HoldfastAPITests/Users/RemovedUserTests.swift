@@ -30,14 +30,6 @@ import Testing
         #expect(try eventually { try exposures(user) == count }, "\(user)")
     }
 
-    private func eventually(_ holds: () throws -> Bool) throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while try !holds() {
-            guard .now < deadline else { return false }
-        }
-        return true
-    }
-
     @Test func `The first exposure after a merge or an erasure by another server is recorded`() throws {
         for user in ["anonymous", "ben"] {
             try decide(user)

@@ -97,10 +97,6 @@ extension TestServer {
 
     /// Waits up to a minute until something holds.
     func awaits(_ holds: (Self) throws -> Bool) throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while .now < deadline {
-            if try holds(self) { return true }
-        }
-        return false
+        try eventually { try holds(self) }
     }
 }

@@ -217,12 +217,4 @@ import Testing
         #expect(try eventually { try source(other) == "none" })
         other.stop()
     }
-
-    private func eventually(_ holds: () throws -> Bool) throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while try !holds() {
-            guard .now < deadline else { return false }
-        }
-        return true
-    }
 }

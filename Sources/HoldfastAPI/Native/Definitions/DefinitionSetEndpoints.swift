@@ -27,7 +27,7 @@ struct DefinitionSetEndpoints {
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try call.requireUpToDate()
         let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
-        let (sdkKey, change, _) = try await change(request, query, call)
+        let (sdkKey, change, _) = try await change(request, query, call, try await store.read(.webhooks))
         let edit = ProjectEditor.Edit(
             sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
             schema: \.schema,
@@ -58,7 +58,7 @@ struct DefinitionSetEndpoints {
         let query = try request.query(knowing: ["prune", "max_removals", "share"])
         // Read first: what is edited meanwhile makes the tag outdated.
         let (catalog, all) = (catalog, try await store.read(.webhooks))
-        let (sdkKey, change, saysWebhooks) = try await change(request, query, call)
+        let (sdkKey, change, saysWebhooks) = try await change(request, query, call, all)
         let basis = try await catalog.inBackground { _ in catalog.entityTag(of: sdkKey, all) }
         let sharing = try Request.sharePolicy(query, call)
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
@@ -90,7 +90,7 @@ struct DefinitionSetEndpoints {
     }
 
     private func change(
-        _ request: borrowing Request, _ query: [String: String], _ call: Call
+        _ request: borrowing Request, _ query: [String: String], _ call: Call, _ all: [Webhook]
     ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>, saysWebhooks: Bool) {
         let prunes = try Request.flag("prune", query)
         let limit = try query["max_removals"].map { text throws(CoreError) in
@@ -105,7 +105,6 @@ struct DefinitionSetEndpoints {
         let (author, time, catalog, access) = (
             call.author(request), services.store.clock.now(), catalog, call.access
         )
-        let all = try await store.read(.webhooks)
         let view = view(of: all, sdkKey, call)
         let set = try await catalog.inBackground { _ in try DefinitionSet(JSONInput.parse(content)) }
         let edit = DefinitionSetEdit(
@@ -139,7 +138,7 @@ extension ProjectCatalog {
         let snapshot = snapshot()
         return DefinitionSet(
             snapshot.projects[sdkKey]?.definitions, snapshot.schema,
-            webhooks: webhooks?.filter { $0.sdkKey == nil || $0.sdkKey == sdkKey })
+            webhooks: webhooks?.filter { $0.concerns(sdkKey) })
     }
 
     /// The same for all callers, so that one with more rights can apply what another one has planned.

@@ -33,7 +33,7 @@ struct DefinitionSetRun {
         self.schema = schema
         self.conclusion = conclusion
         self.view = view
-        webhooks = view?.usable.filter { $0.sdkKey == nil || $0.sdkKey == definitions.sdkKey }
+        webhooks = view?.usable.filter { $0.concerns(definitions.sdkKey) }
         let former = DefinitionSet(project?.definitions, schema, webhooks: webhooks)
         self.former = former
         shown = Dictionary(uniqueKeysWithValues: DefinitionSet.Kind.allCases.map { ($0, former.objects($0)) })
