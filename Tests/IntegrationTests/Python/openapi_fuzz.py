@@ -1,11 +1,14 @@
 """Drives all routes of a running server with valid, boundary and broken input, as its /openapi.json describes them.
 
     python3 openapi_fuzz.py PORT [--seed N] [--requests N] [--minutes N] [--pipeline N] [--reuse SHARE] [--pid SERVER]
+        [--tidy N]
 
 A response with a status of 500 or more is a fault, unless the description of the route or HTTP means it (501: a condition on a
 route without conditions), and so is a server that is not ready. With --pid the memory of the server is printed each minute.
 With --pipeline so many requests are sent before their responses are read. With --reuse this share of requests is one of the last
-20,000 again, half of them with a byte changed: ten times as many requests a second. Requests follow from the seed.
+20,000 again, half of them with a byte changed: ten times as many requests a second. With --tidy all users, webhooks, segments
+and definitions are removed after each N requests, so that the server holds as much in the second hour as in the first. Requests
+follow from the seed.
 """
 
 import argparse
@@ -234,6 +237,31 @@ class Fuzzer:
             if status >= 500 and status not in MEANT and path not in ("/readyz", "/health"):
                 self.fault(f"{status} {request[0]} {request[1][:300]} {(request[2] or b'')[:400]} -> {answer[:300]}")
 
+    def tidy(self):
+        """Removes what the requests have stored."""
+        self.remove("/v1/profiles?format=json&limit=1000", "profiles", "user_id")
+        self.remove("/v1/webhooks", "webhooks", "key")
+        empty = {"version": "4", "accountId": "1", "projectId": "1", "revision": "1"}
+        empty |= {name: [] for name in ("attributes", "audiences", "events", "groups", "experiments", "featureFlags", "rollouts")}
+        for project in self.names("/v1/projects?limit=1000", "projects", "sdk_key"):
+            fields = {"X-Optimizely-SDK-Key": project}
+            self.send([("PUT", "/v1/datafile", json.dumps(empty).encode(), fields)])
+            self.remove("/v1/metrics?limit=1000", "metrics", "key", fields)
+        self.remove("/v1/projects?limit=1000", "projects", "sdk_key")
+        self.remove("/v1/segments?limit=1000", "segments", "name")
+
+    def names(self, target, member, name, fields={}):
+        status, body = self.send([("GET", target, None, fields)])[0]
+        return [element[name] for element in json.loads(body)[member]] if status == 200 else []
+
+    def remove(self, target, member, name, fields={}):
+        """Deletes all elements of a list but those that the server keeps."""
+        kept = set()
+        while found := [each for each in self.names(target, member, name, fields) if each not in kept]:
+            paths = [f"{target.partition('?')[0]}/{quote(each, safe='')}" for each in found]
+            self.send([("DELETE", path, None, fields) for path in paths])
+            kept.update(found)
+
     def fault(self, text):
         self.faults.append(text)
         print("FAULT", text, flush=True)
@@ -253,16 +281,20 @@ def main():
     parser.add_argument("--pipeline", type=int, default=1)
     parser.add_argument("--reuse", type=float, default=0)
     parser.add_argument("--pid", type=int)
+    parser.add_argument("--tidy", type=int, default=10**9)
     options = parser.parse_args()
     fuzzer = Fuzzer(options.port, options.seed, options.reuse)
     start = sampled = time.monotonic()
-    asked = 0
+    asked = tidied = 0
     while fuzzer.count < options.requests and time.monotonic() - start < options.minutes * 60:
         fuzzer.step(options.pipeline)
         if fuzzer.count >= asked + 500:
             asked = fuzzer.count
             if (ready := fuzzer.send([("GET", "/readyz", None, {})])[0])[0] != 200:
                 fuzzer.fault(f"not ready after {asked} requests: {ready}")
+        if fuzzer.count >= tidied + options.tidy:
+            tidied = fuzzer.count
+            fuzzer.tidy()
         if options.pid and time.monotonic() - sampled >= 60:
             sampled = time.monotonic()
             print(f"{(sampled - start) / 60:.0f} min: {fuzzer.count} requests, {memory(options.pid)} kB", flush=True)
