@@ -11,20 +11,6 @@ public import Storage
 /// a variation is shipped only if all of them are shown to be no worse (Schultzberg, Ankargren and Frånberg, Risk-aware
 /// product decisions in A/B tests with multiple metrics, 2024).
 public struct PlanEstimate: Sendable {
-    /// What was observed in an experiment.
-    public struct Observation: Sendable {
-        let experiment: Experiment
-        let tally: ExperimentTally
-        /// If few users may have most of the sum, and there is no cap.
-        let userTotals: UserTotals?
-
-        public init(_ experiment: Experiment, _ tally: ExperimentTally, userTotals: UserTotals? = nil) {
-            self.experiment = experiment
-            self.tally = tally
-            self.userTotals = userTotals
-        }
-    }
-
     /// What the decision rule is made of.
     public struct Rule: Sendable {
         public var alpha = ExperimentPlan.defaultAlpha
@@ -89,7 +75,7 @@ public struct PlanEstimate: Sendable {
     ///   - others: in others, whose users are the next best.
     /// - Throws: 422 if something is neither given nor observed.
     public init(
-        _ request: PlanRequest, _ rule: Rule, _ metric: MetricDefinition, own: Observation, others: [Observation],
+        _ request: PlanRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals, others: [ResultsTotals],
         at now: Timestamp
     ) throws(CoreError) {
         let experiment = own.experiment
@@ -173,7 +159,7 @@ public struct PlanEstimate: Sendable {
     // MARK: Observations
 
     private static func baseline(
-        _ request: PlanRequest, _ metric: MetricDefinition, _ sources: [Observation]
+        _ request: PlanRequest, _ metric: MetricDefinition, _ sources: [ResultsTotals]
     ) throws(CoreError) -> (Power.Baseline, Identifier?) {
         if let mean = request.baseline {
             let value = request.standardDeviation.map { Power.Baseline.mean(mean, standardDeviation: $0) }
@@ -199,7 +185,7 @@ public struct PlanEstimate: Sendable {
     }
 
     private static func traffic(
-        _ request: PlanRequest, _ sources: [Observation], of experiment: Experiment, at now: Timestamp
+        _ request: PlanRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Timestamp
     ) -> (Double, Identifier?)? {
         if let given = request.usersPerDay { return (given, nil) }
         for source in sources {
@@ -212,7 +198,7 @@ public struct PlanEstimate: Sendable {
         return nil
     }
 
-    private static func list(_ sources: [Observation]) -> String {
+    private static func list(_ sources: [ResultsTotals]) -> String {
         sources.map { "'\($0.experiment.key)'" }.joined(separator: ", ")
     }
 }

@@ -8,14 +8,14 @@ public struct PlanOverview: Sendable {
     /// A metric, with what was observed of it.
     public struct Subject: Sendable {
         /// `nil` if the request is about this metric alone.
-        let role: PlanVerdict.Role?
+        let role: Verdict.Role?
         let metric: MetricDefinition
-        let own: PlanEstimate.Observation
-        let others: [PlanEstimate.Observation]
+        let own: ResultsTotals
+        let others: [ResultsTotals]
 
         public init(
-            _ role: PlanVerdict.Role?, _ metric: MetricDefinition, own: PlanEstimate.Observation,
-            others: [PlanEstimate.Observation]
+            _ role: Verdict.Role?, _ metric: MetricDefinition, own: ResultsTotals,
+            others: [ResultsTotals]
         ) {
             self.role = role
             self.metric = metric
@@ -25,7 +25,7 @@ public struct PlanOverview: Sendable {
     }
 
     fileprivate struct Part {
-        let role: PlanVerdict.Role
+        let role: Verdict.Role
         let metric: Identifier
         /// The failure says what is neither given nor observed.
         let estimate: Result<PlanEstimate, CoreError>

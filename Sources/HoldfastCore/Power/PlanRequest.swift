@@ -82,7 +82,7 @@ public struct PlanRequest: Sendable {
     /// - Throws: 422 if there is none, or the baseline is none that it can have.
     public func metrics(
         _ rule: PlanEstimate.Rule, of experiment: Experiment, in project: Project
-    ) throws(CoreError) -> [(role: PlanVerdict.Role?, metric: MetricDefinition)] {
+    ) throws(CoreError) -> [(role: Verdict.Role?, metric: MetricDefinition)] {
         let first = try metric(rule, in: project)
         guard goal == nil, metric == nil, minimumEffect == nil, margin == nil, baseline == nil else {
             return [(nil, first)]

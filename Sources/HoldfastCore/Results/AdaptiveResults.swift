@@ -155,7 +155,7 @@ extension Bandit.Look {
     /// Looks at the users of an experiment.
     static func read(
         _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
-    ) async throws(StorageError) -> Bandit.Look {
+    ) async throws -> Bandit.Look {
         var look = Bandit.Look()
         guard let key = project.metrics(of: experiment).primary.first, let metric = project.datafile.metric(key: key)
         else {
@@ -166,10 +166,9 @@ extension Bandit.Look {
             look.reason = "the metric '\(key)' is a \(metric.kind.rawValue), which no bandit learns from"
             return look
         }
-        let measured = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
-        let periods = try await AdaptiveResults.read(
-            measured.name, of: experiment, in: project, frozenAt: nil, session)
-        guard let periods, !measured.isFilling else {
+        let totals = try await ResultsReader(ResultsScope(experiment, in: project, .live, at: now), session)
+            .totals(of: metric)
+        guard let periods = totals.periods, let measured = totals.measured, !measured.isFilling else {
             look.reason = "the users of the metric '\(key)' are still being counted"
             return look
         }

@@ -19,7 +19,7 @@ public struct BreakdownResults: Sendable {
         public let name: Name
         public let results: ExperimentResults
         /// In the order of the variations; `nil` for the baseline.
-        public let findings: [PlanVerdict.Finding?]
+        public let findings: [Verdict.Finding?]
     }
 
     /// What a store has of the groups.
@@ -89,7 +89,7 @@ public struct BreakdownResults: Sendable {
         usersWithoutGroup = max(0, whole.counted - found.reduce(0) { $0 + $1.results.counted })
         countsSince = usersWithoutGroup > 0 ? totals.series.since : nil
         let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
-        let findings = PlanVerdict.findings(
+        let findings = Verdict.findings(
             found.flatMap { group in compared.map { group.results.comparison(.secondary, of: $0) } },
             alpha: 1 - whole.query.confidence)
         groups = found.enumerated().map { position, group in
@@ -104,17 +104,5 @@ public struct BreakdownResults: Sendable {
         if index == BreakdownGroup.none { return .none }
         guard series.groupValues.indices.contains(index - 1) else { return .other }
         return .value(series.groupValues[index - 1])
-    }
-}
-
-extension ExperimentResults {
-    /// Adds the results by the values of an attribute.
-    ///
-    /// - Parameter results: makes the results of some users, given what they did.
-    public mutating func divide(
-        by totals: BreakdownResults.Totals,
-        _ results: (ExperimentTally, MeasuredMetric?) throws(CoreError) -> ExperimentResults
-    ) throws(CoreError) {
-        breakdown = try BreakdownResults(totals, of: self, results)
     }
 }

@@ -28,18 +28,8 @@ public struct ExperimentOverview: Sendable {
         guard mayHaveVerdict(experiment, of: project), let plan = project.plan(of: experiment) else {
             return overview
         }
-        var query = try ResultsQuery([:])
-        query.confidence = 1 - plan.alpha
-        var measured: [(role: PlanVerdict.Role, results: ExperimentResults)] = []
-        for (role, metric) in plan.metrics {
-            let metric = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
-            let periods = try await AdaptiveResults.read(
-                metric.name, of: experiment, in: project, frozenAt: nil, session)
-            let results = try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, metric.tally, of: metric, periods: periods, now: now)
-            measured.append((role, results))
-        }
-        if let results = PlanResults(measured, alpha: plan.alpha) { overview.judge(results) }
+        let reader = ResultsReader(ResultsScope(experiment, in: project, .live, at: now), session)
+        if let results = try await reader.totals(of: plan).results() { overview.judge(results) }
         return overview
     }
 

@@ -15,8 +15,17 @@ extension ExperimentResults {
     /// What the results say to do.
     public var verdict: Verdict {
         let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
-        return Verdict(self, invalid: invalidatingWarnings.map(\.message), unready: unready.map(\.message))
+        let comparisons = variations.indices.compactMap { index in
+            estimate(of: variations[index])?.comparison.map { comparison(.primary, of: index, $0.evidence) }
+        }
+        return Verdict(
+            comparisons, names: variations.map(\.name), baseline: variations.firstIndex(where: \.isBaseline) ?? 0,
+            alpha: 1 - query.confidence, onlyOf: judged, invalid: invalidatingWarnings.map(\.message),
+            unready: unready.map(\.message))
     }
+
+    /// What the verdict compares: a statistic of the goal, or the key of the metric.
+    public var judged: String { measured?.definition.key.string ?? query.metric.rawValue }
 
     /// Why the users are not comparable.
     var invalidatingWarnings: [Warning] {

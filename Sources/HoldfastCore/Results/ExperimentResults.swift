@@ -93,9 +93,9 @@ public struct ExperimentResults: Sendable {
     /// How the users were weighted; `nil` unless the experiment has a bandit.
     public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute, if they were asked for.
-    public var breakdown: BreakdownResults?
+    public internal(set) var breakdown: BreakdownResults?
     /// The totals of single users, if few of them may have most of the sum.
-    public var userTotals: UserTotals?
+    var userTotals: UserTotals?
 
     /// - Parameters:
     ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.

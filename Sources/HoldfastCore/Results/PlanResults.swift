@@ -6,18 +6,18 @@ import Storage
 /// The results of all metrics of an experiment, with one verdict over them.
 public struct PlanResults: Sendable {
     public struct Metric: Sendable {
-        public let role: PlanVerdict.Role
+        public let role: Verdict.Role
         public let results: ExperimentResults
         /// In the order of the variations; `nil` for the baseline.
-        public let findings: [PlanVerdict.Finding?]
+        public let findings: [Verdict.Finding?]
         /// Of the share of users behind a guardrail, in the same order; empty where it is not watched.
-        public let shareFindings: [PlanVerdict.Finding?]
+        public let shareFindings: [Verdict.Finding?]
 
         public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
     }
 
     public let metrics: [Metric]
-    public let verdict: PlanVerdict
+    public let verdict: Verdict
     /// The probability of ever deciding for a difference that does not exist.
     public let alpha: Double
 
@@ -25,7 +25,7 @@ public struct PlanResults: Sendable {
     ///   - metrics: of the same experiment; at least one.
     ///   - alpha: that of the metrics' queries, too.
     /// - Returns: `nil` without metrics.
-    public init?(_ metrics: [(role: PlanVerdict.Role, results: ExperimentResults)], alpha: Double) {
+    public init?(_ metrics: [(role: Verdict.Role, results: ExperimentResults)], alpha: Double) {
         guard let first = metrics.first?.results else { return nil }
         let names = first.variations.map(\.name)
         let baseline = first.variations.firstIndex(where: \.isBaseline) ?? 0
@@ -36,14 +36,14 @@ public struct PlanResults: Sendable {
             + zip(metrics, shares).flatMap { metric, role in
                 role.map { role in variations.map { metric.results.comparison(role, of: $0) } } ?? []
             }
-        let reasons = PlanVerdict.Conditions(of: metrics.filter { $0.role == .primary }.map(\.results), first)
-        let verdict = PlanVerdict(
+        let reasons = Verdict.Conditions(of: metrics.filter { $0.role == .primary }.map(\.results), first)
+        let verdict = Verdict(
             comparisons, names: names, baseline: baseline, alpha: alpha, invalid: reasons.invalid,
             unready: reasons.unready)
         self.verdict = verdict
         self.alpha = alpha
         var rest = verdict.findings[...]
-        func next() -> [PlanVerdict.Finding?] {
+        func next() -> [Verdict.Finding?] {
             let own = rest.prefix(variations.count)
             rest = rest.dropFirst(variations.count)
             return names.indices.map { variation in own.first { $0.variation == variation } }
@@ -64,30 +64,36 @@ public struct PlanResults: Sendable {
     public var warnings: [ExperimentResults.Warning] { common.generalWarnings }
 }
 
+/// The metrics that decide about an experiment or are shown beside, in the order of importance.
+public struct MeasuredPlan: Sendable {
+    public let metrics: [(role: Verdict.Role, metric: MetricDefinition)]
+    /// The probability of ever deciding for a difference that does not exist.
+    public let alpha: Double
+    /// The member `plan` of the experiment; null of a holdout.
+    public let description: JSONValue
+}
+
 extension Project {
-    /// What is planned of an experiment, in the order of importance; of a holdout, what it measures.
+    /// What is planned of an experiment; of a holdout, what it measures.
     ///
     /// - Returns: `nil` if it measures no metrics.
-    public func plan(
-        of experiment: Experiment
-    ) -> (metrics: [(role: PlanVerdict.Role, metric: MetricDefinition)], alpha: Double, description: JSONValue)? {
+    public func plan(of experiment: Experiment) -> MeasuredPlan? {
         let definitions = definitions
         let measured = metrics(of: experiment)
-        let named: [(PlanVerdict.Role, Identifier)] =
+        let named: [(Verdict.Role, Identifier)] =
             measured.primary.map { (.primary, $0) }
             + measured.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) }
             + measured.secondary.map { (.secondary, $0) }
         let metrics = named.compactMap { role, key in definitions.metrics[key].map { (role: role, metric: $0) } }
         guard !metrics.isEmpty else { return nil }
         let definition = definitions.experiments[experiment.key].flatMap { $0.id == experiment.id ? $0 : nil }
-        return (
-            metrics, definition?.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
-            definition.flatMap { definitions.planDescription(of: $0) } ?? .null
-        )
+        return MeasuredPlan(
+            metrics: metrics, alpha: definition?.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
+            description: definition.flatMap { definitions.planDescription(of: $0) } ?? .null)
     }
 }
 
-extension PlanVerdict {
+extension Verdict {
     /// Why the results say nothing, whatever the metrics say.
     fileprivate struct Conditions {
         var invalid: [String] = []
@@ -105,18 +111,21 @@ extension PlanVerdict {
 }
 
 extension ExperimentResults {
-    func comparison(_ role: PlanVerdict.Role, of index: Int) -> PlanVerdict.Comparison {
-        let variation = variations[index]
+    func comparison(_ role: Verdict.Role, of index: Int) -> Verdict.Comparison {
         let isShare = if case .shareOfGuardrail = role { true } else { false }
-        let estimate = isShare ? variation.conversion : self.estimate(of: variation)
-        return PlanVerdict.Comparison(
+        let estimate = isShare ? variations[index].conversion : self.estimate(of: variations[index])
+        return comparison(role, of: index, unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
+    }
+
+    func comparison(_ role: Verdict.Role, of index: Int, _ evidence: Evidence?) -> Verdict.Comparison {
+        let isShare = if case .shareOfGuardrail = role { true } else { false }
+        return Verdict.Comparison(
             metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease,
-            unit: isShare ? "" : measured?.definition.unit ?? "", variation: index,
-            evidence: unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
+            unit: isShare ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
     /// The role of the share of users behind a metric, which is watched beside a guardrail that is a total or a mean.
-    func shareRole(_ role: PlanVerdict.Role) -> PlanVerdict.Role? {
+    func shareRole(_ role: Verdict.Role) -> Verdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
         switch measured?.definition.kind {
         case .total, .mean: return .shareOfGuardrail(margin: .share(margin))

@@ -9,6 +9,11 @@ public struct ResultsQuery: Sendable {
         case json, csv
     }
 
+    /// What is compared of a goal: the share of users who reached it, or the mean of its values over all users.
+    public enum Metric: String, Sendable {
+        case conversion, value
+    }
+
     /// The goal to compare; `nil` for a metric.
     public var goal: Identifier?
     /// The key of the metric to compare, if there is no goal; `nil` for the experiment's first primary one.
@@ -22,7 +27,7 @@ public struct ResultsQuery: Sendable {
     static let tuning = AlwaysValid.tuning
     public var format = Format.json
     /// Of a goal, the metric that the verdict is about.
-    public var metric = Verdict.Metric.conversion
+    public var metric = Metric.conversion
     /// The attribute by whose values the results are divided, too.
     public var breakdown: Identifier?
     /// Whether the days of enrollment are listed.
@@ -44,6 +49,15 @@ public struct ResultsQuery: Sendable {
         /// Those that were frozen at a time, by a conclusion that was undone since.
         case frozen(Timestamp)
     }
+
+    private init() {}
+
+    /// Asks for the present totals, of all users.
+    public static let live: Self = {
+        var query = Self()
+        query.moment = .live
+        return query
+    }()
 
     /// - Throws: 400 with the parameter that is wrong.
     public init(_ query: [String: String]) throws(CoreError) {
@@ -73,7 +87,7 @@ public struct ResultsQuery: Sendable {
         if let text = query["metric"] {
             if goal == nil {
                 metricKey = Identifier(text)
-            } else if let known = Verdict.Metric(rawValue: text) {
+            } else if let known = Metric(rawValue: text) {
                 metric = known
             } else {
                 throw CoreError(

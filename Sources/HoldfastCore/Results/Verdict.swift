@@ -1,14 +1,18 @@
-import Bucketing
-import Definitions
-import Glibc
+public import Bucketing
+public import Definitions
 import Statistics
 import Storage
 
-/// What results say to do, by a rule that is stated: it may be read at any time and as often as one likes.
+/// What results say to do, those of one goal or metric or of all metrics that are planned, by a rule that is stated: it may be
+/// read at any time and as often as one likes.
 ///
-/// A variation is better or worse than the baseline if its always-valid p-value says so, after Holm's correction for the
-/// number of variations: the probability of ever calling any variation without an effect better or worse is at most α, one
-/// minus the confidence.
+/// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than its margin
+/// in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple
+/// metrics, 2024). Stop if every variation worsens a primary metric or exceeds the margin of a guardrail.
+///
+/// All p-values and intervals are always valid. The primary metrics of all variations are tested together by Holm's
+/// procedure; a variation must pass every guardrail, so these are not corrected, except against stopping without need. The
+/// probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
     public enum Decision: String, Sendable {
         /// A variation is better.
@@ -21,153 +25,274 @@ public struct Verdict: Sendable {
         case invalid
     }
 
-    public enum Metric: String, Sendable, CaseIterable {
-        case conversion, value
+    /// What a metric is for.
+    public enum Role: Sendable, Equatable {
+        case primary
+        /// For information.
+        case secondary
+        /// - Parameter margin: by how much it may become worse.
+        case guardrail(margin: ExperimentMetrics.Margin)
+        /// The share of users who did anything that a guardrail counts. It shows breakage before a total or a mean does, and can
+        /// only speak against a variation.
+        case shareOfGuardrail(margin: ExperimentMetrics.Margin)
+
+        public var name: String {
+            switch self {
+            case .primary: "primary"
+            case .secondary: "secondary"
+            case .guardrail, .shareOfGuardrail: "guardrail"
+            }
+        }
     }
 
-    /// A variation as the verdict sees it.
+    /// A metric of a variation, compared with the baseline.
+    public struct Comparison: Sendable {
+        var metric: Identifier
+        var role: Role
+        /// Whether less is better.
+        var isDecrease: Bool
+        /// That of the metric, for people.
+        var unit = ""
+        /// The index of the variation in the results.
+        var variation: Int
+        /// `nil` if nothing can be said yet.
+        var evidence: Evidence?
+    }
+
     public struct Finding: Sendable {
         public enum Outcome: String, Sendable {
             case better, worse, uncertain
+            /// Of a guardrail: not worse by as much as its margin, or certainly worse than that.
+            case withinMargin = "within_margin"
+            case beyondMargin = "beyond_margin"
         }
 
-        /// The index of the variation in the results.
-        public var index: Int
+        public var metric: Identifier
+        public var role: Role
+        var unit = ""
+        public var variation: Int
         public var outcome: Outcome
-        public var effect: EffectSize
-        /// Always valid, after Holm's correction.
-        public var pValue: Double
+        /// `nil` if nothing can be said yet, as is the p-value. The intervals of a primary or secondary metric exclude 0 if and only
+        /// if the outcome is certain; one of a guardrail, in the margin's unit, excludes the margin.
+        public var effect: EffectSize?
+        /// Corrected as the role says. Of a guardrail it is about the margin.
+        public var pValue: Double?
     }
 
     public let decision: Decision
-    /// Of a goal.
-    public let metric: Metric
-    /// What is compared: a metric of the goal, or the key of a metric.
-    public let subject: String
     /// The index of the variation to ship.
     public let winner: Int?
     /// Sentences, with the numbers that carry the decision.
     public let reasons: [String]
-    /// In the order of the variations; without the baseline, and those that cannot be compared.
+    /// In the order of the comparisons.
     public let findings: [Finding]
 
     /// - Parameters:
+    ///   - names: those of the variations.
+    ///   - baseline: the index of the baseline.
+    ///   - subject: what is compared, if that is one goal or metric alone: sentences do not name it.
     ///   - invalid: why the users are not comparable.
     ///   - unready: why there is too little data.
-    init(_ results: ExperimentResults, invalid: [String], unready: [String]) {
-        let variations = results.variations
-        metric = results.query.metric
-        let subject = results.measured.map { $0.definition.key.string } ?? results.query.metric.rawValue
-        self.subject = subject
-        let comparisons = variations.enumerated().compactMap { index, variation in
-            results.estimate(of: variation)?.comparison.map { (index: index, evidence: $0.evidence) }
-        }
-        // The direction in which a metric improves.
-        let sign = results.measured?.definition.direction == .decrease ? -1.0 : 1
-        let unit = results.measured?.definition.unit ?? ""
-        findings = Self.findings(comparisons, sign, alpha: 1 - results.query.confidence, unit: unit)
-        let better = findings.filter { $0.outcome == .better }.sorted {
-            $0.effect.difference * sign > $1.effect.difference * sign
-        }
-        let worse = findings.filter { $0.outcome == .worse }
-        let count = findings.count
-        let baseline = results.baseline?.name ?? ""
-        func sentences(_ findings: [Finding], _ word: String) -> [String] {
-            findings.map {
-                "'\(variations[$0.index].name)' is \(word) than '\(baseline)': \(Self.numbers(of: $0, among: count))"
-            }
-        }
+    init(
+        _ comparisons: [Comparison], names: [String], baseline: Int, alpha: Double, onlyOf subject: String? = nil,
+        invalid: [String] = [], unready: [String] = []
+    ) {
+        let findings = Self.findings(comparisons, alpha: alpha)
+        self.findings = findings
+        let sentences = Sentences(
+            comparisons: comparisons, findings: findings, names: names, baseline: baseline,
+            namesMetrics: subject == nil)
+        let variations = names.indices.filter { $0 != baseline }
         if !invalid.isEmpty {
             (decision, winner, reasons) = (.invalid, nil, invalid)
-        } else if !unready.isEmpty {
+            return
+        }
+        if !unready.isEmpty {
             (decision, winner, reasons) = (.continue, nil, unready)
-        } else if let best = better.first {
-            (decision, winner) = (.ship, best.index)
-            reasons = sentences(better, "better") + sentences(worse, "worse")
-        } else if !worse.isEmpty, worse.count == variations.count - 1 {
-            (decision, winner, reasons) = (.stop, nil, sentences(worse, "worse"))
+            return
+        }
+        guard comparisons.contains(where: { $0.role == .primary }) else {
+            (decision, winner) = (.continue, nil)
+            reasons = [
+                subject.map { "no variation has a \($0) that can be compared with that of '\(names[baseline])' yet" }
+                    ?? "the plan has no primary metric that could be improved"
+            ]
+            return
+        }
+        let shippable = variations.filter { Self.isShippable($0, findings) }
+        let best = shippable.max { left, right in
+            Self.gains(of: left, comparisons, findings).lexicographicallyPrecedes(
+                Self.gains(of: right, comparisons, findings))
+        }
+        if let best {
+            (decision, winner) = (.ship, best)
+            reasons =
+                sentences.certain(of: best) + variations.filter { $0 != best }.flatMap { sentences.certain(of: $0) }
+        } else if !variations.isEmpty, variations.allSatisfy({ Self.isRuledOut($0, findings) }) {
+            (decision, winner) = (.stop, nil)
+            reasons = variations.flatMap { sentences.against($0) }
         } else {
             (decision, winner) = (.continue, nil)
-            let others = findings.filter { $0.outcome == .uncertain }.map {
-                "whether '\(variations[$0.index].name)' differs from '\(baseline)' is not certain yet: "
-                    + Self.numbers(of: $0, among: count)
+            reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+        }
+    }
+
+    private static func isShippable(_ variation: Int, _ findings: [Finding]) -> Bool {
+        let own = findings.filter { $0.variation == variation }
+        let primary = own.filter { $0.role == .primary }.map(\.outcome)
+        return primary.contains(.better) && !primary.contains(.worse)
+            && own.allSatisfy { finding in
+                if case .guardrail = finding.role { finding.outcome == .withinMargin } else { true }
             }
-            let none = "no variation has a \(subject) that can be compared with that of '\(baseline)' yet"
-            reasons = findings.isEmpty ? [none] : sentences(worse, "worse") + others
+    }
+
+    private static func isRuledOut(_ variation: Int, _ findings: [Finding]) -> Bool {
+        findings.contains { $0.variation == variation && $0.rulesOut }
+    }
+
+    /// How much a variation improves each primary metric for certain, in their order.
+    private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
+        zip(comparisons, findings).compactMap { comparison, finding in
+            guard finding.variation == variation, finding.role == .primary else { return nil }
+            guard finding.outcome == .better, let effect = finding.effect else { return 0 }
+            return abs(effect.lift ?? effect.difference)
         }
     }
 
-    private static func findings(
-        _ comparisons: [(index: Int, evidence: Evidence)], _ sign: Double, alpha: Double, unit: String
-    ) -> [Finding] {
-        let tested = Multiplicity.holm(comparisons.map { $0.evidence.pValue() }, alpha: alpha)
-        return zip(comparisons, tested).map { comparison, test in
-            let effect = EffectSize(comparison.evidence, alpha: test.level, unit: unit)
-            let isBetter = effect.difference * sign > 0
-            return Finding(
-                index: comparison.index, outcome: test.isRejected ? isBetter ? .better : .worse : .uncertain,
-                effect: effect, pValue: test.pValue)
+    // MARK: Findings
+
+    static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
+        /// Metrics without data count as tested, so that levels do not change when they get some.
+        func tested(
+            _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]
+        ) -> [Int: TestedHypothesis] {
+            let indices = comparisons.indices.filter { isWanted(comparisons[$0].role) }
+            let results = test(indices.map { comparisons[$0].evidence?.pValue() ?? 1 }, alpha)
+            return Dictionary(zip(indices, results), uniquingKeysWith: { first, _ in first })
         }
-    }
-
-    private static func numbers(of finding: Finding, among count: Int) -> String {
-        let correction = count > 1 ? ", corrected for \(count) variations" : ""
-        return "\(finding.effect), p \(ExperimentResults.short(finding.pValue))\(correction)"
-    }
-
-    /// For people: a share as a number of percents with one decimal.
-    static func percent(_ share: Double, signed: Bool = true) -> String {
-        guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
-        let rounded = (share * 1_000).rounded() / 10
-        return "\(signed && rounded > 0 ? "+" : "")\(rounded)%"
+        let primary = tested({ $0 == .primary }) { Multiplicity.holm($0, alpha: $1) }
+        let secondary = tested({ $0 == .secondary }) { Multiplicity.benjaminiHochberg($0, alpha: $1) }
+        let guardrails = comparisons.count { $0.role.margin != nil }
+        return comparisons.enumerated().map { index, comparison in
+            var finding = Finding(
+                metric: comparison.metric, role: comparison.role, unit: comparison.unit,
+                variation: comparison.variation, outcome: .uncertain)
+            guard let evidence = comparison.evidence else { return finding }
+            if let margin = comparison.role.margin {
+                finding.judge(evidence, margin, isDecrease: comparison.isDecrease, alpha: alpha, among: guardrails)
+            } else if let test = primary[index] ?? secondary[index] {
+                let effect = EffectSize(evidence, alpha: test.level, unit: comparison.unit)
+                finding.effect = effect
+                finding.pValue = test.pValue
+                if test.isRejected {
+                    finding.outcome = (effect.difference > 0) != comparison.isDecrease ? .better : .worse
+                }
+            }
+            return finding
+        }
     }
 }
 
-/// How much a variation differs from the baseline, with always-valid intervals of the level at which it was tested: each
-/// excludes 0 if and only if the variation is certainly better or worse.
-public struct EffectSize: Sendable, CustomStringConvertible {
-    public let difference: Double
-    /// `nil` if it is not bounded, as is that of the lift.
-    public internal(set) var differenceInterval: ClosedRange<Double>?
-    /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
-    public let lift: Double?
-    public internal(set) var liftInterval: ClosedRange<Double>?
-    /// That of the metric, for people.
-    private let unit: String
+extension Verdict.Finding {
+    /// Whether the variation cannot be shipped any more.
+    fileprivate var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
 
-    init(_ evidence: Evidence, alpha: Double, unit: String = "") {
-        self.unit = unit
-        difference = evidence.contrast.difference
-        differenceInterval = evidence.differenceInterval(alpha: alpha)
-        lift = evidence.contrast.lift
-        liftInterval = evidence.liftInterval(alpha: alpha)
-    }
-
-    /// For people: the lift, or the difference if the lift is not bounded.
-    public var description: String {
-        if let lift, let interval = liftInterval {
-            return "lift \(Verdict.percent(lift)) (\(Verdict.percent(interval.lowerBound)) to "
-                + "\(Verdict.percent(interval.upperBound)))"
+    /// Compares with the margin of a guardrail. The end of the interval on the better side has the level α, as each
+    /// variation must pass every guardrail. The other end is corrected, because one failure is enough to stop.
+    fileprivate mutating func judge(
+        _ evidence: Evidence, _ margin: ExperimentMetrics.Margin, isDecrease: Bool, alpha: Double, among count: Int
+    ) {
+        let edge = margin.edge(isDecrease: isDecrease)
+        let isWithin = evidence.contrast.isAbove(edge) != isDecrease
+        let corrected = alpha / Double(max(1, count))
+        let p = evidence.pValue(edge)
+        pValue = isWithin ? p : min(1, p * Double(count))
+        if p < (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
+        // Below the estimate lies what speaks for a loss, unless less is better.
+        let (low, high) = isDecrease ? (corrected, alpha) : (alpha, corrected)
+        func joined(_ interval: (Double) -> ClosedRange<Double>?) -> ClosedRange<Double>? {
+            guard let low = interval(low), let high = interval(high) else { return nil }
+            return low.lowerBound...high.upperBound
         }
-        return inUnits + (lift == nil ? "" : "; the lift is not bounded")
-    }
-
-    /// For people: the difference.
-    var inUnits: String {
-        let interval = differenceInterval.map {
-            " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
-        }
-        return "difference \(Verdict.number(difference, unit: unit))\(interval ?? ", not bounded")"
+        var effect = EffectSize(evidence, alpha: alpha, unit: unit)
+        effect.liftInterval = joined { evidence.liftInterval(alpha: $0) }
+        effect.differenceInterval = joined { evidence.differenceInterval(alpha: $0) }
+        self.effect = effect
     }
 }
 
-extension Verdict {
-    /// For people: a number with four significant digits and its sign.
-    static func number(_ number: Double, signed: Bool = true, unit: String = "") -> String {
-        let unit = unit.isEmpty ? "" : " " + unit
-        guard number != 0, number.isFinite else { return "0" + unit }
-        let scale = pow(10, 3 - floor(log10(abs(number))))
-        let rounded = scale.isFinite && scale > 0 ? (number * scale).rounded() / scale : number
-        return "\(signed && rounded > 0 ? "+" : "")\(rounded)\(unit)"
+extension Verdict.Role {
+    /// Of a guardrail.
+    var margin: ExperimentMetrics.Margin? {
+        switch self {
+        case .guardrail(let margin), .shareOfGuardrail(let margin): margin
+        case .primary, .secondary: nil
+        }
+    }
+}
+
+/// Says what was found, in sentences.
+private struct Sentences {
+    let comparisons: [Verdict.Comparison]
+    let findings: [Verdict.Finding]
+    let names: [String]
+    let baseline: Int
+    let namesMetrics: Bool
+
+    func certain(of variation: Int) -> [String] {
+        sentences { finding in
+            guard finding.variation == variation, finding.outcome != .uncertain else { return false }
+            if case .shareOfGuardrail = finding.role { return finding.outcome == .beyondMargin }
+            return finding.role != .secondary
+        }
+    }
+
+    func uncertain(of variation: Int) -> [String] {
+        sentences { finding in
+            guard finding.variation == variation, finding.outcome == .uncertain else { return false }
+            if case .shareOfGuardrail = finding.role { return false }
+            return finding.role != .secondary
+        }
+    }
+
+    func against(_ variation: Int) -> [String] {
+        sentences { $0.variation == variation && $0.rulesOut }
+    }
+
+    private func sentences(_ isWanted: (Verdict.Finding) -> Bool) -> [String] {
+        findings.filter(isWanted).map { finding in
+            let (name, base) = ("'\(names[finding.variation])'", "'\(names[baseline])'")
+            let share = if case .shareOfGuardrail = finding.role { " (share of users)" } else { "" }
+            let metric = namesMetrics ? "\(finding.role.name) metric '\(finding.metric)'\(share): " : ""
+            return metric + statement(finding, name, base) + numbers(finding)
+        }
+    }
+
+    private func statement(_ finding: Verdict.Finding, _ name: String, _ base: String) -> String {
+        if let margin = finding.role.margin?.text(in: finding.unit) {
+            let limit = "by its margin of \(margin)"
+            switch finding.outcome {
+            case .withinMargin: return "\(name) is not worse than \(base) \(limit)"
+            case .beyondMargin:
+                return "\(name) is worse than \(base) by more than its margin of "
+                    + "\(margin)"
+            default: return "whether \(name) is worse than \(base) \(limit) is not certain yet"
+            }
+        }
+        switch finding.outcome {
+        case .uncertain: return "whether \(name) differs from \(base) is not certain yet"
+        default: return "\(name) is \(finding.outcome.rawValue) than \(base)"
+        }
+    }
+
+    private func numbers(_ finding: Verdict.Finding) -> String {
+        guard let effect = finding.effect, let pValue = finding.pValue else {
+            return ", because it has too few users yet"
+        }
+        let numbers = if case .absolute = finding.role.margin { effect.inUnits } else { "\(effect)" }
+        let count = comparisons.count { $0.role == finding.role }
+        let compared = namesMetrics ? "comparisons" : "variations"
+        let correction = finding.role == .primary && count > 1 ? ", corrected for \(count) \(compared)" : ""
+        return ": \(numbers), p \(ExperimentResults.short(pValue))\(correction)"
     }
 }

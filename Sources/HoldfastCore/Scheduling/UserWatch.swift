@@ -41,20 +41,17 @@ extension UserWatch {
         var watch = UserWatch(experiment, tally)
         guard project.mayHaveMetrics(experiment) else { return watch }
         let plan = project.metrics(of: experiment)
-        let watched: [(PlanVerdict.Role, Identifier)] =
+        let watched: [(Verdict.Role, Identifier)] =
             plan.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) } + plan.primary.map { (.primary, $0) }
-        let query = try ResultsQuery([:])
-        var comparisons: [PlanVerdict.Comparison] = []
+        let reader = ResultsReader(ResultsScope(experiment, in: project, .live, at: now), session)
+        var comparisons: [Verdict.Comparison] = []
         let others = experiment.variations.count - 1
         for (role, key) in watched {
             guard let metric = project.datafile.metric(key: key) else { continue }
-            let measured = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, session).measured
+            let totals = try await reader.totals(of: metric)
             // While earlier events are being filled in, some users lack what they did.
-            guard !measured.isFilling else { continue }
-            let periods = try await AdaptiveResults.read(
-                measured.name, of: experiment, in: project, frozenAt: nil, session)
-            let results = try ExperimentResults(
-                experiment, sdkKey: project.sdkKey, query, measured.tally, of: measured, periods: periods, now: now)
+            guard totals.measured?.isFilling == false else { continue }
+            let results = try totals.results()
             let indices = results.variations.indices.filter { !results.variations[$0].isBaseline }
             for role in [role, results.shareRole(role)].compactMap({ $0 }) {
                 comparisons += indices.map { results.comparison(role, of: $0) }
@@ -79,7 +76,7 @@ extension UserWatch {
 
 extension UserWatch {
     /// Adds what is certainly worse, by comparisons that share one level.
-    mutating func add(_ comparisons: [PlanVerdict.Comparison], _ names: [String], tests: Int) {
+    mutating func add(_ comparisons: [Verdict.Comparison], _ names: [String], tests: Int) {
         let alpha = Self.alpha / Double(max(1, tests))
         for comparison in comparisons where comparison.isWorse(alpha: alpha) {
             guard let effect = comparison.evidence.map({ EffectSize($0, alpha: alpha, unit: comparison.unit) }) else {
@@ -107,7 +104,7 @@ extension UserWatch {
     }
 }
 
-extension PlanVerdict.Comparison {
+extension Verdict.Comparison {
     /// Whether the variation is certainly worse: by more than the margin of a guardrail, or at all.
     ///
     /// - Parameter alpha: the probability of ever saying so of a variation that is as good as that.

@@ -281,9 +281,10 @@ import Testing
         let verdict = results.verdict
         #expect(verdict.decision == .ship && verdict.winner == 1)
         let finding = try #require(verdict.findings.first)
+        let effect = try #require(finding.effect)
         let numbers = try #require(results.variations[1].conversion.comparison).numbers
-        #expect(finding.effect.liftInterval == numbers.sequentialLiftInterval)
-        #expect(finding.effect.differenceInterval == numbers.sequentialDifferenceInterval)
+        #expect(effect.liftInterval == numbers.sequentialLiftInterval)
+        #expect(effect.differenceInterval == numbers.sequentialDifferenceInterval)
         #expect(finding.pValue == numbers.sequentialPValue)
         #expect(verdict.reasons.count == 1)
         #expect(verdict.reasons[0].hasPrefix("'new' is better than 'control': lift +50.0% (+"), "\(verdict.reasons)")
@@ -340,11 +341,12 @@ import Testing
                 Self.tally($0, users: 10_000, converted: Int.random(in: 900...1_300, using: &random))
             }
             for finding in try results(tallies, of: experiment).verdict.findings {
-                let interval = try #require(finding.effect.liftInterval)
+                let effect = try #require(finding.effect)
+                let interval = try #require(effect.liftInterval)
                 let isCertain = finding.outcome != .uncertain
                 #expect(isCertain == !interval.contains(0))
-                #expect(isCertain == (finding.pValue <= 0.05), "\(finding)")
-                #expect(finding.outcome != .better || finding.effect.difference > 0)
+                #expect(isCertain == (try #require(finding.pValue) <= 0.05), "\(finding)")
+                #expect(finding.outcome != .better || effect.difference > 0)
                 outcomes[finding.outcome, default: 0] += 1
             }
         }

@@ -35,14 +35,14 @@ import Testing
         ).map { Evidence($0) }
     }
 
-    private static func comparisons(_ random: inout SeededGenerator) -> [PlanVerdict.Comparison] {
-        let roles: [PlanVerdict.Role] = [
+    private static func comparisons(_ random: inout SeededGenerator) -> [Verdict.Comparison] {
+        let roles: [Verdict.Role] = [
             .primary, .primary, .secondary, .guardrail(margin: .share(0.2)), .guardrail(margin: .absolute(0.1)),
         ]
         return roles.enumerated().flatMap { index, role in
             let isDecrease = Bool.random(using: &random)
             return (1...2).map { variation in
-                PlanVerdict.Comparison(
+                Verdict.Comparison(
                     metric: Identifier("m\(index)"), role: role, isDecrease: isDecrease, variation: variation,
                     evidence: evidence(&random))
             }
@@ -60,7 +60,7 @@ import Testing
         var outcomes: [String: Int] = [:]
         for _ in 0..<1_000 {
             let comparisons = Self.comparisons(&random)
-            let verdict = PlanVerdict(comparisons, names: ["a", "b", "c"], baseline: 0, alpha: 0.05)
+            let verdict = Verdict(comparisons, names: ["a", "b", "c"], baseline: 0, alpha: 0.05)
             for (comparison, finding) in zip(comparisons, verdict.findings) {
                 guard let evidence = comparison.evidence, let effect = finding.effect, let p = finding.pValue else {
                     #expect(finding.outcome == .uncertain)
@@ -105,7 +105,7 @@ import Testing
 
     /// The sentences about a metric of a variation say its outcome, and no other one.
     private static func expectSentence(
-        _ finding: PlanVerdict.Finding, _ comparison: PlanVerdict.Comparison, _ verdict: PlanVerdict
+        _ finding: Verdict.Finding, _ comparison: Verdict.Comparison, _ verdict: Verdict
     ) throws {
         let name = ["a", "b", "c"][finding.variation]
         let own = verdict.reasons.filter { $0.contains("'\(finding.metric)'") && $0.contains("'\(name)'") }

@@ -100,7 +100,7 @@ extension SeededGenerator {
 /// An experiment whose users are simulated, and whose verdict is read over and over.
 struct SimulatedExperiment: Sendable {
     struct Metric: Sendable {
-        var role = PlanVerdict.Role.primary
+        var role = Verdict.Role.primary
         var isDecrease = false
         /// By period of allocation and variation, the baseline first.
         var laws: [[SimulatedLaw]]
@@ -136,7 +136,7 @@ struct SimulatedExperiment: Sendable {
     }
 
     func decision(
-        _ looks: [Int], _ random: inout SeededGenerator, _ isDecided: ([PlanVerdict.Comparison]) -> Bool
+        _ looks: [Int], _ random: inout SeededGenerator, _ isDecided: ([Verdict.Comparison]) -> Bool
     ) -> Int? {
         let count = shares[0].count
         var (known, period) = (0, 0)
@@ -172,8 +172,8 @@ struct SimulatedExperiment: Sendable {
         }
     }
 
-    private func comparisons(_ tallies: [[[VariationTally]]]) -> [PlanVerdict.Comparison] {
-        var (own, shares): ([PlanVerdict.Comparison], [PlanVerdict.Comparison]) = ([], [])
+    private func comparisons(_ tallies: [[[VariationTally]]]) -> [Verdict.Comparison] {
+        var (own, shares): ([Verdict.Comparison], [Verdict.Comparison]) = ([], [])
         for (index, metric) in metrics.enumerated() {
             let data = tallies[index][0].indices.map { variation in
                 let parts = tallies[index].map { $0[variation] }
@@ -186,8 +186,8 @@ struct SimulatedExperiment: Sendable {
             }
             let law = metric.laws[0][0]
             for variation in data.indices.dropFirst() {
-                func comparison(_ role: PlanVerdict.Role, _ contrast: (any Contrast)?) -> PlanVerdict.Comparison {
-                    PlanVerdict.Comparison(
+                func comparison(_ role: Verdict.Role, _ contrast: (any Contrast)?) -> Verdict.Comparison {
+                    Verdict.Comparison(
                         metric: Identifier("m\(index)"), role: role, isDecrease: metric.isDecrease,
                         variation: variation, evidence: contrast.map { Evidence($0) })
                 }
@@ -204,11 +204,11 @@ struct SimulatedExperiment: Sendable {
         return own + shares
     }
 
-    private func isDecided(_ reader: Reader, _ comparisons: [PlanVerdict.Comparison]) -> Bool {
+    private func isDecided(_ reader: Reader, _ comparisons: [Verdict.Comparison]) -> Bool {
         switch reader {
         case .verdict:
             let names = shares[0].indices.map { "v\($0)" }
-            return PlanVerdict(comparisons, names: names, baseline: 0, alpha: 0.05).findings
+            return Verdict(comparisons, names: names, baseline: 0, alpha: 0.05).findings
                 .contains { $0.outcome != .uncertain }
         case .ramp:
             var watch = UserWatch(evidence: Ramp.Evidence(users: 0))

@@ -28,7 +28,7 @@ import Testing
     }
 
     private static func oneMetric(
-        _ law: SimulatedLaw, other: SimulatedLaw? = nil, share: Double = 0.5, role: PlanVerdict.Role = .primary,
+        _ law: SimulatedLaw, other: SimulatedLaw? = nil, share: Double = 0.5, role: Verdict.Role = .primary,
         isDecrease: Bool = false
     ) -> SimulatedExperiment {
         SimulatedExperiment(
@@ -197,7 +197,7 @@ import Testing
     ]
 
     /// The plain difference of rates with the same boundary, once each side has ten conversions.
-    private static func findsPlainly(_ comparison: PlanVerdict.Comparison, _ tally: [(Double, Double)]) -> Bool {
+    private static func findsPlainly(_ comparison: Verdict.Comparison, _ tally: [(Double, Double)]) -> Bool {
         let ((users, converted), (baseUsers, baseConverted)) = (tally[1], tally[0])
         guard min(converted, baseConverted) >= 10, min(users, baseUsers) >= 100 else { return false }
         let (rate, base) = (converted / users, baseConverted / baseUsers)
@@ -226,7 +226,7 @@ import Testing
                     let contrast = RateContrast([
                         .init(tally[1].1, of: tally[1].0, baseline: tally[0].1, of: tally[0].0)
                     ])
-                    let comparison = PlanVerdict.Comparison(
+                    let comparison = Verdict.Comparison(
                         metric: "m", role: .primary, isDecrease: false, variation: 1,
                         evidence: contrast.map { Evidence($0) })
                     own = own || (comparison.evidence?.pValue() ?? 1) <= 0.05

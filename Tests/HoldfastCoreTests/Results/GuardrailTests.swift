@@ -64,7 +64,7 @@ import Testing
                         Double(variations[index].converted), of: Double(variations[index].users),
                         baseline: Double(baseline.converted), of: Double(baseline.users))
                 ])
-                return PlanVerdict.Comparison(
+                return Verdict.Comparison(
                     metric: guardrail.metric, role: .guardrail(margin: guardrail.margin), isDecrease: false,
                     variation: index, evidence: contrast.map { Evidence($0) }
                 )

@@ -22,11 +22,11 @@ import Testing
         return Sample(count: numbers[0], mean: numbers[1], variance: numbers[2])
     }
 
-    private static func comparisons(_ vector: JSONObject) throws -> [PlanVerdict.Comparison] {
+    private static func comparisons(_ vector: JSONObject) throws -> [Verdict.Comparison] {
         try (vector["metrics"]?.array ?? []).enumerated().flatMap { index, metric in
             let metric = try #require(metric.object)
             let samples = try (metric["samples"]?.array ?? []).map(sample)
-            let role: PlanVerdict.Role =
+            let role: Verdict.Role =
                 switch metric["role"]?.string {
                 case "primary": .primary
                 case "secondary": .secondary
@@ -34,7 +34,7 @@ import Testing
                 }
             return try samples.indices.dropFirst().map { variation in
                 let contrast = try #require(MeanContrast([(samples[variation], samples[0])]))
-                return PlanVerdict.Comparison(
+                return Verdict.Comparison(
                     metric: Identifier("m\(index)"), role: role, isDecrease: metric["decrease"]?.bool ?? false,
                     variation: variation, evidence: Evidence(contrast))
             }
@@ -48,7 +48,7 @@ import Testing
             let alpha = try #require(vector["alpha"]?.double)
             let names = (0..<Int(try #require(vector["variations"]?.integer))).map { "v\($0)" }
             let comparisons = try Self.comparisons(vector)
-            let verdict = PlanVerdict(comparisons, names: names, baseline: 0, alpha: alpha)
+            let verdict = Verdict(comparisons, names: names, baseline: 0, alpha: alpha)
             decisions[verdict.decision, default: 0] += 1
             #expect(verdict.decision.rawValue == vector["decision"]?.string)
             #expect(verdict.winner.map { Int64($0) } == vector["winner"]?.integer)
@@ -81,7 +81,7 @@ import Testing
     }
 
     /// An interval and an outcome never contradict each other.
-    private static func expectAgreement(_ finding: PlanVerdict.Finding, _ interval: ClosedRange<Double>) {
+    private static func expectAgreement(_ finding: Verdict.Finding, _ interval: ClosedRange<Double>) {
         switch finding.role {
         case .guardrail: break
         default: #expect(interval.contains(0) == (finding.outcome == .uncertain))

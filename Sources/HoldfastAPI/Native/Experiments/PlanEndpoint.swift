@@ -33,10 +33,10 @@ struct PlanEndpoint {
         }
         var subjects: [PlanOverview.Subject] = []
         for (role, metric) in metrics {
-            let own = try await observation(of: experiment, metric)
-            var observations: [PlanEstimate.Observation] = []
+            let own = try await observation(of: experiment, in: project, metric)
+            var observations: [ResultsTotals] = []
             for other in others.prefix(Self.otherExperiments) {
-                observations.append(try await observation(of: other, metric))
+                observations.append(try await observation(of: other, in: project, metric))
             }
             subjects.append(PlanOverview.Subject(role, metric, own: own, others: observations))
         }
@@ -48,12 +48,10 @@ struct PlanEndpoint {
     }
 
     private func observation(
-        of experiment: Experiment, _ metric: MetricDefinition
-    ) async throws -> PlanEstimate.Observation {
-        let (measured, _) = try await MeasuredMetric.read(metric, of: experiment.id, frozenAt: nil, store)
-        return PlanEstimate.Observation(
-            experiment, measured.tally,
-            userTotals: metric.lacksCap
-                ? try await services.userTotals(measured.name, measured.tally, of: experiment.id) : nil)
+        of experiment: Experiment, in project: Project, _ metric: MetricDefinition
+    ) async throws -> ResultsTotals {
+        let scope = ResultsScope(experiment, in: project, .live, at: services.store.clock.now())
+        let users = ResultsReader.Users(services.projects, projects.schema, services.userTotals)
+        return try await ResultsReader(scope, store, users: users).totals(of: metric)
     }
 }

@@ -60,14 +60,7 @@ struct ExperimentReport {
                 unit: results.measured?.definition.unit ?? "",
                 margin: metric.role.margin(isDecrease: results.measured?.definition.direction == .decrease),
                 limit: metric.role.limit(in: results.measured?.definition.unit ?? ""),
-                rows: zip(results.variations, metric.findings).compactMap { variation, finding in
-                    finding.map {
-                        Row(
-                            results, variation, $0.effect, $0.pValue,
-                            $0.outcome.rawValue.replacing("_", with: " ").replacing(
-                                "uncertain", with: "not certain yet"))
-                    }
-                })
+                rows: metric.findings.compactMap { finding in finding.map { Row(results, $0) } })
         }
         (decision, reasons) = (plan.verdict.decision, plan.verdict.reasons)
         winner = plan.verdict.winner.map { plan.common.variations[$0].name }
@@ -88,9 +81,7 @@ struct ExperimentReport {
                 name: results.subject.string, role: "primary", isShare: results.isShare, isDecrease: false,
                 unit: results.measured?.definition.unit ?? "",
                 rows: verdict.findings.map { finding in
-                    Row(
-                        results, results.variations[finding.index], finding.effect, finding.pValue,
-                        finding.outcome == .uncertain ? "not certain yet" : finding.outcome.rawValue)
+                    Row(results, finding)
                 })
         ]
         (decision, reasons) = (verdict.decision, verdict.reasons)
@@ -455,15 +446,15 @@ struct ExperimentReport {
 }
 
 extension ExperimentReport.Row {
-    fileprivate init(
-        _ results: ExperimentResults, _ variation: ExperimentResults.VariationResult, _ effect: EffectSize?,
-        _ pValue: Double?, _ outcome: String
-    ) {
+    fileprivate init(_ results: ExperimentResults, _ finding: Verdict.Finding) {
+        let variation = results.variations[finding.variation]
+        let outcome =
+            finding.outcome == .uncertain ? "not certain yet" : finding.outcome.rawValue.replacing("_", with: " ")
         self.init(
             variation: variation.name, users: variation.tally.counted,
             mean: variation.tally.counted > 0 ? results.estimate(of: variation)?.mean : nil,
-            baseline: results.baseline.flatMap { results.estimate(of: $0)?.mean }, effect: effect, pValue: pValue,
-            outcome: outcome)
+            baseline: results.baseline.flatMap { results.estimate(of: $0)?.mean }, effect: finding.effect,
+            pValue: finding.pValue, outcome: outcome)
     }
 }
 
@@ -475,7 +466,7 @@ extension ExperimentResults {
     }
 }
 
-extension PlanVerdict.Role {
+extension Verdict.Role {
     /// Where the margin is on an axis of lifts.
     fileprivate func margin(isDecrease: Bool) -> Double? {
         guard case .guardrail(.share(let share)) = self else { return nil }

@@ -70,7 +70,7 @@ extension PlanResults.Metric {
 
 extension ExperimentResults {
     /// - Parameter finding: `nil` for the baseline.
-    func json(_ result: VariationResult, _ finding: PlanVerdict.Finding?) -> JSONValue {
+    func json(_ result: VariationResult, _ finding: Verdict.Finding?) -> JSONValue {
         var object = JSONObject()
         object["variation_id"] = .string(result.id.string)
         object["variation_key"] = .string(result.name)
@@ -80,7 +80,7 @@ extension ExperimentResults {
         object["mean"] = PlanResults.json(estimate?.mean)
         object["standard_deviation"] = PlanResults.json(estimate?.standardDeviation)
         object["outcome"] = finding.map { .string($0.outcome.rawValue) } ?? .null
-        for member in finding?.members ?? PlanVerdict.Finding.noMembers { object[member.key] = member.value }
+        for member in finding?.members ?? Verdict.Finding.noMembers { object[member.key] = member.value }
         let comparison = finding?.effect == nil ? nil : estimate?.comparison
         object["adjusted"] = comparison.map { .bool($0.isDecidedAdjusted) } ?? .null
         object["one_look"] =
@@ -99,7 +99,7 @@ extension ExperimentResults {
     }
 }
 
-extension PlanVerdict.Finding {
+extension Verdict.Finding {
     fileprivate var json: JSONValue {
         var object = members
         object["outcome"] = .string(outcome.rawValue)

@@ -9,24 +9,24 @@ import Testing
 @testable import Statistics
 
 /// The decision rule over the metrics of a plan.
-@Suite struct PlanVerdictTests {
+@Suite struct VerdictTests {
     /// A metric of one variation with a lift, and a standard error of about 1%.
     private static func comparison(
-        _ role: PlanVerdict.Role, _ lift: Double, metric: String = "m", isDecrease: Bool = false, variation: Int = 1
-    ) -> PlanVerdict.Comparison {
+        _ role: Verdict.Role, _ lift: Double, metric: String = "m", isDecrease: Bool = false, variation: Int = 1
+    ) -> Verdict.Comparison {
         let samples = [1, 1 + lift].map { Sample(count: 10_000, mean: $0, variance: 0.5) }
-        return PlanVerdict.Comparison(
+        return Verdict.Comparison(
             metric: .init(metric), role: role, isDecrease: isDecrease, variation: variation,
             evidence: MeanContrast([(samples[1], samples[0])]).map { Evidence($0) })
     }
 
-    private static func verdict(_ comparisons: PlanVerdict.Comparison..., names: [String] = ["old", "new"])
-        -> PlanVerdict
+    private static func verdict(_ comparisons: Verdict.Comparison..., names: [String] = ["old", "new"])
+        -> Verdict
     {
-        PlanVerdict(comparisons, names: names, baseline: 0, alpha: 0.05)
+        Verdict(comparisons, names: names, baseline: 0, alpha: 0.05)
     }
 
-    private static let guardrail = PlanVerdict.Role.guardrail(margin: .share(0.05))
+    private static let guardrail = Verdict.Role.guardrail(margin: .share(0.05))
 
     @Test func `A variation ships if a primary metric is better, none is worse, and no guardrail may be`() {
         for (comparisons, decision) in [
@@ -46,7 +46,7 @@ import Testing
             ([Self.comparison(.secondary, 0.2)], .continue),
             ([Self.comparison(Self.guardrail, 0.2)], .continue),
         ] {
-            let verdict = PlanVerdict(comparisons, names: ["old", "new"], baseline: 0, alpha: 0.05)
+            let verdict = Verdict(comparisons, names: ["old", "new"], baseline: 0, alpha: 0.05)
             #expect(verdict.decision == decision, "\(comparisons): \(verdict.reasons)")
             #expect(verdict.winner == (decision == .ship ? 1 : nil))
             #expect(!verdict.reasons.isEmpty)
@@ -109,7 +109,7 @@ import Testing
                 let comparisons = sums.enumerated().flatMap { metric, sums in
                     let samples = sums.map { Sample(count: count, mean: $0 / count, variance: 1) }
                     return (1...2).map { variation in
-                        PlanVerdict.Comparison(
+                        Verdict.Comparison(
                             metric: Identifier("m\(metric)"),
                             role: metric < 2 ? .primary : .guardrail(margin: .share(0.01)),
                             isDecrease: false,
@@ -117,7 +117,7 @@ import Testing
                             evidence: MeanContrast([(samples[variation], samples[0])]).map { Evidence($0) })
                     }
                 }
-                let verdict = PlanVerdict(comparisons, names: ["a", "b", "c"], baseline: 0, alpha: 0.05)
+                let verdict = Verdict(comparisons, names: ["a", "b", "c"], baseline: 0, alpha: 0.05)
                 if verdict.decision != .continue {
                     decided += 1
                     break

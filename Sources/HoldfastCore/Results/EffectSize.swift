@@ -1,0 +1,58 @@
+import Glibc
+import Statistics
+
+/// How much a variation differs from the baseline, with always-valid intervals of the level at which it was tested: each
+/// excludes 0 if and only if the variation is certainly better or worse.
+public struct EffectSize: Sendable, CustomStringConvertible {
+    public let difference: Double
+    /// `nil` if it is not bounded, as is that of the lift.
+    public internal(set) var differenceInterval: ClosedRange<Double>?
+    /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
+    public let lift: Double?
+    public internal(set) var liftInterval: ClosedRange<Double>?
+    /// That of the metric, for people.
+    private let unit: String
+
+    init(_ evidence: Evidence, alpha: Double, unit: String = "") {
+        self.unit = unit
+        difference = evidence.contrast.difference
+        differenceInterval = evidence.differenceInterval(alpha: alpha)
+        lift = evidence.contrast.lift
+        liftInterval = evidence.liftInterval(alpha: alpha)
+    }
+
+    /// For people: the lift, or the difference if the lift is not bounded.
+    public var description: String {
+        if let lift, let interval = liftInterval {
+            return "lift \(Verdict.percent(lift)) (\(Verdict.percent(interval.lowerBound)) to "
+                + "\(Verdict.percent(interval.upperBound)))"
+        }
+        return inUnits + (lift == nil ? "" : "; the lift is not bounded")
+    }
+
+    /// For people: the difference.
+    var inUnits: String {
+        let interval = differenceInterval.map {
+            " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
+        }
+        return "difference \(Verdict.number(difference, unit: unit))\(interval ?? ", not bounded")"
+    }
+}
+
+extension Verdict {
+    /// For people: a share as a number of percents with one decimal.
+    static func percent(_ share: Double, signed: Bool = true) -> String {
+        guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
+        let rounded = (share * 1_000).rounded() / 10
+        return "\(signed && rounded > 0 ? "+" : "")\(rounded)%"
+    }
+
+    /// For people: a number with four significant digits and its sign.
+    static func number(_ number: Double, signed: Bool = true, unit: String = "") -> String {
+        let unit = unit.isEmpty ? "" : " " + unit
+        guard number != 0, number.isFinite else { return "0" + unit }
+        let scale = pow(10, 3 - floor(log10(abs(number))))
+        let rounded = scale.isFinite && scale > 0 ? (number * scale).rounded() / scale : number
+        return "\(signed && rounded > 0 ? "+" : "")\(rounded)\(unit)"
+    }
+}

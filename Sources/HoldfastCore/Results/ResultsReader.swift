@@ -1,0 +1,238 @@
+public import Bucketing
+public import Definitions
+public import Storage
+
+/// Reads what a store has of an experiment for the results of a goal, of a metric, or of all metrics that are planned.
+public struct ResultsReader {
+    /// Reads single users, as some results need it.
+    public struct Users: Sendable {
+        let catalog: ProjectCatalog
+        let schema: AttributeSchema
+        let known: UserTotals.Cache
+
+        public init(_ catalog: ProjectCatalog, _ schema: AttributeSchema, _ known: UserTotals.Cache) {
+            self.catalog = catalog
+            self.schema = schema
+            self.known = known
+        }
+    }
+
+    private var scope: ResultsScope
+    private let users: Users?
+    private let session: any StoreSession
+
+    /// - Parameter users: `nil` if no filter asks for single users, and none shall be warned of.
+    public init(_ scope: ResultsScope, _ session: any StoreSession, users: Users? = nil) {
+        self.scope = scope
+        self.session = session
+        self.users = users
+    }
+
+    private var experiment: Experiment { scope.experiment }
+    private var query: ResultsQuery { scope.query }
+
+    /// Reads what the query is about: a goal, a metric, or without both the experiment's first primary metric.
+    ///
+    /// - Throws: 400 if there is none; 404 if the query asks for what was frozen at a time, and nothing was; 422 if it asks for
+    ///   what the experiment does not have.
+    public func totals() async throws -> ResultsTotals {
+        let found =
+            if let goal = query.goal { try await totals(of: goal) } else { try await totals(of: scope.metric()) }
+        try requireFrozen(found.frozen)
+        try query.filter.check(found.measured?.definition)
+        var totals = try await filtered(found)
+        if let attribute = query.breakdown {
+            totals.groups = try await BreakdownResults.read(
+                attribute, query.goal ?? totals.measured?.name ?? "", of: experiment,
+                frozenAt: totals.frozen?.frozenAt, session)
+        }
+        return totals
+    }
+
+    /// Reads all metrics of a plan.
+    public func totals(of plan: MeasuredPlan) async throws -> PlanTotals {
+        var reader = self
+        reader.scope.query.confidence = 1 - plan.alpha
+        var metrics: [(role: Verdict.Role, totals: ResultsTotals)] = []
+        for (role, metric) in plan.metrics {
+            metrics.append((role, try await reader.filtered(reader.totals(of: metric))))
+        }
+        // A metric that joined the plan since has none.
+        try requireFrozen(metrics.lazy.compactMap(\.totals.frozen).first)
+        return PlanTotals(metrics: metrics, alpha: plan.alpha)
+    }
+
+    /// Reads a metric, of all users.
+    public func totals(of metric: MetricDefinition) async throws -> ResultsTotals {
+        let (measured, frozen) = try await MeasuredMetric.read(
+            metric, of: experiment.id, frozenAt: scope.frozenAt, session)
+        var totals = ResultsTotals(scope: scope, tally: measured.tally, measured: measured, frozen: frozen)
+        totals.periods = try await periods(of: measured.name, frozen)
+        if frozen == nil, metric.lacksCap {
+            totals.userTotals = try await userTotals(measured.name, measured.tally)
+        }
+        return totals
+    }
+
+    /// Reads a goal, of all users.
+    private func totals(of goal: Identifier) async throws -> ResultsTotals {
+        if let time = scope.frozenAt,
+            let frozen = try await session.read(.frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
+        {
+            var totals = ResultsTotals(scope: scope, tally: frozen.tally, frozen: frozen)
+            totals.periods = try await periods(of: goal, frozen)
+            return totals
+        }
+        var totals = ResultsTotals(
+            scope: scope, tally: try await session.read(.tally(experimentID: experiment.id, goal: goal)))
+        totals.periods = try await periods(of: goal, nil)
+        // If nobody has reached the goal, a warning names others.
+        if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
+            totals.otherGoals = try await session.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
+        }
+        totals.userTotals = try await userTotals(goal, totals.tally)
+        return totals
+    }
+
+    /// Goals that a warning names.
+    private static let namedGoals = 20
+
+    private func periods(of name: Identifier, _ frozen: FrozenResults?) async throws -> BreakdownTally? {
+        try await AdaptiveResults.read(
+            name, of: experiment, in: scope.project, frozenAt: frozen?.frozenAt, session)
+    }
+
+    private func userTotals(_ name: Identifier, _ tally: ExperimentTally) async throws -> UserTotals? {
+        guard let users else { return nil }
+        return try await users.known.totals(name, tally, of: experiment.id, users.catalog, at: scope.now)
+    }
+
+    /// Returns the totals of the users whom the query asks for.
+    private func filtered(_ totals: ResultsTotals) async throws -> ResultsTotals {
+        let definition = totals.measured?.definition
+        guard let users, let goal = query.goal ?? definition?.goals.first else { return totals }
+        let tallies = try await query.filter.tallies(
+            totals.measured?.names ?? [goal],
+            definition?.series ?? SeriesDefinition(.sum(.init(goal, .value), cap: nil)), of: experiment, totals.tally,
+            enrolledOn: query.enrolledOn, frozenAt: totals.frozen?.frozenAt, users.schema, users.catalog, session)
+        guard let last = tallies.last else { return totals }
+        return totals.of(last, totals.measured?.of(tallies))
+    }
+
+    /// Without a time, a conclusion that came with a datafile of another database shows the present totals.
+    private func requireFrozen(_ frozen: FrozenResults?) throws(CoreError) {
+        guard case .frozen(let time) = query.moment, frozen == nil else { return }
+        throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
+    }
+}
+
+/// Which results are asked for.
+public struct ResultsScope: Sendable {
+    public let experiment: Experiment
+    public let project: Project
+    public fileprivate(set) var query: ResultsQuery
+    let now: Timestamp
+
+    public init(_ experiment: Experiment, in project: Project, _ query: ResultsQuery, at now: Timestamp) {
+        self.experiment = experiment
+        self.project = project
+        self.query = query
+        self.now = now
+    }
+
+    /// When the totals to show were frozen; `nil` for the present ones.
+    fileprivate var frozenAt: Timestamp? {
+        switch query.moment {
+        case .ofConclusion: experiment.annotations.frozenAt
+        case .live: nil
+        case .frozen(let time): time
+        }
+    }
+
+    /// Returns the metric that the query names, or else the experiment's first primary one.
+    fileprivate func metric() throws(CoreError) -> MetricDefinition {
+        let metrics = project.metrics(of: experiment)
+        guard let key = query.metricKey ?? metrics.primary.first else {
+            throw CoreError(
+                .invalid, "the query parameter `goal` or `metric` is required: the experiment has no primary metric")
+        }
+        guard metrics.all.contains(key), let metric = project.definitions.metrics[key] else {
+            let known = metrics.all.map(\.string).joined(separator: ", ")
+            throw CoreError(
+                .unprocessable,
+                "`metric` must be one that the experiment measures (\(known.isEmpty ? "none" : known)); got '\(key)'"
+                    + Spelling.hint(for: key, among: metrics.all))
+        }
+        return metric
+    }
+}
+
+/// What a store has of an experiment for a goal or a metric. Results are computed of it, off the event loops.
+public struct ResultsTotals: Sendable {
+    let scope: ResultsScope
+    var tally: ExperimentTally
+    /// `nil` for a goal.
+    var measured: MeasuredMetric?
+    /// By allocation periods, if the experiment has a bandit.
+    var periods: BreakdownTally?
+    var otherGoals: [Identifier] = []
+    /// Those of the conclusion that the query means, if any were frozen then.
+    var frozen: FrozenResults?
+    /// Of present totals without a cap, if few users may have most of the sum.
+    var userTotals: UserTotals?
+    /// By the values of an attribute, if the query asks for a breakdown.
+    var groups: BreakdownResults.Totals?
+
+    var experiment: Experiment { scope.experiment }
+
+    /// Returns those of some of the users.
+    fileprivate func of(_ tally: ExperimentTally, _ measured: MeasuredMetric?) -> ResultsTotals {
+        ResultsTotals(scope: scope, tally: tally, measured: measured, frozen: frozen)
+    }
+
+    /// - Throws: 422 if the baseline does not exist; 503 if an experiment is not usable as it was frozen.
+    public func results() throws(CoreError) -> ExperimentResults {
+        var results = try results(scope.query)
+        guard let groups else { return results }
+        results.breakdown = try BreakdownResults(groups, of: results) { tally, measured throws(CoreError) in
+            try of(tally, measured).results(scope.query)
+        }
+        return results
+    }
+
+    /// Computes how the results grew, by days of enrollment.
+    public func series() throws(CoreError) -> ResultsSeries {
+        try ResultsSeries(results(scope.query)) { query throws(CoreError) in try results(query) }
+    }
+
+    private func results(_ query: ResultsQuery) throws(CoreError) -> ExperimentResults {
+        let sdkKey = scope.project.sdkKey
+        guard let frozen else {
+            var results = try ExperimentResults(
+                scope.experiment, sdkKey: sdkKey, query, tally, of: measured, periods: periods, otherGoals: otherGoals,
+                formerKeys: scope.project.definitions.retiredVariations(of: scope.experiment), now: scope.now)
+            results.userTotals = userTotals
+            return results
+        }
+        let former = try FrozenExperiment(frozen.definition)
+        return try ExperimentResults(
+            former.experiment, sdkKey: sdkKey, query, tally, of: measured, periods: periods,
+            formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
+    }
+}
+
+/// What a store has of all metrics of a plan.
+public struct PlanTotals: Sendable {
+    let metrics: [(role: Verdict.Role, totals: ResultsTotals)]
+    let alpha: Double
+
+    /// Those of the most important metric.
+    public var first: ResultsTotals? { metrics.first?.totals }
+
+    /// - Returns: `nil` without metrics.
+    public func results() throws(CoreError) -> PlanResults? {
+        var results: [(role: Verdict.Role, results: ExperimentResults)] = []
+        for (role, totals) in metrics { results.append((role, try totals.results())) }
+        return PlanResults(results, alpha: alpha)
+    }
+}
