@@ -71,6 +71,12 @@ extension Query {
             })
     }
 
+    /// The query, which locks the rows that it reads.
+    var locked: Query {
+        Query(
+            statement: Statement("\(statement.name)_locked", "\(statement.sql) FOR UPDATE"), parameters: parameters)
+    }
+
     /// Inserts rows, in their order; see ``StoredTable/conflict``.
     static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> Query {
         let columns = table.insertedColumns.enumerated().map { index, column in

@@ -2,11 +2,7 @@ import Bucketing
 import Storage
 
 /// The row of `project_state`.
-struct ProjectStateRow {
-    var changes: Int64
-    var newestDatafile: Int64
-    var newestAttribute: Int64
-
+enum ProjectStateRow {
     /// The advisory lock of a transaction that activates a datafile, exclusive, or depends on the newest one, shared.
     private static let lock: Int64 = 4_739_118_002
     private static let columns = "changes, newest_datafile, newest_attribute"
@@ -29,10 +25,10 @@ struct ProjectStateRow {
     static let newestAttribute = Statement(
         "newest_attribute", "UPDATE project_state SET changes = changes + 1, newest_attribute = $1")
 
-    init(_ row: ResultRow) {
-        changes = row.bounded(0)
-        newestDatafile = row.bounded(1)
-        newestAttribute = row.bounded(2)
+    static func newestDatafile(in row: ResultRow) -> Int64 { row.bounded(1) }
+
+    static func take(_ row: any Row, into records: inout SharedRecords) {
+        (records.newestDatafile, records.newestAttribute) = (row.bounded(1), row.bounded(2))
     }
 
     /// Fails if a datafile is not the newest one, and keeps others from activating a newer one until the commit. Two

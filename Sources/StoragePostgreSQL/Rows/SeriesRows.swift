@@ -10,17 +10,10 @@ enum SeriesRows {
         SELECT \(StoredTable.trackedSeries.columnList), newest_series FROM project_state
         LEFT JOIN tracked_series ON state <> \(TrackedSeries.State.dropped.rawValue) ORDER BY number
         """)
-    static let state = Statement("series_state", "SELECT newest_series, events_since FROM project_state")
     /// Fails with ``PostgreSQLError/versionConflict`` if series have changed.
     static let expect = Statement(
         "expect_series", "SELECT 1 / (newest_series = $1)::integer FROM project_state")
-    static let renumber = Statement("renumber_series", "UPDATE project_state SET newest_series = $1")
     static let raise = Statement("raise_series", "UPDATE project_state SET newest_series = newest_series + 1")
-    static let deleteSums = Statement(
-        "delete_series_sums", "DELETE FROM tallies WHERE experiment_id = $1 AND goal = ANY($2)")
-    static let deleteGroupSums = Statement(
-        "delete_group_sums", "DELETE FROM tallies WHERE experiment_id = $1 AND goal >= $2 AND goal < $3")
-    static let delete = Statement("delete_series", "DELETE FROM tracked_series WHERE number = $1")
     static let noteDeletedEvents = Statement(
         "note_deleted_events", "UPDATE project_state SET events_since = $1 WHERE events_since < $1")
 

@@ -146,13 +146,6 @@ enum AllocationPeriodRows {
         SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
         WHERE experiment_id = ANY($1)
         """)
-    /// The last periods of experiments in a project.
-    static let latest = Statement(
-        "latest_allocation_periods",
-        """
-        SELECT DISTINCT ON (experiment_id) \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
-        WHERE sdk_key = $1 AND experiment_id = ANY($2) ORDER BY experiment_id, since DESC, number DESC
-        """)
 }
 
 /// The `status_periods` table.
@@ -160,11 +153,4 @@ enum StatusPeriodRows {
     static let ofExperiments = Statement(
         "status_periods",
         "SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods WHERE experiment_id = ANY($1)")
-    /// The last statuses of experiments in a project.
-    static let latest = Statement(
-        "latest_status_periods",
-        """
-        SELECT DISTINCT ON (experiment_id) \(StoredTable.statusPeriods.columnList) FROM status_periods
-        WHERE sdk_key = $1 AND experiment_id = ANY($2) ORDER BY experiment_id, since DESC, number DESC
-        """)
 }

@@ -80,7 +80,7 @@ struct RoundNeeds {
             readings.append(
                 (
                     ProjectStateRow.read(),
-                    { $1.newestDatafileVersion = $0.first.map { ProjectStateRow($0).newestDatafile } ?? 0 }
+                    { $1.newestDatafileVersion = $0.first.map { ProjectStateRow.newestDatafile(in: $0) } ?? 0 }
                 ))
         }
         if definedAttributes {

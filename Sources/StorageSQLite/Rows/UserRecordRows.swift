@@ -108,7 +108,7 @@ extension WriteTransaction {
         case .putSeries(let series):
             try insert(series.values, into: .trackedSeries)
             try connection.change("UPDATE counters SET newest_series = newest_series + 1")
-            forgetSeries()
+            forgetDefinitions()
         case .putAttributes(let record, _): try AttributeRows.put(record, for: userID, in: self)
         case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)

@@ -262,13 +262,6 @@ final class WriteTransaction {
         return periods
     }
 
-    func put(_ statuses: [StatusPeriod.OfExperiment]) throws(SQLiteError) {
-        for (experimentID, period) in statuses {
-            try insert(period.values(experimentID), into: .statusPeriods)
-            statusPeriods[experimentID] = nil
-        }
-    }
-
     // MARK: Series
 
     func trackedSeries(of experimentID: Identifier) throws(SQLiteError) -> [TrackedSeries] {
@@ -281,9 +274,9 @@ final class WriteTransaction {
         return found
     }
 
-    /// Notes that series have changed.
-    func forgetSeries() {
-        series = [:]
+    /// Notes that series, allocations or statuses have changed.
+    func forgetDefinitions() {
+        (series, allocationPeriods, statusPeriods) = ([:], [:], [:])
     }
 
     // MARK: Datafiles and attributes
