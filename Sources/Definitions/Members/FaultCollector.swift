@@ -115,8 +115,15 @@ public struct FaultCollector {
             if isRequired { add("`\(name)` is required: one of \(names.joined(separator: ", "))", at: place) }
             return nil
         }
+        return choice(value, name, among: names, at: place) { Choice(rawValue: $0) }
+    }
+
+    /// Returns what a value chooses, which must be one of some names; `nil` if it is not.
+    mutating func choice<Choice>(
+        _ value: JSONValue, _ name: String, among names: [String], at place: JSONPointer, _ find: (String) -> Choice?
+    ) -> Choice? {
         let text = value.string
-        if let choice = text.flatMap({ Choice(rawValue: $0) }) { return choice }
+        if let choice = text.flatMap(find) { return choice }
         let hint = text.map { Spelling.hint(for: $0, among: names) } ?? ""
         let found = text.map { "'\($0)'" } ?? value.kind
         add("`\(name)` must be one of \(names.joined(separator: ", ")); got \(found)\(hint)", at: place)

@@ -16,6 +16,8 @@ public struct GivenMember {
 public struct Form<Value: Sendable>: Sendable {
     /// As OpenAPI describes a value that is not null.
     let schema: JSONValue
+    /// The same of what `GET` shows.
+    let shownSchema: JSONValue
     /// Whether a value may be shown as null.
     var isNullable = false
     /// Reads a member of a request; `nil` if it is wrong, which the faults say.
@@ -29,16 +31,18 @@ public struct Form<Value: Sendable>: Sendable {
 
     /// - Parameters:
     ///   - schema: null if `openapi.json` alone has it.
+    ///   - shown: the schema of what `GET` shows, if that is another one.
     ///   - file: `nil` if it is what `write` returns.
     ///   - stored: `nil` for all that `read` finds no fault with.
     public init(
-        schema: JSONValue = .null,
+        schema: JSONValue = .null, shown: JSONValue? = nil,
         read: @escaping @Sendable (GivenMember, inout FaultCollector) -> Value?,
         write: @escaping @Sendable (Value) -> JSONValue?,
         file: (@Sendable (Value) -> JSONValue?)? = nil,
         stored: (@Sendable (JSONValue) -> Value?)? = nil
     ) {
         self.schema = schema
+        shownSchema = shown ?? schema
         self.read = read
         self.write = write
         self.file = file ?? write
@@ -54,13 +58,15 @@ public struct Form<Value: Sendable>: Sendable {
 
     /// The same, which files leave out if it has a certain value.
     public func omitted(if omitted: Value) -> Self where Value: Equatable {
-        Form(schema: schema, read: read, write: write, file: { $0 == omitted ? nil : file($0) }, stored: stored)
+        Form(
+            schema: schema, shown: shownSchema, read: read, write: write, file: { $0 == omitted ? nil : file($0) },
+            stored: stored)
     }
 
     /// A value that may be missing: null, which files leave out.
     public func optional() -> Form<Value?> {
         var form = Form<Value?>(
-            schema: schema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
+            schema: schema, shown: shownSchema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
             file: { $0.flatMap { file($0) } }, stored: { stored($0) })
         form.isNullable = true
         return form
@@ -134,17 +140,30 @@ extension Form where Value: RawRepresentable<String> & CaseIterable {
 
 extension Form where Value == ExperimentStatus {
     public static func status(_ allowed: [ExperimentStatus]) -> Self {
-        let names = allowed.map(\.name)
-        let list = names.count == 2 ? names.joined(separator: " or ") : "one of " + names.joined(separator: ", ")
+        Form(
+            schema: statusSchema(allowed), read: { $1.status($0, among: allowed) }, write: { .string($0.name) })
+    }
+}
+
+extension Form where Value == String {
+    /// A status as a datafile has it, of which requests give one of ``ExperimentStatus``.
+    public static var status: Self {
+        let allowed = ExperimentStatus.allCases
         return Form(
-            schema: ["type": "string", "enum": .array(names.map { .string($0) })],
-            read: { given, faults in
-                guard let text = faults.text(given) else { return nil }
-                let status = ExperimentStatus(name: text).flatMap { allowed.contains($0) ? $0 : nil }
-                if status == nil { faults.add("`\(given.name)` must be \(list); got '\(text)'", at: given.place) }
-                return status
-            },
-            write: { .string($0.name) })
+            schema: statusSchema(allowed), shown: ["type": "string"],
+            read: { $1.status($0, among: allowed)?.rawValue }, write: { .string(ExperimentStatus.name(of: $0)) })
+    }
+}
+
+private func statusSchema(_ allowed: [ExperimentStatus]) -> JSONValue {
+    ["type": "string", "enum": .array(allowed.map { .string($0.name) })]
+}
+
+extension FaultCollector {
+    fileprivate mutating func status(_ given: GivenMember, among allowed: [ExperimentStatus]) -> ExperimentStatus? {
+        choice(given.value, given.name, among: allowed.map(\.name), at: given.place) { text in
+            ExperimentStatus(name: text).flatMap { allowed.contains($0) ? $0 : nil }
+        }
     }
 }
 

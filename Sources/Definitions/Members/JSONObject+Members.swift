@@ -81,6 +81,17 @@ extension JSONObject {
     }
 }
 
+extension JSONObject {
+    /// Returns the object with some of its members, without those that are null.
+    public func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
+        var object = JSONObject()
+        for member in self where names.contains(member.key) && (evenNull || !member.value.isNull) {
+            object[member.key] = member.value
+        }
+        return object
+    }
+}
+
 // MARK: - Identifiers
 
 extension JSONObject {

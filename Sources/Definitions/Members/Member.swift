@@ -18,18 +18,24 @@ public final class Member<Element: Sendable>: Sendable {
         var isCopied = false
         /// What it is in a file that leaves it out; `nil` for what it was before.
         var fileDefault: JSONValue?
+        /// Whether null is read like any other value, and not as if the member were absent.
+        var readsNull = false
+        /// Whether the flag says it of an experiment that is one of its rules.
+        var isOfFlag = false
         /// What an error says after "`name` is required", of a member that a new element must have and that null does not
         /// clear; `nil` for any other.
         var requirement: String?
 
         public init(
             isClearedByNull: Bool = false, isShownIfSet: Bool = false, isStored: Bool = false, isCopied: Bool = false,
-            fileDefault: JSONValue? = nil
+            readsNull: Bool = false, isOfFlag: Bool = false, fileDefault: JSONValue? = nil
         ) {
             self.isClearedByNull = isClearedByNull
             self.isShownIfSet = isShownIfSet
             self.isStored = isStored
             self.isCopied = isCopied
+            self.readsNull = readsNull
+            self.isOfFlag = isOfFlag
             self.fileDefault = fileDefault ?? (isClearedByNull ? .some(.null) : nil)
         }
 
@@ -72,11 +78,12 @@ public final class Member<Element: Sendable>: Sendable {
     ) {
         self.name = name
         self.traits = traits
-        schema = Self.schema(form.schema, description, traits, isShown: false, isNullable: traits.requirement == nil)
-        shownSchema = Self.schema(form.schema, description, traits, isShown: true, isNullable: form.isNullable)
+        let takesNull = traits.requirement == nil && !traits.readsNull
+        schema = Self.schema(form.schema, description, traits, isShown: false, isNullable: takesNull)
+        shownSchema = Self.schema(form.shownSchema, description, traits, isShown: true, isNullable: form.isNullable)
         read = { object, place, draft, faults in
             guard let value = object[name] else { return [] }
-            if value.isNull { return traits.isClearedByNull ? [name] : [] }
+            if value.isNull, !traits.readsNull { return traits.isClearedByNull ? [name] : [] }
             let given = GivenMember(object: object, name: name, value: value, owner: place)
             if let value = form.read(given, &faults) { draft[keyPath: path] = value }
             return [name]
@@ -157,6 +164,12 @@ public struct Given<Element: Sendable>: Sendable {
     }
 
     public func has(_ name: String) -> Bool { names.contains(name) }
+
+    /// Gives a member a value, as if the body had it.
+    public mutating func set<Value>(_ name: String, _ path: WritableKeyPath<Element, Value>, to value: Value) {
+        draft[keyPath: path] = value
+        names.insert(name)
+    }
 
     /// Returns a value of the draft, if the body has the member.
     public func value<Value>(_ name: String, _ path: KeyPath<Element, Value>) -> Value? {

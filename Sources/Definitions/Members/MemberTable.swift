@@ -17,12 +17,23 @@ public struct MemberTable<Element: Sendable>: Sendable {
         self.shown = shown
     }
 
+    /// Returns members by their names, for the table of an element that has some of them.
+    public subscript(names: String...) -> [Member<Element>] {
+        names.compactMap { name in members.first { $0.name == name } }
+    }
+
     /// Returns the table of an element that has some of the members.
     func only(_ names: [String], of noun: String, blank: Element) -> Self {
         Self(noun, blank: blank, showing: shown, members.filter { names.contains($0.name) })
     }
 
     public var names: [String] { members.map(\.name) }
+
+    /// The names of what a body may have besides what `GET` shows.
+    public var givenNames: [String] { ["key"] + names }
+
+    /// The names of what a flag says of an experiment that is one of its rules.
+    public var namesOfFlags: [String] { members.filter(\.traits.isOfFlag).map(\.name) }
 
     /// The names of those that a copy takes over.
     public var copied: [String] { members.filter(\.traits.isCopied).map(\.name) }
@@ -65,7 +76,7 @@ public struct MemberTable<Element: Sendable>: Sendable {
 
     /// Notes which members of a body no element has.
     func checkNames(of body: JSONObject, _ faults: inout FaultCollector) {
-        _ = faults.object(.object(body), noun, knowing: ["key"] + names, ignoring: shown, at: [])
+        _ = faults.object(.object(body), noun, knowing: givenNames, ignoring: shown, at: [])
     }
 
     /// Reads the members of an object. Others are not looked at.
@@ -86,7 +97,7 @@ public struct MemberTable<Element: Sendable>: Sendable {
     }
 
     /// Returns a value as an object that has no other members.
-    func object(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> JSONObject? {
+    public func object(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> JSONObject? {
         faults.object(value, noun, knowing: names, ignoring: shown, at: place)
     }
 
@@ -109,8 +120,10 @@ public struct MemberTable<Element: Sendable>: Sendable {
     }
 
     /// Adds what a file has.
-    public func writeFile(_ element: Element, to object: inout JSONObject) {
-        for member in members where isSet(member, of: element) {
+    ///
+    /// - Parameter excluded: the names of what it leaves out.
+    public func writeFile(_ element: Element, to object: inout JSONObject, except excluded: Set<String> = []) {
+        for member in members where !excluded.contains(member.name) && isSet(member, of: element) {
             if let value = member.file(element) { object[member.name] = value }
         }
     }

@@ -146,9 +146,7 @@ extension Experiment: DefinedElement {
     public static var list: StaticString { "experiments" }
     public static var putAction: AuditAction { .experimentPut }
     public static var deleteAction: AuditAction { .experimentArchive }
-    public static var copiedMembers: [String] {
-        ["traffic", "audience"] + ExperimentDetails.members.copied + [AssignmentLifetime.apiMember]
-    }
+    public static var copiedMembers: [String] { ExperimentView.members.copied }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }
     public static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }

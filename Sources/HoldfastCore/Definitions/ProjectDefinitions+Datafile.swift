@@ -94,8 +94,7 @@ extension ProjectDefinitions {
                 details[experiment.id.string] = written?[experiment.id.string]
                 continue
             }
-            var object = JSONObject()
-            ExperimentDetails.members.show(experiment.details, in: &object)
+            var object = experiment.details.stored
             object["conclusion"] = experiment.conclusion?.details
             if !object.isEmpty { details[experiment.id.string] = .object(object) }
         }

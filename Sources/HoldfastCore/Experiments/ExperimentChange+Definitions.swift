@@ -44,7 +44,7 @@ extension ExperimentChange {
             throw CoreError(.conflict, "`audience` must be changed in the flag '\(flag.key)'", at: ["audience"])
         }
         let known = Set(rules.variations.map(\.key))
-        for (index, variation) in (variations ?? []).enumerated() where !known.contains(Identifier(variation.key)) {
+        for (index, variation) in (variations ?? []).enumerated() where !known.contains(variation.key) {
             throw CoreError(
                 .conflict, "a variation must be one of the flag '\(flag.key)'; got '\(variation.key)'",
                 at: JSONPointer().appending("variations").appending(index))
@@ -64,14 +64,14 @@ extension ExperimentChange {
         guard former != nil || variations != nil else {
             throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
         }
-        let id = try Self.id(former?.id, given: self.id, at: ["id"]) ?? Self.freshID()
+        let id = try Self.id(former?.id, given: given.value("id", \.id), at: ["id"]) ?? Self.freshID()
         let owner = definitions.experiment(id: id).map(\.key) ?? definitions.deliveryRule("id", id)
         if let owner, owner != Identifier(key) {
             throw CoreError(.conflict, "`id` must be free; the experiment '\(owner)' has '\(id)'", at: ["id"])
         }
         var experiment = former ?? ExperimentDefinition(id: id, key: Identifier(key))
         try changeStatus(of: &experiment, isNew: former == nil)
-        if let metrics = details.value("metrics", \.metrics) {
+        if let metrics = given.value("metrics", \.definition.details.metrics) {
             try metrics.check(definitions.metrics)
             if experiment.conclusion != nil, Set(metrics.all) != Set(experiment.details.metrics.all) {
                 throw CoreError(
@@ -80,8 +80,9 @@ extension ExperimentChange {
                     at: ["metrics"])
             }
         }
-        ExperimentDetails.members.apply(details, to: &experiment.details)
-        experiment.assignmentLifetime = assignmentLifetime ?? experiment.assignmentLifetime
+        var view = ExperimentView(experiment)
+        ExperimentView.members.apply(given, to: &view)
+        experiment = view.definition
         if let variations { try apply(variations, to: &experiment) }
         if former?.winner != nil, experiment.isConcluded, experiment.winner == nil {
             throw CoreError(
@@ -89,17 +90,16 @@ extension ExperimentChange {
                 at: ["variations"])
         }
         let present = definitions.group(of: former)
-        if group != nil, let present, present.name == nil {
+        if given.has("group"), let present, present.name == nil {
             throw CoreError(
                 .conflict, "`group` must be changed in the datafile, which has '\(key)' in its group '\(present.id)'",
                 at: ["group"])
         }
-        let name = group.map(\.name) ?? present?.name
+        let name = given.value("group", \.group) ?? present?.name
         setTimes(of: &experiment, former)
-        if let predicts = details.draft.bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
+        if let predicts = details.bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
         try experiment.checkBandit(definitions.metrics)
         allocate(&experiment, former, isGrouped: name != nil)
-        experiment.audience = audience ?? experiment.audience
         if let flag {
             (experiment.flagKey, experiment.isServed) = (flag.key, nil)
         } else if former == nil || former?.flagKey != nil || experiment.layerID == id,
@@ -118,7 +118,7 @@ extension ExperimentChange {
     /// What the schedule starts is a draft. A change of the traffic by hand ends the ramp.
     private func setTimes(of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
         // What is to start later must not run now.
-        if former == nil, status == nil, details.draft.schedule?.startAt != nil {
+        if former == nil, status == nil, details.schedule?.startAt != nil {
             experiment.status = ExperimentStatus.draft.rawValue
         }
         if let traffic, !isOfRamp, let former, traffic != former.enrolledTraffic,
@@ -151,9 +151,8 @@ extension ExperimentChange {
     ///
     /// - Throws: 409 if they differ.
     private static func id(
-        _ former: Identifier?, given: String?, at place: JSONPointer
+        _ former: Identifier?, given: Identifier?, at place: JSONPointer
     ) throws(CoreError) -> Identifier? {
-        let given = given.map { Identifier($0) }
         guard let former else { return given }
         if let given, given != former {
             throw CoreError(
@@ -167,15 +166,16 @@ extension ExperimentChange {
         Identifier(String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000)))
     }
 
-    private func apply(_ changes: [VariationChange], to experiment: inout ExperimentDefinition) throws(CoreError) {
+    private func apply(_ changes: [ExperimentView.Variation], to experiment: inout ExperimentDefinition)
+        throws(CoreError)
+    {
         let (known, retired) = (experiment.variations, experiment.retiredVariations)
         var variations: [ExperimentDefinition.Variation] = []
         var ids: Set<Identifier> = []
         for (index, change) in changes.enumerated() {
             let place = JSONPointer().appending("variations").appending(index).appending("id")
-            let key = Identifier(change.key)
-            let former = known.last { $0.key == key }
-            let formerID = former?.id ?? retired.last { $0.key == key }?.id
+            let former = known.last { $0.key == change.key }
+            let formerID = former?.id ?? retired.last { $0.key == change.key }?.id
             // Unambiguous, because an experiment's id has no slash.
             let id =
                 try Self.id(formerID, given: change.id, at: place)
@@ -185,7 +185,7 @@ extension ExperimentChange {
             }
             variations.append(
                 ExperimentDefinition.Variation(
-                    id: id, key: key, weight: change.weight, source: former?.source ?? JSONObject()))
+                    id: id, key: change.key, weight: change.weight, source: former?.source ?? JSONObject()))
         }
         experiment.variations = variations
         let former = retired + known.map { ExperimentDefinition.RetiredVariation(id: $0.id, key: $0.key) }
@@ -199,7 +199,7 @@ extension ExperimentChange {
         _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool
     ) {
         let split = former?.split
-        let givenRamp = details.has("ramp") ? experiment.details.ramp : nil
+        let givenRamp = given.has("ramp") ? experiment.details.ramp : nil
         let rampTraffic = givenRamp.flatMap { $0.isPending ? $0.step.traffic : nil }
         let total = traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100
         // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.
@@ -221,7 +221,6 @@ extension ExperimentChange {
                     of: experiment.variations.map(\.id), ratio: ratio, traffic: ownTraffic,
                     atLeast: isGrown ? experiment.variations.map { former[$0.id] ?? 0 } : nil))
         }
-        if let enrollment { experiment.isClosed = enrollment == .closed }
         experiment.traffic = isGrouped ? total : nil
     }
 }

@@ -228,7 +228,10 @@ struct VariationSplit {
 }
 
 extension ExperimentDefinition {
-    var enrollment: ExperimentChange.Enrollment { isClosed ? .closed : .open }
+    var enrollment: ExperimentChange.Enrollment {
+        get { isClosed ? .closed : .open }
+        set { isClosed = newValue == .closed }
+    }
 
     /// The percentage of users who are enrolled, also in a group.
     var enrolledTraffic: Double { traffic ?? gate ?? split.traffic }
@@ -252,38 +255,45 @@ extension Experiment {
     /// The name of the group of mutually exclusive experiments; the id of a group that a datafile brought.
     var groupName: String? { exclusionGroup.map { $0.name ?? $0.id.string } }
 
-    /// The response of `GET /v1/experiments/{key}`.
-    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+    /// The experiment as people see it.
+    func view(in datafile: Datafile, _ definitions: ProjectDefinitions) -> ExperimentView {
+        let known = definitions.experiments[key]
+        var view = ExperimentView(known ?? ExperimentDefinition(id: id, key: key))
+        // While its flag is off, a running experiment is paused.
+        view.definition.status = annotations.isDraft ? ExperimentStatus.draft.rawValue : status
+        if known == nil { view.definition.enrollment = enrollment }
+        // A flag's rule has it without the audiences of earlier deliveries, which the datafile excludes.
+        let rule = known?.flagKey.flatMap { definitions.flags[$0]?.rule(key) }
+        view.definition.audience = rule.map { $0.audience ?? .null } ?? known?.audience ?? datafile.audience(of: self)
+        view.traffic = traffic
+        view.group = groupName
         let split = split
         let weights = split.weights
         // In a group, and of a contextual bandit, the shares divide the experiment's part of the users.
         let part = (annotations.traffic ?? plannedGate).map { $0 / 100 } ?? 1
-        let variations = variations.map { variation -> JSONValue in
-            [
-                "id": JSONValue(variation.id), "key": JSONValue(variation.key),
-                "weight": .shortest(weights[variation.id] ?? 0),
-                "share": .shortest((Double(split.shares[variation.id] ?? 0) * part * 1e4).rounded() / 1e6),
-            ]
+        view.variations = variations.map { variation in
+            ExperimentView.Variation(
+                key: variation.key, id: variation.id, weight: weights[variation.id] ?? 0,
+                share: (Double(split.shares[variation.id] ?? 0) * part * 1e4).rounded() / 1e6)
         }
-        let definition = definitions.experiments[key]
-        let rule = definition?.flagKey.flatMap { definitions.flags[$0]?.rule(key) }
-        let status = annotations.isDraft ? ExperimentStatus.draft.rawValue : status
-        let description: JSONValue = [
-            "id": JSONValue(id), "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
-            "variations": .array(variations), "traffic": .shortest(traffic),
-            "enrollment": .string((definition?.enrollment ?? enrollment).rawValue),
-            "group": groupName.map { .string($0) } ?? .null,
-            // A flag's rule has it without the audiences of earlier deliveries, which the datafile excludes.
-            "audience": rule.map { $0.audience ?? .null } ?? definition?.audience ?? datafile.audience(of: self),
-            "audience_conditions": audienceConditions, "traffic_allocation": trafficAllocation.json,
-            "sdk_key": .string(sdkKey), "revision": .string(datafile.revision),
-        ]
-        guard let definition, var object = description.object else { return description }
-        ExperimentDetails.members.show(definition.details, in: &object)
-        object[AssignmentLifetime.apiMember] = definition.assignmentLifetime.map { .string($0.text) }
-        object["bandit"] = definition.details.bandit?.description(of: definition)
-        object["plan"] = definitions.planDescription(of: definition)
-        object["conclusion"] = definition.conclusion?.description(of: definition)
+        return view
+    }
+
+    /// The response of `GET /v1/experiments/{key}`.
+    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+        var object = JSONObject()
+        object["id"] = JSONValue(id)
+        object["key"] = JSONValue(key)
+        ExperimentView.members.show(view(in: datafile, definitions), in: &object)
+        if let definition = definitions.experiments[key] {
+            object["bandit"] = definition.details.bandit?.description(of: definition)
+            object["plan"] = definitions.planDescription(of: definition)
+            object["conclusion"] = definition.conclusion?.description(of: definition)
+        }
+        object["audience_conditions"] = audienceConditions
+        object["traffic_allocation"] = trafficAllocation.json
+        object["sdk_key"] = .string(sdkKey)
+        object["revision"] = .string(datafile.revision)
         return .object(object)
     }
 }

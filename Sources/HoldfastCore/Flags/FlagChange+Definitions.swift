@@ -81,7 +81,7 @@ extension FlagChange {
             change.key = merged.rules[index].key.string
             // A new experiment has all variations of the flag, unless weights are given.
             if change.variations == nil, definitions.experiments[merged.rules[index].key] == nil {
-                change.variations = merged.variations.map { ExperimentChange.VariationChange(key: $0.key.string) }
+                change.give(merged.variations.map { ExperimentView.Variation(key: $0.key) })
             }
             do throws(CoreError) {
                 try change.define(in: &definitions, rule: flag)

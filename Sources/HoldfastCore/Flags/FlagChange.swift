@@ -31,7 +31,7 @@ public struct FlagChange: Sendable {
                 return [(delivery.variation, place.appending("variation"))]
             case .experiment(let experiment):
                 let weights = place.appending("experiment").appending("weights")
-                return (experiment.variations ?? []).map { (Identifier($0.key), weights.appending($0.key)) }
+                return (experiment.variations ?? []).map { ($0.key, weights.appending($0.key.string)) }
             }
         }
     }
@@ -187,31 +187,18 @@ public struct FlagChange: Sendable {
     private static func experiment(
         _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector
     ) -> ExperimentChange? {
-        let members = ["id", "weights", "traffic", "status", "enrollment", "group"]
-        guard let object = faults.object(value, "an experiment", knowing: members, at: place) else { return nil }
-        var experiment = ExperimentChange(key: "")
-        experiment.read(object, at: place, &faults)
-        guard let weights = object["weights"], !weights.isNull else { return experiment }
-        let weightsPlace = place.appending("weights")
-        guard let members = weights.object, !members.isEmpty else {
-            let found = weights.object == nil ? weights.kind : "an empty one"
-            faults.add("`weights` must be an object with a number for each variation; got \(found)", at: weightsPlace)
-            return experiment
-        }
-        var variations: [ExperimentChange.VariationChange] = []
-        for member in members {
-            let bounds = 0...ExperimentChange.greatestWeight
-            if member.value.isNull {
-                faults.add("a weight must be a number; got null", at: weightsPlace.appending(member.key))
-            } else if let weight = faults.collect(try members.optionalNumber(member.key, bounds, in: weightsPlace)) {
-                variations.append(ExperimentChange.VariationChange(key: member.key, weight: weight))
-            }
-        }
-        if variations.count == members.count, !variations.contains(where: { $0.weight ?? 0 > 0 }) {
-            faults.add(
-                "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: weightsPlace)
-        }
-        experiment.variations = variations
+        let members = FlagDefinition.experimentMembers
+        guard let object = members.object(value, at: place, &faults) else { return nil }
+        var experiment = ExperimentChange(key: "", members.read(object, at: place, &faults))
+        if experiment.given.has("weights") { experiment.give(experiment.given.draft.variations) }
         return experiment
     }
+}
+
+extension FlagDefinition {
+    /// What a flag says of an experiment that is one of its rules.
+    static let experimentMembers = MemberTable<ExperimentView>(
+        "an experiment", blank: ExperimentView(),
+        ExperimentView.members["id"] + [Member("weights", \.variations, .weights)]
+            + ExperimentView.members["traffic", "status", "enrollment", "group"])
 }

@@ -23,7 +23,7 @@ extension Flag {
             object["otherwise"] = JSONValue(rules.otherwise)
         } else {
             object["variations"] = .array(uniqueVariations.map { describe($0) })
-            object["rules"] = .array(rulesOfDatafile(definitions))
+            object["rules"] = .array(rulesOfDatafile(datafile, definitions))
             object["otherwise"] = lastRule.flatMap { Self.delivered(by: $0) } ?? .null
         }
         object["defined_by"] = .string(definer(in: definitions))
@@ -51,27 +51,21 @@ extension Flag {
             object["variation"] = JSONValue(delivery.variation)
             object["traffic"] = .shortest(delivery.traffic)
         } else if let experiment = datafile.experiment(key: rule.key) {
-            object["experiment"] = describe(experiment, definitions)
+            object["experiment"] = describe(experiment, datafile, definitions)
         }
         return .object(object)
     }
 
     /// An experiment as `PUT /v1/flags/{key}` takes it.
-    private static func describe(_ experiment: Experiment, _ definitions: ProjectDefinitions) -> JSONValue {
-        let relative = experiment.split.weights
-        var weights = JSONObject()
-        for variation in experiment.variations {
-            weights[variation.key.string] = .shortest(relative[variation.id] ?? 0)
-        }
+    private static func describe(
+        _ experiment: Experiment, _ datafile: Datafile, _ definitions: ProjectDefinitions
+    ) -> JSONValue {
+        var view = experiment.view(in: datafile, definitions)
         // What runs again when the flag is enabled counts as running.
-        let definition = definitions.experiments[experiment.key]
-        let status = definition?.status ?? experiment.status
-        let enrollment = definition?.enrollment ?? experiment.enrollment
-        return [
-            "id": JSONValue(experiment.id), "weights": .object(weights), "traffic": .shortest(experiment.traffic),
-            "status": .string(ExperimentStatus.name(of: status)), "enrollment": .string(enrollment.rawValue),
-            "group": experiment.groupName.map { .string($0) } ?? .null,
-        ]
+        view.definition.status = definitions.experiments[experiment.key]?.status ?? experiment.status
+        var object = JSONObject()
+        FlagDefinition.experimentMembers.show(view, in: &object)
+        return .object(object)
     }
 
     // MARK: Flags of datafiles
@@ -97,11 +91,11 @@ extension Flag {
         return ["key": .string(variation.key.string), "value": value]
     }
 
-    private func rulesOfDatafile(_ definitions: ProjectDefinitions) -> [JSONValue] {
+    private func rulesOfDatafile(_ datafile: Datafile, _ definitions: ProjectDefinitions) -> [JSONValue] {
         let experiments = experiments.map { experiment -> JSONValue in
             [
                 "key": .string(experiment.key.string), "audience": Self.audience(of: experiment),
-                "experiment": Self.describe(experiment, definitions),
+                "experiment": Self.describe(experiment, datafile, definitions),
             ]
         }
         let last = lastRule?.id

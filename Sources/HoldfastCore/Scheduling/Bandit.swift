@@ -200,9 +200,9 @@ extension Bandit {
     }
 
     /// What a file has of it.
-    func definition(predicts: Bool) -> JSONValue {
+    var definition: JSONValue {
         var object = settings
-        object["predict"] = .bool(predicts)
+        object["predict"] = .bool(predicts ?? false)
         return .object(object)
     }
 

@@ -114,8 +114,8 @@ import Testing
         #expect(response.status == 422)
         #expect(
             response["errors"].array?.map { $0["pointer"].string } == [
-                "/variants", "/key", "/id", "/status", "/traffic", "/enrollment", "/group", "/audience/match",
-                "/variations/1/key", "/variations/2/weight", "/variations/3",
+                "/variants", "/key", "/id", "/status", "/variations/1/key", "/variations/2/weight", "/variations/3",
+                "/traffic", "/enrollment", "/group", "/audience/match",
             ], "\(response.text)")
         #expect(response["errors"].array?.first?["detail"].string?.hasSuffix("did you mean `variations`?") == true)
         #expect(try server.request("GET", "/v1/experiments/checkout").status == 404)

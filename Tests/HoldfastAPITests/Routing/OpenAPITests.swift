@@ -70,7 +70,7 @@ import Testing
     @Test func `The members of definitions are described as their tables say`() throws {
         var described = document
         let changed =
-            describe("ExperimentDefinition", "Experiment", ExperimentDetails.members, in: &described)
+            describe("ExperimentDefinition", "Experiment", ExperimentView.members, in: &described)
             + describe("MetricDefinition", "Metric", MetricDefinition.members, in: &described)
             + describe("HoldoutDefinition", "Holdout", HoldoutDefinition.members, in: &described)
             + describe("WebhookDefinition", "Webhook", Webhook.Definition.members, in: &described)

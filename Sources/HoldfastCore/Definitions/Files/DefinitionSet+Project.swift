@@ -69,19 +69,16 @@ extension ProjectDefinitions {
         guard isRule || experiment.flagKey == nil && experiment.audience != nil else { return nil }
         var object = JSONObject()
         object["key"] = JSONValue(experiment.key)
-        if !isRule {
-            object["id"] = JSONValue(experiment.id)
-            object["status"] = experiment.definedStatus
-            object["variations"] = experiment.definedVariations
-            object["traffic"] = experiment.definedTraffic
-            object["enrollment"] = experiment.definedEnrollment
-            object["group"] = group?.name.map { .string($0) }
-            object["audience"] = experiment.audience?.unlessNull
-        } else if experiment.conclusion != nil {
-            object["status"] = experiment.definedStatus
+        var excluded = experiment.namesThatChange
+        if isRule {
+            excluded.formUnion(ExperimentView.members.namesOfFlags)
+            if experiment.conclusion == nil { excluded.insert("status") }
         }
-        object[AssignmentLifetime.apiMember] = experiment.assignmentLifetime.map { .string($0.text) }
-        experiment.writeDetails(to: &object)
+        ExperimentView.members.writeFile(fileView(of: experiment), to: &object, except: excluded)
+        if let conclusion = experiment.conclusion {
+            let shown = conclusion.description(of: experiment).object ?? JSONObject()
+            object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
+        }
         object[DefinitionSet.allocation] = experiment.uncommonAllocation(isGrouped: group != nil)?.json
         return isRule && object.count == 1 ? nil : object
     }
@@ -111,68 +108,54 @@ extension ProjectDefinitions {
             object["variation"] = JSONValue(delivery.variation)
             object["traffic"] = .shortest(delivery.traffic)
         } else if let experiment = experiments[rule.key] {
-            let relative = experiment.split.weights
-            var weights = JSONObject()
-            for variation in experiment.variations {
-                weights[variation.key.string] = .shortest(relative[variation.id] ?? 0)
+            var view = fileView(of: experiment)
+            let weights = experiment.split.weights
+            for index in view.variations.indices {
+                view.variations[index].weight = weights[experiment.variations[index].id] ?? 0
             }
+            var excluded = experiment.namesThatChange
+            if experiment.conclusion != nil { excluded.insert("status") }
             var member = JSONObject()
-            member["id"] = JSONValue(experiment.id)
-            member["weights"] = .object(weights)
-            member["traffic"] = experiment.definedTraffic
-            if experiment.conclusion == nil { member["status"] = experiment.definedStatus }
-            member["enrollment"] = experiment.definedEnrollment
-            member["group"] = group(of: experiment)?.name.map { .string($0) }
+            FlagDefinition.experimentMembers.writeFile(view, to: &member, except: excluded)
             object["experiment"] = .object(member)
         }
         return .object(object)
+    }
+
+    /// What a file has of an experiment.
+    private func fileView(of experiment: ExperimentDefinition) -> ExperimentView {
+        var view = ExperimentView(experiment)
+        let weights = experiment.details.bandit == nil ? experiment.split.weights : nil
+        view.variations = experiment.variations.map { variation in
+            let isDerived = variation.id.string == DerivedID.of("\(experiment.id)/\(variation.key)")
+            return ExperimentView.Variation(
+                key: variation.key, id: isDerived ? nil : variation.id,
+                weight: weights.map { $0[variation.id] ?? 0 })
+        }
+        view.traffic = experiment.enrolledTraffic
+        view.group = group(of: experiment)?.name
+        view.definition.details.ramp = experiment.definedRamp
+        view.definition.details.bandit?.predicts = experiment.gate != nil
+        return view
     }
 }
 
 // MARK: - What a file has of an experiment
 
 extension ExperimentDefinition {
-    /// `nil` if the schedule sets it.
-    fileprivate var definedStatus: JSONValue? {
-        if isDraft, let schedule = details.schedule, schedule.startAt != nil, schedule.startedAt == nil { return nil }
-        return .string(ExperimentStatus.name(of: status))
-    }
-
-    /// `nil` if the ramp sets it.
-    fileprivate var definedTraffic: JSONValue? { definedRamp == nil ? .shortest(enrolledTraffic) : JSONValue?.none }
-
-    /// `nil` if the schedule sets it.
-    fileprivate var definedEnrollment: JSONValue? {
-        details.schedule?.endAt == nil ? .string(enrollment.rawValue) : JSONValue?.none
+    /// The names of what schedule and ramp set, which a file leaves to them.
+    fileprivate var namesThatChange: Set<String> {
+        var names: Set<String> = []
+        if isDraft, let schedule = details.schedule, schedule.startAt != nil, schedule.startedAt == nil {
+            names.insert("status")
+        }
+        if definedRamp != nil { names.insert("traffic") }
+        if details.schedule?.endAt != nil { names.insert("enrollment") }
+        return names
     }
 
     /// A ramp that has ended is history.
-    private var definedRamp: Ramp? { details.ramp.flatMap { $0.isPending || $0.state.status == .held ? $0 : nil } }
-
-    fileprivate var definedVariations: JSONValue {
-        let weights = split.weights
-        return .array(
-            variations.map { variation in
-                var object = JSONObject()
-                object["key"] = JSONValue(variation.key)
-                if variation.id.string != DerivedID.of("\(id)/\(variation.key)") {
-                    object["id"] = JSONValue(variation.id)
-                }
-                if details.bandit == nil { object["weight"] = .shortest(weights[variation.id] ?? 0) }
-                return .object(object)
-            })
-    }
-
-    fileprivate func writeDetails(to object: inout JSONObject) {
-        var details = details
-        details.ramp = definedRamp
-        ExperimentDetails.members.writeFile(details, to: &object)
-        if let bandit = details.bandit { object["bandit"] = bandit.definition(predicts: gate != nil) }
-        if let conclusion {
-            let shown = conclusion.description(of: self).object ?? JSONObject()
-            object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
-        }
-    }
+    fileprivate var definedRamp: Ramp? { details.ramp.flatMap { $0.isPending || $0.state.status == .held ? $0 : nil } }
 
     /// Returns the allocation, unless a new experiment with the same members would have the same, or a bandit moves it.
     fileprivate func uncommonAllocation(isGrouped: Bool) -> TrafficAllocation? {

@@ -20,7 +20,7 @@ extension DefinitionSetRun {
         // A misspelt member is named before what is missing because of it.
         let others = ["conclusion", DefinitionSet.allocation]
         let known: JSONValue = .object(body.without(others))
-        _ = try known.object("an experiment", knowing: ExperimentChange.members)
+        _ = try known.object("an experiment", knowing: ExperimentView.members.givenNames)
         if isRule { try checkRule(body, key) }
         let (given, allocation) = (body["conclusion"], body[DefinitionSet.allocation])
         (body["conclusion"], body[DefinitionSet.allocation]) = (nil, nil)
@@ -92,7 +92,7 @@ extension DefinitionSetRun {
         else {
             throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
         }
-        for member in ["id", "variations", "traffic", "enrollment", "group", "audience"] where body[member] != nil {
+        for member in ExperimentView.members.namesOfFlags where body[member] != nil {
             throw CoreError(
                 .unprocessable, "`\(member)` must be given in the flag '\(flag.key)', of which '\(key)' is a rule",
                 at: JSONPointer().appending(member))

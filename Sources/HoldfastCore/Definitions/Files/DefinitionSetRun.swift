@@ -254,9 +254,7 @@ extension DefinitionSet.Kind {
         switch self {
         case .attributes, .segments, .groups: [:]
         case .metrics: MetricDefinition.members.defaults
-        case .experiments:
-            ExperimentDetails.members.defaults.merging(
-                ["group": .null, "audience": .null, AssignmentLifetime.apiMember: .null], uniquingKeysWith: { $1 })
+        case .experiments: ExperimentView.members.defaults
         case .flags: ["rules": [], "description": .null, "tags": []]
         case .holdouts: HoldoutDefinition.members.defaults
         case .webhooks: Webhook.Definition.members.defaults
