@@ -188,11 +188,11 @@ final class Maintenance: @unchecked Sendable {
             guard !users.isEmpty else { return deleteEmptyRows(of: empty) { done($0 && isMore) } }
             var removed: [Identifier: Int] = [:]
             let steps = users.map { userID in
-                ChangeStep(userID) { round in
-                    guard let user = round.user(userID) else { return false }
+                ChangeStep(userID) { transaction in
+                    guard let user = transaction.user(userID) else { return false }
                     // A damaged profile stays, so that reading it reports the damage.
                     guard case .present(let record) = user.profile else { return true }
-                    let rest = record.visible(at: round.now)
+                    let rest = record.visible(at: transaction.now)
                     guard rest != record else { return true }
                     user.set(rest)
                     removed[userID] = record.count - (rest?.count ?? 0)
@@ -262,8 +262,8 @@ final class Maintenance: @unchecked Sendable {
     }
 
     private static func removal(of attribute: UInt32, from userID: Identifier) -> ChangeStep {
-        ChangeStep(userID) { round in
-            guard let user = round.user(userID) else { return false }
+        ChangeStep(userID) { transaction in
+            guard let user = transaction.user(userID) else { return false }
             // A damaged record stays, so that reading it reports the damage.
             guard let bytes = user.attributes, let record = AttributeRecord(checking: bytes),
                 record[attribute] != nil

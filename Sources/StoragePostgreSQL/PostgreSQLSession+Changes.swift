@@ -11,13 +11,13 @@ extension PostgreSQLSession {
             return change.complete(refusal)
         }
         waiting.append(.change(change))
-        if !isInBatch { startRound() }
+        if !isInBatch { startTransactions() }
     }
 
     func submit(_ change: ProjectChange) {
         if let refusal = admit(1, change.bytes, since: change.submittedAt) { return change.complete(refusal) }
         waiting.append(.project(change))
-        if !isInBatch { startRound() }
+        if !isInBatch { startTransactions() }
     }
 
     private func admit(_ count: Int, _ bytes: Int, since time: UInt64) -> StorageError? {
@@ -62,7 +62,7 @@ extension PostgreSQLSession {
 
     /// Starts transactions while connections are free. A transaction that fails at once frees its connection for the
     /// next.
-    func startRound() {
+    func startTransactions() {
         startLane()
         setAsideBlocked()
         while !changesProject, let first = waiting.first {
@@ -72,7 +72,7 @@ extension PostgreSQLSession {
                 waiting.removeFirst()
                 let writer = writers[0]
                 (changesProject, writer.isBusy) = (true, true)
-                ProjectRound(change, in: self, on: writer.connection) { [self] in
+                ProjectTransaction(change, in: self, on: writer.connection) { [self] in
                     (changesProject, writer.isBusy) = (false, false)
                 }.start()
             case .change:

@@ -26,37 +26,37 @@ extension PostgreSQLSession {
         _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
     ) -> ChangeStep {
         let rules = store.settings.rules
-        return ChangeStep(change.userID) { round in
+        return ChangeStep(change.userID) { transaction in
             var anonymous: ProfileRecord?
             if case .assign(_, let version, let anonymousID) = change.operation {
                 // All are read at once.
-                let newest = round.newestDatafile()
-                let other = anonymousID.flatMap { round.user($0) }
-                guard let newest, anonymousID == nil || other != nil, round.user(change.userID) != nil else {
-                    _ = round.user(change.userID)
+                let newest = transaction.newestDatafile()
+                let other = anonymousID.flatMap { transaction.user($0) }
+                guard let newest, anonymousID == nil || other != nil, transaction.user(change.userID) != nil else {
+                    _ = transaction.user(change.userID)
                     return false
                 }
                 guard newest == version else {
                     outcome.result = .failure(.staleDatafile)
-                    round.refused()
+                    transaction.refused()
                     return true
                 }
-                round.expectNewestDatafile(version)
+                transaction.expectNewestDatafile(version)
                 if let other {
                     do throws(StorageError) {
                         anonymous = try other.profile.get()
                     } catch {
                         outcome.result = .failure(error)
-                        round.refused()
+                        transaction.refused()
                         return true
                     }
-                    round.keep(other)
+                    transaction.keep(other)
                 }
             }
             guard
                 let result = change.concernsProfileOnly
-                    ? Self.apply(change, anonymous: anonymous, rules, in: round)
-                    : round.apply(.profile(change, by: author))
+                    ? Self.apply(change, anonymous: anonymous, rules, in: transaction)
+                    : transaction.apply(.profile(change, by: author))
             else { return false }
             outcome.result = result
             return true
@@ -64,12 +64,12 @@ extension PostgreSQLSession {
     }
 
     private static func apply(
-        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, in round: OptimisticTransaction
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, in transaction: OptimisticTransaction
     ) -> Result<ProfileChangeResult, StorageError>? {
-        guard let user = round.user(change.userID) else { return nil }
+        guard let user = transaction.user(change.userID) else { return nil }
         do throws(StorageError) {
             let stored = try user.profile.get()
-            let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: round.now)
+            let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: transaction.now)
             switch outcome.effect {
             case .none: break
             case .put(let record): user.put(record, replacing: stored)
@@ -77,7 +77,7 @@ extension PostgreSQLSession {
             }
             return .success(outcome.result)
         } catch {
-            round.refused()
+            transaction.refused()
             return .failure(error)
         }
     }
@@ -96,13 +96,13 @@ extension PostgreSQLSession {
     }
 
     private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
-        ChangeStep(received.event.userID) { round in
-            let wasErased = round.wasErased(received.event.userID, since: received.receivedAt)
+        ChangeStep(received.event.userID) { transaction in
+            let wasErased = transaction.wasErased(received.event.userID, since: received.receivedAt)
             if wasErased == true {
                 outcome.result = .success(.stored)
                 return true
             }
-            let result = round.apply(.event(received))
+            let result = transaction.apply(.event(received))
             guard wasErased != nil, let result else { return false }
             outcome.result = result
             return true
@@ -115,8 +115,8 @@ extension PostgreSQLSession {
         submit(
             changes, changes.allSatisfy(\.concernsAttributesOnly) ? .attributes : .records, bytes: \.bytes,
             { change, outcome in
-                ChangeStep(change.userIDs[0]) { round in
-                    guard let result = round.apply(change) else { return false }
+                ChangeStep(change.userIDs[0]) { transaction in
+                    guard let result = transaction.apply(change) else { return false }
                     outcome.result = result
                     return true
                 }

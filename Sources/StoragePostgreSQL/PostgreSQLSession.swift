@@ -106,7 +106,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func flush() {
         guard !isInBatch else { return }
         sendLookups()
-        startRound()
+        startTransactions()
         guard waiting.isEmpty, blocked.isEmpty, lane == nil, !writers.contains(where: \.isBusy), !isLookingUp,
             profileLookups.isEmpty,
             attributeLookups.isEmpty

@@ -301,7 +301,7 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// The series as this process last read them. A round that depends on outdated ones is repeated.
+    /// The series as this process last read them. A transaction that depends on outdated ones is repeated.
     var knownSeries: VersionedSeries? { series.withLock { $0 } }
 
     func took(_ read: VersionedSeries) -> VersionedSeries {

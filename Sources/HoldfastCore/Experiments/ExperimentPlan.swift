@@ -36,10 +36,10 @@ struct ExperimentPlan: Sendable, Equatable {
         "`plan`", blank: ExperimentPlan(), showing: ["fixed_at_revision", "changed_since_start"],
         [
             Member(
-                "alpha", \.alpha, Form<Double>.number(PlanRequest.alphas, suchAs: "0.05").optional(),
+                "alpha", \.alpha, Form<Double>.number(SampleSizeRequest.alphas, suchAs: "0.05").optional(),
                 "The probability of deciding for a difference that does not exist.", .cleared),
             Member(
-                "power", \.power, Form<Double>.number(PlanRequest.powers, suchAs: "0.8").optional(),
+                "power", \.power, Form<Double>.number(SampleSizeRequest.powers, suchAs: "0.8").optional(),
                 "The probability of finding the minimum effect.", .cleared),
             Member(
                 "minimum_effect", \.minimumEffect,

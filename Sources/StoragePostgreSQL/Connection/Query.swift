@@ -95,7 +95,7 @@ extension Statement {
         let columns = table.insertedColumns
         let names = columns.map(\.name).joined(separator: ", ")
         let arrays = columns.enumerated().map { "$\($0 + 1)::\($1.type.array)" }.joined(separator: ", ")
-        // Events have one sequence; see ``RoundEffects``.
+        // Events have one sequence; see ``TransactionEffects``.
         let isNumbered = table == .exposures || table == .goalEvents
         var sql = """
             INSERT INTO \(table.rawValue) (\(names)\(isNumbered ? ", number" : ""))

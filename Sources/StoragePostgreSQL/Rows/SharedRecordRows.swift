@@ -19,7 +19,7 @@ extension SharedRecords {
         guard locks.isEmpty else { return (locks, reads) }
         // Only one transaction of all servers has it at a time.
         if parts.contains(.projects) { locks.append((ProjectStateRow.lockNewest, { _, _ in })) }
-        if parts.contains(.series) { locks.append((RoundEffects.lockNumbers, { _, _ in })) }
+        if parts.contains(.series) { locks.append((TransactionEffects.lockNumbers, { _, _ in })) }
         locks.append((ProjectStateRow.readLocked(), ProjectStateRow.take))
         return (locks, reads)
     }

@@ -32,16 +32,16 @@ final class OptimisticTransaction {
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
     var readStatuses: [Identifier: [StatusPeriod]] = [:]
-    /// The series of all experiments with their version, as this process or round has read them.
+    /// The series of all experiments with their version, as this process or transaction has read them.
     var series: VersionedSeries?
     /// Seconds since users were erased; infinite for those who were not.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
-    var needs = RoundNeeds()
+    var missing = MissingRecords()
 
     // MARK: What is to be written
 
     private(set) var now: Timestamp = 0
-    private(set) var effects = RoundEffects()
+    private(set) var effects = TransactionEffects()
 
     /// The number of conflicts after which rows are locked.
     static let conflictsBeforeLocking = 3
@@ -65,7 +65,7 @@ final class OptimisticTransaction {
     /// Returns the user's state; `nil` if it has to be read first.
     func user(_ userID: Identifier) -> UserState? {
         if let user = users[userID] { return user }
-        needs.rows.insert(userID)
+        missing.rows.insert(userID)
         return nil
     }
 
@@ -73,7 +73,7 @@ final class OptimisticTransaction {
     /// ``expectNewestDatafile(_:)``.
     func newestDatafile() -> Int64? {
         if let newestDatafileVersion { return newestDatafileVersion }
-        needs.newestDatafile = true
+        missing.newestDatafile = true
         return nil
     }
 
@@ -85,7 +85,7 @@ final class OptimisticTransaction {
     /// Returns the names of the attributes in the schema, by their numbers; `nil` if they have to be read first.
     func definedAttributes() -> [UInt32: Identifier]? {
         if let attributeNames { return attributeNames }
-        needs.definedAttributes = true
+        missing.definedAttributes = true
         return nil
     }
 
@@ -94,7 +94,7 @@ final class OptimisticTransaction {
     /// - Parameter receivedAt: monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) -> Bool? {
         guard let erasedFor = erasures.ages[userID] else {
-            needs.erasures.insert(userID)
+            missing.erasures.insert(userID)
             return nil
         }
         let waited = Double(erasures.checkedAt &- min(receivedAt, erasures.checkedAt)) / 1e9
@@ -113,9 +113,9 @@ final class OptimisticTransaction {
             var ignored = TallyChanges()
             _ = try? change.rule(&records, &ignored, context)
             for index in records.indices {
-                for part in records[index].takeMissing() { needs.add(part, of: records[index].userID) }
+                for part in records[index].takeMissing() { missing.add(part, of: records[index].userID) }
             }
-            if series != nil { needs.series = false }
+            if series != nil { missing.series = false }
             return nil
         }
         while true {
@@ -147,7 +147,7 @@ final class OptimisticTransaction {
     private func fill(_ records: inout UserRecords, of user: UserState) -> Bool {
         var isComplete = true
         for part in records.takeMissing() where !fill(part, &records, of: user) {
-            needs.add(part, of: user.userID)
+            missing.add(part, of: user.userID)
             isComplete = false
         }
         return isComplete
@@ -224,7 +224,7 @@ final class OptimisticTransaction {
         if isLocking {
             connection.isInTransaction = true
             // Their rows are the first thing that is read.
-            needs.rows = Set(changes.flatMap { $0.steps.map(\.userID) })
+            missing.rows = Set(changes.flatMap { $0.steps.map(\.userID) })
             return read()
         }
         apply()
@@ -233,15 +233,15 @@ final class OptimisticTransaction {
     private func apply() {
         now = store.clock.now()
         series = series ?? store.knownSeries
-        effects = RoundEffects()
-        needs = RoundNeeds()
+        effects = TransactionEffects()
+        missing = MissingRecords()
         for user in users.values { user.reset() }
         // After a step that lacks data the others still run, so that all missing data are read at once. Then all steps
         // are applied again.
         for change in changes {
             for step in change.steps { _ = step.apply(self) }
         }
-        if needs.isEmpty { write() } else { read() }
+        if missing.isEmpty { write() } else { read() }
     }
 
     private func read() {
@@ -250,7 +250,7 @@ final class OptimisticTransaction {
             return fail(.unavailable(reason: "a change must not need more than \(Self.readLimit) reads"))
         }
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
-        let readings = needs.readings(
+        let readings = missing.readings(
             onlyProfiles ? UserRows.profileRows : UserRows.wholeRows, locked: isLocking ? Array(users.keys) : nil,
             of: store)
         let begin = isLocking && reads == 1 ? self.begin : []
@@ -317,7 +317,7 @@ final class OptimisticTransaction {
     /// Completes changes that write nothing. Their results are based on committed data, so they need a commit only if
     /// that data may not have reached the standby: if the commit that wrote it was cut off by a restart, for example.
     private func endWithoutWriting() {
-        // A change of two users has a round of its own.
+        // A change of two users has a transaction of its own.
         if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
         let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
         let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused

@@ -5,9 +5,9 @@ import Storage
 /// The application of one rule to the records of one user: a part of a ``PendingChange``.
 final class ChangeStep {
     let userID: Identifier
-    /// Applies the rule to what the round has read. It is called again after each read and each attempt.
+    /// Applies the rule to what the transaction has read. It is called again after each read and each attempt.
     ///
-    /// - Returns: `false` if the round must read something first.
+    /// - Returns: `false` if the transaction must read something first.
     let apply: (OptimisticTransaction) -> Bool
 
     init(_ userID: Identifier, _ apply: @escaping (OptimisticTransaction) -> Bool) {

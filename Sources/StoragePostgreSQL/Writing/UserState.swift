@@ -1,7 +1,7 @@
 import Bucketing
 import Storage
 
-/// What a round knows of one user: the records that were read, and the records after the rules.
+/// What a transaction knows of one user: the records that were read, and the records after the rules.
 final class UserState {
     let userID: Identifier
 
@@ -121,7 +121,7 @@ final class UserState {
         switch part {
         case .profile: records.profile = profile
         case .attributes: records.attributes = .init(attributes, of: userID)
-        // The round itself provides what all users share.
+        // The transaction itself provides what all users share.
         case .definedAttributes, .periods, .statuses, .newestDatafile, .series: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
@@ -159,7 +159,7 @@ final class UserState {
         return true
     }
 
-    /// Performs a write of a rule if it is part of the user's state; see ``RoundEffects`` for the others.
+    /// Performs a write of a rule if it is part of the user's state; see ``TransactionEffects`` for the others.
     func perform(_ write: UserRecords.Write) {
         if hasFeed { feed.append(write, of: userID) }
         switch write {

@@ -13,7 +13,7 @@ extension NativeProtocol {
         let proposal = ProposalEndpoints(loop)
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         let overview = OverviewEndpoint(services: services, store: session, projects: projects)
-        let plan = PlanEndpoint(services: services, store: session, projects: projects)
+        let plan = SampleSizeEndpoint(services: services, store: session, projects: projects)
         let experimentImport = ImportEndpoint(services: services, store: session, projects: projects)
         return [
             APIRoute(.get, "/v1/overview", scope: .token(.read), respondsLater: true, readsQuery: true, overview.get),

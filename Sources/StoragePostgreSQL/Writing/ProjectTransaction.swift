@@ -30,7 +30,7 @@ final class ProjectChange {
 }
 
 /// The transaction of a ``ProjectChange``.
-final class ProjectRound {
+final class ProjectTransaction {
     private let change: ProjectChange
     private let session: PostgreSQLSession
     private let connection: Connection

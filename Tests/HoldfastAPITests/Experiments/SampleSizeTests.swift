@@ -4,7 +4,7 @@ import Storage
 import Testing
 
 /// `POST /v1/experiments/{key}/plan`.
-@Suite struct PlanTests {
+@Suite struct SampleSizeTests {
     private let server: any TestServer
 
     init() throws {

@@ -5,7 +5,7 @@ import Statistics
 import Storage
 
 /// The question how many users and days an experiment needs, and which effect it can show until a time.
-public struct PlanRequest: Sendable {
+public struct SampleSizeRequest: Sendable {
     /// `nil` for a metric.
     private var goal: Identifier?
     /// The key of a metric; `nil` for a goal, or for what the experiment measures.
@@ -81,7 +81,7 @@ public struct PlanRequest: Sendable {
     ///
     /// - Throws: 422 if there is none, or the baseline is none that it can have.
     public func metrics(
-        _ rule: PlanEstimate.Rule, of experiment: Experiment, in project: Project
+        _ rule: SampleSizeEstimate.Rule, of experiment: Experiment, in project: Project
     ) throws(CoreError) -> [(role: Verdict.Role?, metric: MetricDefinition)] {
         let first = try metric(rule, in: project)
         guard goal == nil, metric == nil, minimumEffect == nil, margin == nil, baseline == nil else {
@@ -92,7 +92,7 @@ public struct PlanRequest: Sendable {
     }
 
     /// Returns the metric that the request names, or else the first primary one.
-    private func metric(_ rule: PlanEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
+    private func metric(_ rule: SampleSizeEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
         let found: MetricDefinition
         if let goal {
             // One that every goal has without a definition.

@@ -10,7 +10,7 @@ public import Storage
 /// step does, and not by that of guardrails. What the power leaves is divided by the number of guardrails and one, because
 /// a variation is shipped only if all of them are shown to be no worse (Schultzberg, Ankargren and Frånberg, Risk-aware
 /// product decisions in A/B tests with multiple metrics, 2024).
-public struct PlanEstimate: Sendable {
+public struct SampleSizeEstimate: Sendable {
     /// What the decision rule is made of.
     public struct Rule: Sendable {
         public var alpha = ExperimentPlan.defaultAlpha
@@ -75,7 +75,8 @@ public struct PlanEstimate: Sendable {
     ///   - others: in others, whose users are the next best.
     /// - Throws: 422 if something is neither given nor observed.
     public init(
-        _ request: PlanRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals, others: [ResultsTotals],
+        _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals,
+        others: [ResultsTotals],
         at now: Timestamp
     ) throws(CoreError) {
         let experiment = own.experiment
@@ -159,7 +160,7 @@ public struct PlanEstimate: Sendable {
     // MARK: Observations
 
     private static func baseline(
-        _ request: PlanRequest, _ metric: MetricDefinition, _ sources: [ResultsTotals]
+        _ request: SampleSizeRequest, _ metric: MetricDefinition, _ sources: [ResultsTotals]
     ) throws(CoreError) -> (Power.Baseline, Identifier?) {
         if let mean = request.baseline {
             let value = request.standardDeviation.map { Power.Baseline.mean(mean, standardDeviation: $0) }
@@ -185,7 +186,7 @@ public struct PlanEstimate: Sendable {
     }
 
     private static func traffic(
-        _ request: PlanRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Timestamp
+        _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Timestamp
     ) -> (Double, Identifier?)? {
         if let given = request.usersPerDay { return (given, nil) }
         for source in sources {
@@ -218,7 +219,7 @@ private struct Scene {
 
     func needs(
         _ baseline: Power.Baseline, alpha: Double, power target: Double, isGuardrail: Bool
-    ) -> (one: PlanEstimate.Needs, always: PlanEstimate.Needs) {
+    ) -> (one: SampleSizeEstimate.Needs, always: SampleSizeEstimate.Needs) {
         func power(_ looks: Power.Looks) -> Power {
             Power(
                 of: baseline, alpha: alpha, target: target, looks: looks,
@@ -229,8 +230,8 @@ private struct Scene {
     }
 
     /// What the comparison with the greatest needs needs.
-    private func needs(_ power: Power) -> PlanEstimate.Needs {
-        var needs = PlanEstimate.Needs()
+    private func needs(_ power: Power) -> SampleSizeEstimate.Needs {
+        var needs = SampleSizeEstimate.Needs()
         if let effect {
             needs.users = greatest { index in
                 power.time(toFind: effect, until: Self.mostUsers) { (shares[index] * $0, shares[baseline] * $0) }
@@ -267,7 +268,7 @@ private struct Scene {
     }
 }
 
-extension PlanEstimate {
+extension SampleSizeEstimate {
     /// The numbers of one metric, as the response of `POST /v1/experiments/{key}/plan` has them.
     public var json: JSONValue {
         var object = JSONObject()

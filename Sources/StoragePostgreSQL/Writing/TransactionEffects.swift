@@ -1,8 +1,8 @@
 import Bucketing
 import Storage
 
-/// The writes of a round that are not part of one user's ``UserState``.
-struct RoundEffects {
+/// The writes of a transaction that are not part of one user's ``UserState``.
+struct TransactionEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
@@ -10,8 +10,8 @@ struct RoundEffects {
     ///
     /// A series is tracked from some commit on, and is then filled with users who did something before. Whoever stores an
     /// event without knowing the series must therefore commit before it, or not at all: series change under the lock of
-    /// event numbers, exclusively, and a round compares their version under that lock, which it keeps until its commit. A
-    /// round that knows the series and one that fills it write the same user's row, so that one of them is repeated; if
+    /// event numbers, exclusively, and a transaction compares their version under that lock, which it keeps until its commit. A
+    /// transaction that knows the series and one that fills it write the same user's row, so that one of them is repeated; if
     /// the one that fills writes nothing, it has read no event that counts, and the other has computed the user's totals
     /// itself.
     var seriesVersion: Int64?

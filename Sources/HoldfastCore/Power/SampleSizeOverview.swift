@@ -4,7 +4,7 @@ public import JSON
 public import Storage
 
 /// How many users and days an experiment needs until all that decides it is found: its primary metrics and guardrails.
-public struct PlanOverview: Sendable {
+public struct SampleSizeOverview: Sendable {
     /// A metric, with what was observed of it.
     public struct Subject: Sendable {
         /// `nil` if the request is about this metric alone.
@@ -28,20 +28,20 @@ public struct PlanOverview: Sendable {
         let role: Verdict.Role
         let metric: Identifier
         /// The failure says what is neither given nor observed.
-        let estimate: Result<PlanEstimate, CoreError>
+        let estimate: Result<SampleSizeEstimate, CoreError>
     }
 
-    private let first: PlanEstimate
+    private let first: SampleSizeEstimate
     private let parts: [Part]
 
     /// - Parameter subjects: at least one, the most important first.
     /// - Throws: 422 if something that the first one needs is neither given nor observed.
     public init?(
-        _ request: PlanRequest, _ rule: PlanEstimate.Rule, _ subjects: [Subject], at now: Timestamp
+        _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Timestamp
     ) throws(CoreError) {
         let estimates = subjects.map { subject in
             Result { () throws(CoreError) in
-                try PlanEstimate(request, rule, subject.metric, own: subject.own, others: subject.others, at: now)
+                try SampleSizeEstimate(request, rule, subject.metric, own: subject.own, others: subject.others, at: now)
             }
         }
         guard let first = try estimates.first?.get() else { return nil }
@@ -75,7 +75,7 @@ public struct PlanOverview: Sendable {
     }
 }
 
-extension PlanOverview.Part {
+extension SampleSizeOverview.Part {
     fileprivate var json: JSONValue {
         var object = JSONObject()
         object["role"] = .string(role.name)
@@ -92,7 +92,7 @@ extension PlanOverview.Part {
     }
 }
 
-extension PlanEstimate.Needs {
+extension SampleSizeEstimate.Needs {
     /// What all of them need.
     fileprivate static func greatest(of needs: [Self]) -> Self {
         func greatest(_ numbers: [Double?]) -> Double? {

@@ -7,7 +7,7 @@ import Storage
 
 /// `POST /v1/experiments/{key}/plan`: how many users and days an experiment needs, for one metric or for all that decide
 /// it. Changes nothing.
-struct PlanEndpoint {
+struct SampleSizeEndpoint {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
@@ -17,9 +17,9 @@ struct PlanEndpoint {
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request, for: call.access)
-        let asked = try request.withBody { bytes throws(CoreError) in try PlanRequest(JSONInput.parse(bytes)) }
+        let asked = try request.withBody { bytes throws(CoreError) in try SampleSizeRequest(JSONInput.parse(bytes)) }
         let (rule, metrics) = try await services.compute {
-            let rule = PlanEstimate.Rule(of: experiment, in: project)
+            let rule = SampleSizeEstimate.Rule(of: experiment, in: project)
             return (rule, try asked.metrics(rule, of: experiment, in: project))
         }
         let others: [Experiment]
@@ -31,19 +31,19 @@ struct PlanEndpoint {
         } else {
             others = try await services.compute { project.others(ofFlagsWith: experiment) }
         }
-        var subjects: [PlanOverview.Subject] = []
+        var subjects: [SampleSizeOverview.Subject] = []
         for (role, metric) in metrics {
             let own = try await observation(of: experiment, in: project, metric)
             var observations: [ResultsTotals] = []
             for other in others.prefix(Self.otherExperiments) {
                 observations.append(try await observation(of: other, in: project, metric))
             }
-            subjects.append(PlanOverview.Subject(role, metric, own: own, others: observations))
+            subjects.append(SampleSizeOverview.Subject(role, metric, own: own, others: observations))
         }
         let now = services.store.clock.now()
         return .json(
             try await services.compute { [subjects] in
-                try PlanOverview(asked, rule, subjects, at: now)?.json ?? .null
+                try SampleSizeOverview(asked, rule, subjects, at: now)?.json ?? .null
             })
     }
 

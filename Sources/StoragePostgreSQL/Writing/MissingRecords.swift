@@ -2,9 +2,9 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// The data that rules have asked for and that a round must read before it applies them again. All of it is read in one
+/// The data that rules have asked for and that a transaction must read before it applies them again. All of it is read in one
 /// exchange.
-struct RoundNeeds {
+struct MissingRecords {
     private struct Sender: Hashable {
         let userID: Identifier
         let senderID: Identifier
@@ -87,8 +87,8 @@ struct RoundNeeds {
             readings.append(
                 (
                     AttributeRows.names(),
-                    { rows, round in
-                        round.attributeNames = Dictionary(
+                    { rows, transaction in
+                        transaction.attributeNames = Dictionary(
                             rows.map { (UInt32(clamping: $0.integer(0)), $0.identifier(1)) },
                             uniquingKeysWith: { first, _ in first })
                     }
@@ -96,7 +96,10 @@ struct RoundNeeds {
         }
         if series {
             readings.append(
-                (SeriesRows.tracked(), { rows, round in round.series = store.took(SeriesRows.decode(rows)) }))
+                (
+                    SeriesRows.tracked(),
+                    { rows, transaction in transaction.series = store.took(SeriesRows.decode(rows)) }
+                ))
         }
         readings += readingsOfErasures(store.server) + readingsOfParts(store)
         return readings
@@ -108,14 +111,14 @@ struct RoundNeeds {
         return [
             (
                 ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
-                { [erasures] rows, round in
+                { [erasures] rows, transaction in
                     // Slightly later than the database's own time: at worst an event is dropped, but no erased user is
                     // restored.
-                    round.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
-                    for userID in erasures { round.erasures.ages[userID] = .infinity }
+                    transaction.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
+                    for userID in erasures { transaction.erasures.ages[userID] = .infinity }
                     for row in rows {
                         if let userID = hashes[row.integer(0)] {
-                            round.erasures.ages[userID] = row.double(1)
+                            transaction.erasures.ages[userID] = row.double(1)
                         }
                     }
                 }
@@ -131,30 +134,30 @@ struct RoundNeeds {
             guard !users.isEmpty else { return }
             readings.append((statement(.texts(users.sorted().map(\.string))), take))
         }
-        read(periods, AllocationPeriodRows.ofExperiments) { [periods] rows, round in
-            for experimentID in periods { round.readPeriods[experimentID] = [] }
+        read(periods, AllocationPeriodRows.ofExperiments) { [periods] rows, transaction in
+            for experimentID in periods { transaction.readPeriods[experimentID] = [] }
             for row in rows {
                 let (experimentID, period) = AllocationPeriod.decode(row)
-                round.readPeriods[experimentID]?.append(period)
+                transaction.readPeriods[experimentID]?.append(period)
             }
         }
-        read(statuses, StatusPeriodRows.ofExperiments) { [statuses] rows, round in
-            for experimentID in statuses { round.readStatuses[experimentID] = [] }
+        read(statuses, StatusPeriodRows.ofExperiments) { [statuses] rows, transaction in
+            for experimentID in statuses { transaction.readStatuses[experimentID] = [] }
             for row in rows {
                 let (experimentID, period) = StatusPeriod.decode(row)
-                round.readStatuses[experimentID]?.append(period)
+                transaction.readStatuses[experimentID]?.append(period)
             }
         }
-        read(exposures, EventRows.exposures) { [exposures] rows, round in
-            for userID in exposures { round.users[userID]?.readExposures = [] }
+        read(exposures, EventRows.exposures) { [exposures] rows, transaction in
+            for userID in exposures { transaction.users[userID]?.readExposures = [] }
             for row in rows {
                 let stored = StoredExposure(row)
-                round.users[stored.exposure.userID]?.readExposures?.append(stored)
+                transaction.users[stored.exposure.userID]?.readExposures?.append(stored)
             }
         }
-        read(totals, EventRows.totals) { [totals] rows, round in
-            for userID in totals { round.users[userID]?.readTotals = .init(isComplete: true) }
-            Self.takeTotals(rows, round)
+        read(totals, EventRows.totals) { [totals] rows, transaction in
+            for userID in totals { transaction.users[userID]?.readTotals = .init(isComplete: true) }
+            Self.takeTotals(rows, transaction)
         }
         if !someTotals.isEmpty {
             let asked = someTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
@@ -165,33 +168,33 @@ struct RoundNeeds {
             readings.append(
                 (
                     query,
-                    { [someTotals] rows, round in
-                        for (userID, keys) in someTotals { round.users[userID]?.readTotals.keys.formUnion(keys) }
-                        Self.takeTotals(rows, round)
+                    { [someTotals] rows, transaction in
+                        for (userID, keys) in someTotals { transaction.users[userID]?.readTotals.keys.formUnion(keys) }
+                        Self.takeTotals(rows, transaction)
                     }
                 ))
         }
-        read(forcedVariations, EventRows.forcedVariations) { [forcedVariations] rows, round in
-            for userID in forcedVariations { round.users[userID]?.readForcedVariations = [] }
+        read(forcedVariations, EventRows.forcedVariations) { [forcedVariations] rows, transaction in
+            for userID in forcedVariations { transaction.users[userID]?.readForcedVariations = [] }
             for row in rows {
                 let variation = ForcedVariation(row)
-                round.users[variation.userID]?.readForcedVariations?.append(variation)
+                transaction.users[variation.userID]?.readForcedVariations?.append(variation)
             }
         }
-        read(otherRecords, EventRows.goalEventCounts) { [otherRecords] rows, round in
-            for userID in otherRecords { round.users[userID]?.readOtherRecords = .init() }
+        read(otherRecords, EventRows.goalEventCounts) { [otherRecords] rows, transaction in
+            for userID in otherRecords { transaction.users[userID]?.readOtherRecords = .init() }
             for row in rows {
-                round.users[row.identifier(0)]?.readOtherRecords?.goalEvents = .init(row, at: 1)
+                transaction.users[row.identifier(0)]?.readOtherRecords?.goalEvents = .init(row, at: 1)
             }
         }
-        read(otherRecords, AuditRows.counts) { rows, round in
+        read(otherRecords, AuditRows.counts) { rows, transaction in
             for row in rows {
-                round.users[row.identifier(0)]?.readOtherRecords?.auditEntries = .init(row, at: 1)
+                transaction.users[row.identifier(0)]?.readOtherRecords?.auditEntries = .init(row, at: 1)
             }
         }
-        read(otherRecords, AuditRows.mergeCounts) { rows, round in
+        read(otherRecords, AuditRows.mergeCounts) { rows, transaction in
             for row in rows {
-                round.users[row.identifier(0)]?.readOtherRecords?.mergesIntoOthers = Int(clamping: row.integer(1))
+                transaction.users[row.identifier(0)]?.readOtherRecords?.mergesIntoOthers = Int(clamping: row.integer(1))
             }
         }
         if !removals.isEmpty {
@@ -200,21 +203,21 @@ struct RoundNeeds {
             readings.append(
                 (
                     ErasureRows.removals(.integers(hashes.keys.map { $0 })),
-                    { rows, round in
-                        for userID in hashes.values { round.users[userID]?.readRemovals = [] }
+                    { rows, transaction in
+                        for userID in hashes.values { transaction.users[userID]?.readRemovals = [] }
                         for row in rows {
                             let removal = RemovedUser(row)
                             if let userID = hashes[removal.userHash] {
-                                round.users[userID]?.readRemovals?.append(removal)
+                                transaction.users[userID]?.readRemovals?.append(removal)
                             }
                         }
                     }
                 ))
         }
-        read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, round in
-            for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = [] }
+        read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, transaction in
+            for userID in stickyDocuments { transaction.users[userID]?.readStickyDocuments = [] }
             for row in rows {
-                round.users[row.identifier(0)]?.readStickyDocuments?.append(.init(row, at: 1))
+                transaction.users[row.identifier(0)]?.readStickyDocuments?.append(.init(row, at: 1))
             }
         }
         if !goalEvents.isEmpty {
@@ -223,10 +226,10 @@ struct RoundNeeds {
             readings.append(
                 (
                     query,
-                    { rows, round in
-                        for (userID, since) in asked { round.users[userID]?.readGoalEvents = (since, []) }
+                    { rows, transaction in
+                        for (userID, since) in asked { transaction.users[userID]?.readGoalEvents = (since, []) }
                         for row in rows {
-                            round.users[row.identifier(0)]?.readGoalEvents?.events.append(.init(row, at: 1))
+                            transaction.users[row.identifier(0)]?.readGoalEvents?.events.append(.init(row, at: 1))
                         }
                     }
                 ))
@@ -238,10 +241,10 @@ struct RoundNeeds {
             readings.append(
                 (
                     query,
-                    { rows, round in
-                        for sender in asked { round.users[sender.userID]?.readSenderIDs[sender.senderID] = false }
+                    { rows, transaction in
+                        for sender in asked { transaction.users[sender.userID]?.readSenderIDs[sender.senderID] = false }
                         for row in rows {
-                            round.users[row.identifier(0)]?.readSenderIDs[row.identifier(1)] = true
+                            transaction.users[row.identifier(0)]?.readSenderIDs[row.identifier(1)] = true
                         }
                     }
                 ))
@@ -249,10 +252,10 @@ struct RoundNeeds {
         return readings
     }
 
-    private static func takeTotals(_ rows: Rows, _ round: OptimisticTransaction) {
+    private static func takeTotals(_ rows: Rows, _ transaction: OptimisticTransaction) {
         for row in rows {
             let (key, total) = UserGoal.decode(row)
-            round.users[row.identifier(0)]?.readTotals.found[key] = total
+            transaction.users[row.identifier(0)]?.readTotals.found[key] = total
         }
     }
 }
