@@ -129,6 +129,19 @@ extension Form where Value == String {
     }
 }
 
+extension Form where Value == Bool {
+    public static var bool: Self {
+        Form(
+            schema: ["type": "boolean"],
+            read: { given, faults in
+                if given.value.bool == nil {
+                    faults.add("`\(given.name)` must be true or false; got \(given.value.kind)", at: given.place)
+                }
+                return given.value.bool
+            }, write: { .bool($0) })
+    }
+}
+
 extension Form where Value: RawRepresentable<String> & CaseIterable {
     /// The name of a case.
     public static func choice() -> Self {

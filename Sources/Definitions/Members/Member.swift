@@ -20,22 +20,23 @@ public final class Member<Element: Sendable>: Sendable {
         var fileDefault: JSONValue?
         /// Whether null is read like any other value, and not as if the member were absent.
         var readsNull = false
-        /// Whether the flag says it of an experiment that is one of its rules.
-        var isOfFlag = false
+        /// Whether what has the element says it instead: the flag of an experiment that is one of its rules, the experiment
+        /// of a flag that serves it.
+        var isOwned = false
         /// What an error says after "`name` is required", of a member that a new element must have and that null does not
         /// clear; `nil` for any other.
         var requirement: String?
 
         public init(
             isClearedByNull: Bool = false, isShownIfSet: Bool = false, isStored: Bool = false, isCopied: Bool = false,
-            readsNull: Bool = false, isOfFlag: Bool = false, fileDefault: JSONValue? = nil
+            readsNull: Bool = false, isOwned: Bool = false, fileDefault: JSONValue? = nil
         ) {
             self.isClearedByNull = isClearedByNull
             self.isShownIfSet = isShownIfSet
             self.isStored = isStored
             self.isCopied = isCopied
             self.readsNull = readsNull
-            self.isOfFlag = isOfFlag
+            self.isOwned = isOwned
             self.fileDefault = fileDefault ?? (isClearedByNull ? .some(.null) : nil)
         }
 
@@ -176,3 +177,5 @@ public struct Given<Element: Sendable>: Sendable {
         names.contains(name) ? draft[keyPath: path] : nil
     }
 }
+
+extension Given: Equatable where Element: Equatable {}

@@ -32,8 +32,8 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// The names of what a body may have besides what `GET` shows.
     public var givenNames: [String] { ["key"] + names }
 
-    /// The names of what a flag says of an experiment that is one of its rules.
-    public var namesOfFlags: [String] { members.filter(\.traits.isOfFlag).map(\.name) }
+    /// The names of what the owner of an element says, if it has one.
+    public var ownedNames: [String] { members.filter(\.traits.isOwned).map(\.name) }
 
     /// The names of those that a copy takes over.
     public var copied: [String] { members.filter(\.traits.isCopied).map(\.name) }
@@ -128,10 +128,20 @@ public struct MemberTable<Element: Sendable>: Sendable {
         }
     }
 
-    /// Adds what is stored below `holdfast`.
+    /// Adds what a file has of what is given.
+    public func writeFile(_ given: Given<Element>, to object: inout JSONObject) {
+        writeFile(given.draft, to: &object, except: Set(names).subtracting(given.names))
+    }
+
+    /// Whether anything is stored below `holdfast`.
+    public func hasStored(_ element: Element) -> Bool {
+        members.contains { $0.traits.isStored && !$0.areSame(element, blank) }
+    }
+
+    /// Sets what is stored below `holdfast`, and removes what no longer is.
     public func store(_ element: Element, in object: inout JSONObject) {
-        for member in members where member.traits.isStored && !member.areSame(element, blank) {
-            if let value = member.write(element) { object[member.name] = value }
+        for member in members where member.traits.isStored {
+            object[member.name] = member.areSame(element, blank) ? nil : member.write(element)
         }
     }
 

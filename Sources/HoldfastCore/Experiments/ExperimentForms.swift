@@ -106,6 +106,12 @@ extension Form where Value == [ExperimentView.Variation] {
     /// The form of a flag's rule, `{"control":3,"new":1}`: the baseline first.
     static var weights: Self {
         Form(
+            schema: [
+                "type": "object", "minProperties": 1,
+                "additionalProperties": [
+                    "type": "number", "minimum": 0, "maximum": .shortest(ExperimentChange.greatestWeight),
+                ],
+            ],
             read: { $1.weights($0) },
             write: { variations in
                 var weights = JSONObject()

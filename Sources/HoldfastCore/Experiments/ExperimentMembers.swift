@@ -45,7 +45,7 @@ struct ExperimentDetails: Sendable, Equatable {
 ///
 /// Most of it is the definition's. Of what a definition has in another form, such as the traffic in its allocation, this has
 /// the value that is shown; given ones become part of a definition by the rules of ``ExperimentChange``.
-struct ExperimentView: Sendable {
+struct ExperimentView: Sendable, Equatable {
     struct Variation: Sendable, Equatable {
         var key: Identifier
         var id: Identifier?
@@ -73,7 +73,7 @@ struct ExperimentView: Sendable {
         "an experiment", blank: ExperimentView(),
         showing: ["audience_conditions", "traffic_allocation", "sdk_key", "revision", "conclusion", "proposals"],
         [
-            Member("id", \.id, .experimentID, "", .init(isOfFlag: true)),
+            Member("id", \.id, .experimentID, "", .init(isOwned: true)),
             Member(
                 "status", \.definition.status, .status,
                 "`draft`: served to nobody but overrides; only an experiment that has not started can be one. `concluded` is set "
@@ -83,26 +83,26 @@ struct ExperimentView: Sendable {
                 "variations", \.variations, .variations,
                 "Keys, split equally; or objects with a weight each. Weights are relative: 1:1, 50:50 and 5000:5000 are the "
                     + "same. A variation that was removed and is added again gets its former id.",
-                .init(readsNull: true, isOfFlag: true)),
+                .init(readsNull: true, isOwned: true)),
             Member(
                 "traffic", \.traffic, .number(0...100),
                 "The percentage of users who are enrolled; 100 for a new experiment.",
-                .init(isCopied: true, isOfFlag: true)),
+                .init(isCopied: true, isOwned: true)),
             Member(
                 "enrollment", \.definition.enrollment, .choice(),
                 "`closed`: enrolled users keep their variation and are measured, and nobody else gets one; `traffic` and `share` "
-                    + "are those that apply once it is open again. `open` for a new experiment.", .init(isOfFlag: true)),
+                    + "are those that apply once it is open again. `open` for a new experiment.", .init(isOwned: true)),
             Member(
                 "group", \.group, Form<String>.key.optional(),
                 "The group of mutually exclusive experiments. They share the traffic, so that a user is enrolled in at most one. "
                     + "Null removes the experiment from its group. Of a group of an uploaded datafile the id is shown.",
-                .init(isClearedByNull: true, isOfFlag: true)),
+                .init(isClearedByNull: true, isOwned: true)),
             Member(
                 "audience", \.definition.audience, .audience,
                 "Conditions in the format of a datafile's typed audience, in which `{\"segment\":\"…\"}` names a segment, "
                     + "`type` may be absent, and `match` may be `in` or `not_in`; null admits everybody. Of a datafile's "
                     + "experiment it is shown with the conditions of each audience in the place of its id.",
-                .init(isClearedByNull: true, isCopied: true, isOfFlag: true)),
+                .init(isClearedByNull: true, isCopied: true, isOwned: true)),
             Member(
                 AssignmentLifetime.apiMember, \.definition.assignmentLifetime,
                 Form<AssignmentLifetime>.assignmentLifetime.optional(),

@@ -44,18 +44,16 @@ extension FlagChange {
 
     /// Changes what the API may change of a flag that comes from a datafile or serves an experiment.
     private func annotate(_ flag: inout FlagDefinition) throws(CoreError) {
-        var defined = [
-            ("type", type != nil), ("variations", variations != nil), ("rules", rules != nil),
-            ("otherwise", otherwise != nil),
-        ]
+        var owned = FlagView.members.ownedNames
         let place: String
         if flag.content == .experiment {
-            defined.append(("enabled", isEnabled != nil))
             place = "with PUT /v1/experiments/\(key), because the flag serves that experiment"
         } else {
+            // Also a flag of a datafile can be turned off.
+            owned.removeAll { $0 == "enabled" }
             place = "with PUT /v1/datafile, because the flag comes from a datafile"
         }
-        if let member = defined.first(where: \.1)?.0 {
+        if let member = owned.first(where: given.has) {
             throw CoreError(
                 .conflict, "`\(member)` must be changed \(place); for another flag choose another key", at: [member])
         }
@@ -63,9 +61,9 @@ extension FlagChange {
     }
 
     private func change(_ flag: inout FlagDefinition) {
-        flag.isEnabled = isEnabled ?? flag.isEnabled
-        flag.description = description ?? flag.description
-        flag.tags = tags.map { $0.map { Identifier($0) } } ?? flag.tags
+        var view = FlagView(flag)
+        FlagView.members.apply(given, to: &view)
+        flag = view.definition
     }
 
     private func define(
@@ -77,8 +75,8 @@ extension FlagChange {
         flag.content = .rules(merged)
         for (index, rule) in (rules ?? []).enumerated() {
             guard case .experiment(let given) = rule.choice else { continue }
-            var change = given
-            change.key = merged.rules[index].key.string
+            var change = ExperimentChange(key: merged.rules[index].key.string, given)
+            if let variations = given.value("weights", \.variations) { change.give(variations) }
             // A new experiment has all variations of the flag, unless weights are given.
             if change.variations == nil, definitions.experiments[merged.rules[index].key] == nil {
                 change.give(merged.variations.map { ExperimentView.Variation(key: $0.key) })

@@ -15,7 +15,7 @@ extension FlagChange {
             merged.variations = variations
         } else if former.variations.isEmpty {
             if former.type == .boolean {
-                merged.variations = [Variation(key: "on", value: true), Variation(key: "off", value: false)]
+                merged.variations = [.init(key: "on", value: true), .init(key: "off", value: false)]
             } else {
                 faults.add("a new \(former.type.rawValue) flag must have `variations`", at: ["variations"])
             }
@@ -27,13 +27,13 @@ extension FlagChange {
         }
         let known = Set(merged.variations.map(\.key))
         if let otherwise {
-            merged.otherwise = Identifier(otherwise)
+            merged.otherwise = otherwise
         } else if former.otherwise == "" {
-            let isOff = { (variation: Variation) in variation.value == false }
-            merged.otherwise = (merged.variations.first(where: isOff) ?? merged.variations.first)?.key ?? ""
+            let off = merged.variations.first { $0.value == false }
+            merged.otherwise = (off ?? merged.variations.first)?.key ?? ""
         }
         if !merged.variations.isEmpty, !known.contains(merged.otherwise) {
-            faults.add(Self.unknownOtherwise(merged.otherwise.string, known), at: ["otherwise"])
+            faults.add(FlagRules.unknownOtherwise(merged.otherwise, known), at: ["otherwise"])
         }
         if let rules { merged.rules = self.merged(rules, former, definitions, &faults) }
         checkVariations(of: merged, known, definitions, &faults)
@@ -43,7 +43,7 @@ extension FlagChange {
     }
 
     private func merged(
-        _ rules: [Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
+        _ rules: [FlagView.Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector
     ) -> [FlagDefinition.Rule] {
         var merged: [FlagDefinition.Rule] = []
@@ -52,7 +52,9 @@ extension FlagChange {
         for (index, rule) in rules.enumerated() {
             let place = JSONPointer().appending("rules").appending(index)
             var delivery: FlagDefinition.Delivery?
-            if case .delivery(let given) = rule.choice { delivery = given }
+            if case .delivery(let variation?, let traffic) = rule.choice {
+                delivery = FlagDefinition.Delivery(variation: variation, traffic: traffic)
+            }
             if rule.key == nil, delivery == nil {
                 if hasUnnamedExperiment {
                     faults.add(
@@ -61,8 +63,8 @@ extension FlagChange {
                 }
                 hasUnnamedExperiment = true
             }
-            let ruleKey = Identifier(
-                rule.key ?? (delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)"))
+            let ruleKey =
+                rule.key ?? Identifier(delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)")
             if !keys.insert(ruleKey).inserted {
                 faults.add("the keys of rules must differ; got '\(ruleKey)' twice", at: place.appending("key"))
             }
@@ -99,13 +101,15 @@ extension FlagChange {
             var used: [(key: Identifier, place: JSONPointer)] = []
             if let delivery = rule.delivery {
                 used = [(delivery.variation, place.appending("variation"))]
-            } else if let choice = rules?[index].choice, case .experiment(let given) = choice, given.variations != nil {
-                used = choice.namedVariations(at: place)
+            } else if let given = rules?[index], case .experiment(let experiment) = given.choice,
+                experiment.has("weights")
+            {
+                used = given.namedVariations(at: place)
             } else if let experiment = definitions.experiments[rule.key] {
                 used = experiment.variations.map { ($0.key, place) }
             }
             for (variation, place) in used where !known.contains(variation) {
-                faults.add(Self.unknownVariation(variation, known), at: place)
+                faults.add(FlagRules.unknownVariation(variation, known), at: place)
             }
         }
     }

@@ -51,6 +51,10 @@ struct FlagDefinition: KeyedDefinition {
     var description = ""
     /// Labels by which clients choose flags; `nil` if none were given.
     var tags: [Identifier]?
+    var shownTags: [Identifier] {
+        get { tags ?? [] }
+        set { tags = newValue }
+    }
     /// The revision of the datafile in which the flag or one of its experiments last changed.
     var version: Int64?
     var content: Content
@@ -89,7 +93,11 @@ struct FlagDefinition: KeyedDefinition {
             }
         self.init(key: source.identifier("key") ?? "", content)
         isEnabled = off == nil
-        description = members?["description"]?.string ?? ""
+        if let members {
+            var view = FlagView(self)
+            FlagView.members.readStored(members, into: &view)
+            self = view.definition
+        }
         tags = members?["tags"] == nil ? nil : annotations.tags
         version = annotations.version
         self.source = source
@@ -110,7 +118,7 @@ struct FlagDefinition: KeyedDefinition {
     /// Whether the datafile has something about the flag that SDKs do not know.
     var isAnnotated: Bool {
         guard case .datafile = content else { return true }
-        return !isEnabled || !description.isEmpty || tags != nil || version != nil
+        return !isEnabled || tags != nil || version != nil || FlagView.members.hasStored(FlagView(self))
     }
 
     /// Returns the flag as SDKs know it.
@@ -136,7 +144,7 @@ struct FlagDefinition: KeyedDefinition {
             annotations["experiment"] = true
         case .datafile: break
         }
-        annotations["description"] = description.isEmpty ? nil : .string(description)
+        FlagView.members.store(FlagView(self), in: &annotations)
         annotations["tags"] = (tags ?? (rules == nil ? nil : [])).map { JSONValue($0) }
         annotations["off"] =
             isEnabled ? nil : ["rolloutId": .string(rolloutID), "running": JSONValue(running.map(\.id))]

@@ -9,28 +9,32 @@ extension Flag {
     ///   - datafile: the one that has the flag.
     ///   - definitions: what the datafile defines.
     public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
-        let definition = definitions.flags[key] ?? FlagDefinition(key: key, .experiment)
-        let servesExperiment = definition.content == .experiment
+        let view = view(in: datafile, definitions)
         var object = JSONObject()
         object["key"] = JSONValue(key)
-        object["type"] = FlagEvaluation.type(of: self).map { .string($0.rawValue) } ?? .null
-        object["enabled"] = .bool(definition.isEnabled && !(servesExperiment && isOff))
-        object["description"] = .string(definition.description)
-        object["tags"] = JSONValue(definition.tags ?? [])
-        if let rules = definition.rules {
-            object["variations"] = rules.variationsJSON
-            object["rules"] = .array(rules.rules.map { Self.describe($0, datafile, definitions) })
-            object["otherwise"] = JSONValue(rules.otherwise)
-        } else {
-            object["variations"] = .array(uniqueVariations.map { describe($0) })
-            object["rules"] = .array(rulesOfDatafile(datafile, definitions))
-            object["otherwise"] = lastRule.flatMap { Self.delivered(by: $0) } ?? .null
-        }
+        FlagView.members.show(view, in: &object)
         object["defined_by"] = .string(definer(in: definitions))
-        object["version"] = .integer(definition.version ?? Int64(datafile.revision) ?? 0)
+        object["version"] = .integer(view.definition.version ?? Int64(datafile.revision) ?? 0)
         object["sdk_key"] = .string(sdkKey)
         object["revision"] = .string(datafile.revision)
         return .object(object)
+    }
+
+    /// The flag as people see it.
+    private func view(in datafile: Datafile, _ definitions: ProjectDefinitions) -> FlagView {
+        var view = FlagView(definitions.flags[key] ?? FlagDefinition(key: key, .experiment))
+        if view.definition.content == .experiment, isOff { view.definition.isEnabled = false }
+        view.type = FlagEvaluation.type(of: self)
+        if let rules = view.definition.rules {
+            view.variations = rules.variations
+            view.rules = rules.rules.map { Self.view(of: $0, datafile, definitions) }
+            view.otherwise = rules.otherwise
+        } else {
+            view.variations = uniqueVariations.map { FlagDefinition.Variation(key: $0.key, value: value(of: $0)) }
+            view.rules = rulesOfDatafile(datafile, definitions)
+            view.otherwise = lastRule.flatMap { Self.delivered(by: $0) }
+        }
+        return view
     }
 
     /// Who defines the flag: `flag`, `experiment` or `datafile`.
@@ -41,31 +45,26 @@ extension Flag {
 
     // MARK: Flags of the API
 
-    private static func describe(
-        _ rule: FlagDefinition.Rule, _ datafile: Datafile, _ definitions: ProjectDefinitions
-    ) -> JSONValue {
-        var object = JSONObject()
-        object["key"] = JSONValue(rule.key)
-        object["audience"] = rule.audience ?? .null
-        if let delivery = rule.delivery {
-            object["variation"] = JSONValue(delivery.variation)
-            object["traffic"] = .shortest(delivery.traffic)
-        } else if let experiment = datafile.experiment(key: rule.key) {
-            object["experiment"] = describe(experiment, datafile, definitions)
-        }
-        return .object(object)
+    private static func view(
+        of rule: FlagDefinition.Rule, _ datafile: Datafile, _ definitions: ProjectDefinitions
+    ) -> FlagView.Rule {
+        let choice: FlagView.Choice? =
+            if let delivery = rule.delivery {
+                .delivery(variation: delivery.variation, traffic: delivery.traffic)
+            } else {
+                datafile.experiment(key: rule.key).map { Self.choice(of: $0, datafile, definitions) }
+            }
+        return FlagView.Rule(key: rule.key, audience: rule.audience, choice: choice)
     }
 
     /// An experiment as `PUT /v1/flags/{key}` takes it.
-    private static func describe(
-        _ experiment: Experiment, _ datafile: Datafile, _ definitions: ProjectDefinitions
-    ) -> JSONValue {
+    private static func choice(
+        of experiment: Experiment, _ datafile: Datafile, _ definitions: ProjectDefinitions
+    ) -> FlagView.Choice {
         var view = experiment.view(in: datafile, definitions)
         // What runs again when the flag is enabled counts as running.
         view.definition.status = definitions.experiments[experiment.key]?.status ?? experiment.status
-        var object = JSONObject()
-        FlagDefinition.experimentMembers.show(view, in: &object)
-        return .object(object)
+        return .experiment(Given(draft: view))
     }
 
     // MARK: Flags of datafiles
@@ -76,34 +75,26 @@ extension Flag {
         return variations.filter { seen.insert($0.key).inserted }
     }
 
-    private func describe(_ variation: Variation) -> JSONValue {
+    private func value(of variation: Variation) -> JSONValue {
         let values = values(for: variation)
-        let value: JSONValue
-        if variables.isEmpty {
-            value = .bool(variation.isFeatureEnabled)
-        } else if FlagEvaluation.type(of: self) != nil {
-            value = values.first?.value ?? .null
-        } else {
-            var object = JSONObject()
-            for variable in values { object[variable.key.string] = variable.value }
-            value = .object(object)
-        }
-        return ["key": .string(variation.key.string), "value": value]
+        if variables.isEmpty { return .bool(variation.isFeatureEnabled) }
+        if FlagEvaluation.type(of: self) != nil { return values.first?.value ?? .null }
+        var object = JSONObject()
+        for variable in values { object[variable.key.string] = variable.value }
+        return .object(object)
     }
 
-    private func rulesOfDatafile(_ datafile: Datafile, _ definitions: ProjectDefinitions) -> [JSONValue] {
-        let experiments = experiments.map { experiment -> JSONValue in
-            [
-                "key": .string(experiment.key.string), "audience": Self.audience(of: experiment),
-                "experiment": Self.describe(experiment, datafile, definitions),
-            ]
+    private func rulesOfDatafile(_ datafile: Datafile, _ definitions: ProjectDefinitions) -> [FlagView.Rule] {
+        let experiments = experiments.map { experiment in
+            FlagView.Rule(
+                key: experiment.key, audience: Self.audience(of: experiment),
+                choice: Self.choice(of: experiment, datafile, definitions))
         }
         let last = lastRule?.id
-        let deliveries = (rollout?.rules ?? []).filter { $0.id != last }.map { rule -> JSONValue in
-            [
-                "key": .string(rule.key.string), "audience": Self.audience(of: rule),
-                "variation": Self.delivered(by: rule) ?? .null, "traffic": .shortest(rule.traffic),
-            ]
+        let deliveries = (rollout?.rules ?? []).filter { $0.id != last }.map { rule in
+            FlagView.Rule(
+                key: rule.key, audience: Self.audience(of: rule),
+                choice: .delivery(variation: Self.delivered(by: rule), traffic: rule.traffic))
         }
         return experiments + deliveries
     }
@@ -118,8 +109,8 @@ extension Flag {
         rule.isForEverybody ? .null : rule.audienceConditions
     }
 
-    private static func delivered(by rule: Experiment) -> JSONValue? {
+    private static func delivered(by rule: Experiment) -> Identifier? {
         let id = rule.trafficAllocation.ranges.first { !$0.entityID.string.isEmpty }?.entityID
-        return id.flatMap { rule.variation(id: $0) }.map { .string($0.key.string) }
+        return id.flatMap { rule.variation(id: $0) }?.key
     }
 }

@@ -114,19 +114,6 @@ extension Form where Value == String {
     }
 }
 
-extension Form where Value == Bool {
-    fileprivate static var bool: Self {
-        Form(
-            schema: ["type": "boolean"],
-            read: { given, faults in
-                if given.value.bool == nil {
-                    faults.add("`\(given.name)` must be true or false; got \(given.value.kind)", at: given.place)
-                }
-                return given.value.bool
-            }, write: { .bool($0) })
-    }
-}
-
 extension Form where Value == [String] {
     fileprivate static var events: Self {
         Form(

@@ -212,78 +212,13 @@ import Testing
 
     // MARK: Refusals
 
-    @Test(arguments: [
-        ("[]", 400, [""]), ("{", 400, [""]), ("{}", 422, ["/type"]),
-        (
-            #"{"type":"text","enabled":1,"tags":["a",2,"a",""],"description":[],"rulez":[],"key":"other"}"#, 422,
-            ["/rulez", "/key", "/type", "/enabled", "/description", "/tags/1", "/tags/2", "/tags/3"]
-        ),
-        (#"{"type":"string"}"#, 422, ["/variations"]),
-        (
-            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"a","value":"x"}]}"#, 422,
-            ["/variations/0/value", "/variations/1/key"]
-        ),
-        (
-            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"b"}]}"#, 422,
-            ["/variations/0/value", "/variations/1/value"]
-        ),
-        (
-            #"{"type":"integer","variations":[{"key":"a","value":1.0},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d","audience":{"segment":"x"}}]}"#,
-            422,
-            [
-                "/variations/0/value", "/variations/1/value", "/otherwise", "/rules/0/variation",
-            ]
-        ),
-        (
-            #"{"type":"integer","variations":[{"key":"a","value":1.5},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d"}]}"#,
-            422, ["/variations/0/value", "/variations/1/value", "/otherwise", "/rules/0/variation"]
-        ),
-        (
-            #"{"type":"integer","variations":[{"key":"a","value":9223372036854775808},{"key":"b","value":1}],"otherwise":"c","rules":[{"experiment":{"weights":{"a":1,"d":1},"traffic":101}}],"what":1}"#,
-            422,
-            [
-                "/what", "/variations/0/value", "/otherwise", "/rules/0/experiment/traffic",
-                "/rules/0/experiment/weights/d",
-            ]
-        ),
-        (
-            #"{"type":"boolean","rules":[{},{"variation":"on","experiment":{}},{"variation":"on","traffic":101},{"experiment":{"weights":{"on":-1}}},{"experiment":{"weights":{"on":0}}},{"experiment":{"weights":{}}},{"experiment":{"status":"on","enrollment":1}},7]}"#,
-            422,
-            [
-                "/rules/0", "/rules/1", "/rules/2/traffic", "/rules/3/experiment/weights/on",
-                "/rules/4/experiment/weights", "/rules/5/experiment/weights", "/rules/6/experiment/status",
-                "/rules/6/experiment/enrollment", "/rules/7",
-            ]
-        ),
-        (#"{"type":"boolean","rules":[{"variation":"on"},{"experiment":{}}]}"#, 422, ["/rules/1"]),
-        (#"{"type":"boolean","rules":[{"experiment":{}},{"experiment":{}}]}"#, 422, ["/rules/1/key", "/rules/1/key"]),
-        (#"{"type":"boolean","rules":[{"key":"checkout","experiment":{}}]}"#, 422, ["/rules/0/key"]),
-        (
-            #"{"type":"boolean","rules":[{"audience":{"type":"custom_attribute","name":"a","match":"like","value":1},"variation":"on"}]}"#,
-            422, ["/rules/0/audience/match"]
-        ),
-    ])
-    func `A definition that is wrong stores nothing and names every wrong member`(
-        body: String, status: Int, pointers: [String]
-    ) throws {
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"]}"#).status == 201)
-        let response = try put(body)
-        #expect(response.status == status, "\(response.text)")
-        if status == 422, pointers.count > 1 {
-            #expect(response["errors"].array?.map { $0["pointer"].string } == pointers, "\(response.text)")
-        } else {
-            #expect(response["pointer"].string == pointers.first, "\(response.text)")
-        }
+    @Test func `A definition that is wrong stores nothing and names every wrong member`() throws {
+        for text in ["[]", "{"] { #expect(try put(text).status == 400) }
+        let response = try put(#"{"type":"boolean","rulez":[],"enabled":1,"otherwise":"maybe"}"#)
+        #expect(response.status == 422)
+        #expect(
+            response["errors"].array?.map { $0["pointer"].string } == ["/rulez", "/enabled"], "\(response.text)")
         #expect(try server.request("GET", "/v1/flags/banner").status == 404)
-        #expect(try server.request("GET", "/v1/experiments/checkout")["revision"] == "1")
-    }
-
-    @Test func `The type stays, and a variation that is used cannot go`() throws {
-        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{}}]}"#)
-        #expect(try put(#"{"type":"string"}"#).status == 409)
-        let refused = try put(#"{"variations":[{"key":"on","value":true}]}"#)
-        #expect(refused.status == 422)
-        #expect(refused["errors"].array?.map { $0["pointer"].string } == ["/otherwise", "/rules/0"], "\(refused.text)")
     }
 
     @Test func `Conditional changes, the audit log and the datafile's tag are as for experiments`() throws {

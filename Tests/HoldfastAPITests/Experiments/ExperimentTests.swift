@@ -32,18 +32,6 @@ import Testing
 
     // MARK: Weights and traffic
 
-    @Test(arguments: [("1", "1"), ("50", "50"), ("5000", "5000"), ("0.5", "0.5")])
-    func `Weights are relative`(control: String, new: String) throws {
-        let response = try put(
-            #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#)
-        #expect(response.status == 201)
-        #expect(Self.shares(response) == [50, 50])
-        #expect(response["traffic"].double == 100)
-        #expect(response["variations"].array?.first?["weight"].double == Double(control))
-        let users = try (0..<40).map { try assign("user\($0)")["variation_key"].string }
-        #expect(users.allSatisfy { $0 != nil })
-    }
-
     @Test func `Traffic says how many take part, and what is left out keeps its value`() throws {
         let first = try put(#"{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}],"traffic":10}"#)
         #expect(Self.shares(first) == [7.5, 2.5])
@@ -57,51 +45,6 @@ import Testing
         #expect(reweighted["traffic"].double == 33.33)
         #expect(try put(#"{"status":"paused"}"#)["traffic"].double == 33.33)
         #expect(try server.request("GET", "/v1/experiments/checkout")["traffic"].double == 33.33)
-    }
-
-    @Test(arguments: [0.01, 0.02, 0.05, 1])
-    func `Equal parts stay equal, however little traffic there was`(traffic: Double) throws {
-        _ = try put(#"{"variations":["a","b","c"],"traffic":\#(traffic)}"#)
-        let raised = try put(#"{"traffic":90}"#)
-        #expect(Self.shares(raised) == [30, 30, 30])
-        _ = try put(#"{"traffic":\#(traffic)}"#)
-        let whole = try #require(Self.shares(try put(#"{"traffic":100}"#)))
-        #expect(whole.allSatisfy { $0 == 33.33 || $0 == 33.34 })
-    }
-
-    @Test(arguments: [0, 0.05, 33.33])
-    func `The ratio of an uploaded datafile outlasts little traffic`(traffic: Double) throws {
-        let datafile = """
-            {"version":"4","projectId":"1","accountId":"1","revision":"1","sdkKey":"default","experiments":[
-            {"id":"7","key":"checkout","layerId":"7","status":"Running","audienceIds":[],"forcedVariations":{},
-            "variations":[{"id":"a","key":"control"},{"id":"b","key":"new"}],
-            "trafficAllocation":[{"entityId":"a","endOfRange":9000},{"entityId":"b","endOfRange":10000}]}],
-            "featureFlags":[],"events":[],"audiences":[],"attributes":[],"groups":[],"rollouts":[]}
-            """
-        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
-        #expect(try put(#"{"traffic":\#(traffic)}"#).status == 200)
-        #expect(Self.shares(try put(#"{"traffic":100}"#)) == [90, 10])
-    }
-
-    @Test func `Equal parts that were rounded have equal weights, so that a response may be sent back`() throws {
-        let little = try put(#"{"variations":["a","b"],"traffic":0.03}"#)
-        #expect(Self.shares(little) == [0.02, 0.01])
-        #expect(little["variations"].array?.map { $0["weight"].double } == [1, 1])
-    }
-
-    @Test(arguments: [
-        (#"{"variations":["a"],"traffic":101}"#, "/traffic", "`traffic` must be a number from 0 to 100; got 101.0"),
-        (
-            #"{"variations":["a"],"traffic":"all"}"#, "/traffic",
-            "`traffic` must be a number from 0 to 100; got a string"
-        ),
-        (#"{"variations":[{"key":"a","weight":0},{"key":"b","weight":0}]}"#, "/variations", "at least one weight"),
-    ])
-    func `Weights and traffic that mean nothing are refused`(body: String, pointer: String, detail: String) throws {
-        let response = try put(body)
-        #expect(response.status == 422)
-        #expect(response["pointer"].string == pointer)
-        #expect(response["detail"].string?.hasPrefix(detail) == true, "\(response.text)")
     }
 
     @Test func `An experiment that is wrong stores nothing and names every wrong member`() throws {
@@ -122,17 +65,6 @@ import Testing
         #expect(try put("[]").status == 400)
     }
 
-    @Test func `Weights are shown as they were given; equal parts without weights count as one each`() throws {
-        func weights(_ body: String) throws -> [Double?]? {
-            try put(body)["variations"].array?.map { $0["weight"].double }
-        }
-        #expect(try weights(#"{"variations":["a","b"]}"#) == [1, 1])
-        let given = #"{"variations":[{"key":"a","weight":2.5},{"key":"b","weight":1}],"traffic":0.07}"#
-        #expect(try weights(given) == [2.5, 1])
-        #expect(try weights(#"{"traffic":80,"enrollment":"closed"}"#) == [2.5, 1])
-        #expect(try weights(#"{"status":"archived"}"#) == [2.5, 1])
-    }
-
     // MARK: Variations
 
     @Test func `A variation that is left out and put back has its id again, and its users`() throws {
@@ -147,22 +79,6 @@ import Testing
         #expect(Self.ids(back) == Self.ids(both))
         let response = try assign("ada")
         #expect(response["variation_key"] == "new" && response["source"] == "stored")
-    }
-
-    @Test func `An id that was given comes back with its variation`() throws {
-        let both = try put(#"{"id":"7","variations":[{"key":"control","id":"70"},{"key":"new","id":"71"}]}"#)
-        _ = try put(#"{"variations":["control"]}"#)
-        _ = try put(#"{"variations":["control","other"]}"#)
-        #expect(Self.ids(try put(#"{"variations":["new","control"]}"#)) == Self.ids(both))
-    }
-
-    @Test func `Two servers give a variation the same id`() throws {
-        let other = try startTestServer()
-        let body = #"{"id":"7","variations":["control","new"]}"#
-        let responses = [try put(body), try other.request("PUT", "/v1/experiments/checkout", body)]
-        #expect(Self.ids(responses[0]) == Self.ids(responses[1]))
-        #expect(Set(Self.ids(responses[0]).values).count == 2)
-        other.stop()
     }
 
     // MARK: Archive
@@ -185,20 +101,6 @@ import Testing
         let actions = try server.request("GET", "/v1/audit?action=experiment.archive")["entries"].array
         #expect(actions?.count == 1)
         #expect(try server.request("DELETE", "/v1/experiments/unknown").status == 404)
-    }
-
-    @Test(arguments: [
-        ("Running", "running"), ("PAUSED", "paused"), ("Not started", "not_started"), ("not_started", "not_started"),
-        ("archived", "archived"),
-    ])
-    func `A status is accepted in any case, shown in lower case, and served to SDKs as Optimizely writes it`(
-        given: String, name: String
-    ) throws {
-        #expect(try put(#"{"variations":["a"],"status":"\#(given)"}"#)["status"].string == name)
-        let datafile = try server.request("GET", "/datafiles/default.json")
-        let status = try #require(datafile["experiments"].array?.first)["status"].string
-        #expect(status == name.prefix(1).uppercased() + name.dropFirst().replacing("_", with: " "))
-        #expect(try put(#"{"variations":["a"],"status":"off"}"#).status == 422)
     }
 
     // MARK: Overrides by key

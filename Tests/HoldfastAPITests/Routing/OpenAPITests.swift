@@ -71,6 +71,9 @@ import Testing
         var described = document
         let changed =
             describe("ExperimentDefinition", "Experiment", ExperimentView.members, in: &described)
+            + describe("FlagDefinition", "Flag", FlagView.members, in: &described)
+            + describe(
+                ["FlagRule", "properties", "experiment"], \.schema, FlagDefinition.experimentMembers, in: &described)
             + describe("MetricDefinition", "Metric", MetricDefinition.members, in: &described)
             + describe("HoldoutDefinition", "Holdout", HoldoutDefinition.members, in: &described)
             + describe("WebhookDefinition", "Webhook", Webhook.Definition.members, in: &described)
@@ -86,23 +89,29 @@ import Testing
     private func describe<Element>(
         _ request: String, _ response: String, _ table: MemberTable<Element>, in document: inout JSONObject
     ) -> [String] {
+        describe([request], \.schema, table, in: &document) + describe([response], \.shownSchema, table, in: &document)
+    }
+
+    /// - Parameter name: the path to a schema within all schemas.
+    private func describe<Element>(
+        _ name: [String], _ schema: KeyPath<Member<Element>, JSONValue>, _ table: MemberTable<Element>,
+        in document: inout JSONObject
+    ) -> [String] {
         var changed: [String] = []
-        for (name, schema) in [(request, \Member<Element>.schema), (response, \Member<Element>.shownSchema)] {
-            let place = ["components", "schemas", name, "properties"]
-            var properties = document.object(at: place)
-            var former: String?
-            for member in table.members {
-                let schema = member[keyPath: schema]
-                let described = properties[member.name]
-                #expect(!schema.isNull || described != nil, "describe `\(member.name)` in \(name)")
-                if !schema.isNull, !(described.map { DefinitionChanges.areSame($0, schema) } ?? false) {
-                    properties.set(member.name, schema, after: former)
-                    changed.append("\(name).\(member.name)")
-                }
-                former = member.name
+        let place = ["components", "schemas"] + name + ["properties"]
+        var properties = document.object(at: place)
+        var former: String?
+        for member in table.members {
+            let schema = member[keyPath: schema]
+            let described = properties[member.name]
+            #expect(!schema.isNull || described != nil, "describe `\(member.name)` in \(name)")
+            if !schema.isNull, !(described.map { DefinitionChanges.areSame($0, schema) } ?? false) {
+                properties.set(member.name, schema, after: former)
+                changed.append("\(name.joined(separator: ".")).\(member.name)")
             }
-            document = document.setting(properties, at: place)
+            former = member.name
         }
+        document = document.setting(properties, at: place)
         return changed
     }
 

@@ -166,7 +166,7 @@ enum GoldenProject {
         }
     }
 
-    private static func edited(
+    static func edited(
         _ project: Project, _ change: @escaping ProjectEditor.Change<Void>
     ) throws(CoreError) -> Project {
         let draft = try ProjectEditor.draft(sdkKey, change, of: project)

@@ -71,7 +71,7 @@ extension ProjectDefinitions {
         object["key"] = JSONValue(experiment.key)
         var excluded = experiment.namesThatChange
         if isRule {
-            excluded.formUnion(ExperimentView.members.namesOfFlags)
+            excluded.formUnion(ExperimentView.members.ownedNames)
             if experiment.conclusion == nil { excluded.insert("status") }
         }
         ExperimentView.members.writeFile(fileView(of: experiment), to: &object, except: excluded)
@@ -88,38 +88,31 @@ extension ProjectDefinitions {
         if case .datafile = flag.content { return nil }
         var object = JSONObject()
         object["key"] = JSONValue(flag.key)
+        var view = FlagView(flag)
         if let rules = flag.rules {
-            object["type"] = .string(rules.type.rawValue)
-            object["enabled"] = .bool(flag.isEnabled)
-            object["variations"] = rules.variationsJSON
-            if !rules.rules.isEmpty { object["rules"] = .array(rules.rules.map { definition(of: $0) }) }
-            object["otherwise"] = JSONValue(rules.otherwise)
+            view.type = rules.type
+            view.variations = rules.variations
+            view.rules = rules.rules.map { fileView(of: $0) }
+            view.otherwise = rules.otherwise
         }
-        if !flag.description.isEmpty { object["description"] = .string(flag.description) }
-        if let tags = flag.tags, !tags.isEmpty { object["tags"] = JSONValue(tags) }
+        let owned = flag.rules == nil ? FlagView.members.ownedNames : []
+        FlagView.members.writeFile(view, to: &object, except: Set(owned))
         return object.count == 1 ? nil : object
     }
 
-    private func definition(of rule: FlagDefinition.Rule) -> JSONValue {
-        var object = JSONObject()
-        object["key"] = JSONValue(rule.key)
-        object["audience"] = rule.audience?.unlessNull
+    private func fileView(of rule: FlagDefinition.Rule) -> FlagView.Rule {
+        var choice: FlagView.Choice?
         if let delivery = rule.delivery {
-            object["variation"] = JSONValue(delivery.variation)
-            object["traffic"] = .shortest(delivery.traffic)
+            choice = .delivery(variation: delivery.variation, traffic: delivery.traffic)
         } else if let experiment = experiments[rule.key] {
             var view = fileView(of: experiment)
             let weights = experiment.split.weights
-            for index in view.variations.indices {
-                view.variations[index].weight = weights[experiment.variations[index].id] ?? 0
-            }
-            var excluded = experiment.namesThatChange
-            if experiment.conclusion != nil { excluded.insert("status") }
-            var member = JSONObject()
-            FlagDefinition.experimentMembers.writeFile(view, to: &member, except: excluded)
-            object["experiment"] = .object(member)
+            view.variations = experiment.variations.map { .init(key: $0.key, weight: weights[$0.id] ?? 0) }
+            var names = Set(FlagDefinition.experimentMembers.names).subtracting(experiment.namesThatChange)
+            if experiment.conclusion != nil { names.remove("status") }
+            choice = .experiment(Given(draft: view, names: names))
         }
-        return .object(object)
+        return FlagView.Rule(key: rule.key, audience: rule.audience, choice: choice)
     }
 
     /// What a file has of an experiment.
@@ -165,13 +158,6 @@ extension ExperimentDefinition {
             of: variations.map(\.id), ratio: variations.map { weights[$0.id] ?? 0 },
             traffic: isGrouped ? 100 : enrolledTraffic)
         return TrafficAllocation(weights: shares) == allocation ? nil : allocation
-    }
-}
-
-extension JSONValue {
-    /// `nil` for null.
-    fileprivate var unlessNull: JSONValue? {
-        if case .null = self { JSONValue?.none } else { self }
     }
 }
 

@@ -92,7 +92,7 @@ extension DefinitionSetRun {
         else {
             throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
         }
-        for member in ExperimentView.members.namesOfFlags where body[member] != nil {
+        for member in ExperimentView.members.ownedNames where body[member] != nil {
             throw CoreError(
                 .unprocessable, "`\(member)` must be given in the flag '\(flag.key)', of which '\(key)' is a rule",
                 at: JSONPointer().appending(member))

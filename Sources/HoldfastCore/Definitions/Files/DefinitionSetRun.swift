@@ -255,7 +255,7 @@ extension DefinitionSet.Kind {
         case .attributes, .segments, .groups: [:]
         case .metrics: MetricDefinition.members.defaults
         case .experiments: ExperimentView.members.defaults
-        case .flags: ["rules": [], "description": .null, "tags": []]
+        case .flags: FlagView.members.defaults
         case .holdouts: HoldoutDefinition.members.defaults
         case .webhooks: Webhook.Definition.members.defaults
         }
