@@ -215,8 +215,9 @@ let package = Package(
         .target(
             name: "APITestSupport",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "ProcessTestSupport",
-                "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "CSQLite",
+                "ProcessTestSupport", "TestSupport",
+                .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
@@ -276,6 +277,10 @@ let package = Package(
             swiftSettings: strict),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
+        .testTarget(
+            name: "ServerTests",
+            dependencies: ["holdfast", "JSON", "Migrations", "APITestSupport", "ProcessTestSupport", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(
             name: "IntegrationTests",
             dependencies: [

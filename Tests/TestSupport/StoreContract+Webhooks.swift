@@ -63,6 +63,37 @@ extension StoreContract {
             }
             #expect(try await webhook(store) == nil)
         },
+        StoreContract("A project is deleted with its own webhooks, a webhook by its key, in any order") {
+            context async throws in
+            let store = context.store
+            func define(_ key: String, of sdkKey: String?) async throws -> Webhook.Definition {
+                var given = definition
+                given.sdkKey = sdkKey
+                let change = WebhookChange(key, given, replacing: nil, AuditNote(.webhookPut, of: key))
+                #expect(try await store.write(.webhook(change, by: admin)))
+                return given
+            }
+            func keys() async throws -> [String] {
+                try await store.perform { $0.read(.webhooks, $1) }.map(\.key)
+            }
+            func delete(_ key: String, _ definition: Webhook.Definition) async throws {
+                let change = WebhookChange(key, nil, replacing: definition, AuditNote(.webhookDelete, of: key))
+                #expect(try await store.write(.webhook(change, by: admin)))
+            }
+            try await store.putProject("shop")
+            for _ in 0..<2 {
+                try await store.putProject("app")
+                let (ops, app) = (try await define("ops", of: nil), try await define("app", of: nil))
+                _ = try await define("alarm", of: "app")
+                let version = try #require(try store.datafileHistory(sdkKey: "app", limit: 1).first?.version)
+                #expect(try await store.removeProject("app", expecting: version) == .removed)
+                #expect(try await keys() == ["app", "ops"])
+                try await delete("ops", ops)
+                #expect(try await keys() == ["app"])
+                try await delete("app", app)
+                #expect(try await keys().isEmpty)
+            }
+        },
         StoreContract("Webhooks change in one transaction with other definitions, or none of them") {
             context async throws in
             let store = context.store

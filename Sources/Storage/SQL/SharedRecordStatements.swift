@@ -109,7 +109,7 @@ extension SharedRecords {
         case .putProject(let record):
             (record.isDefault ? [.run(unsetDefault)] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
-            StoredTable.ofProject.map { delete(from: $0, where: "sdk_key = $1", .text(sdkKey)) }
+            StoredTable.ofProject.map { delete(from: $0, where: ["sdk_key": .text(sdkKey)]) }
         case .insertDatafile(let datafile):
             [.insert([datafile.values], into: .datafiles), .run(prune(datafile.sdkKey, keeping: datafiles))]
         case .insertPeriods(let periods):
@@ -120,7 +120,7 @@ extension SharedRecords {
         case .putSeries(let series): [.insert([series.values], into: .trackedSeries)]
         case .deleteSums(let sums, let number):
             delete(sums, dialect)
-                + (number.map { [delete(from: .trackedSeries, where: "number = $1", .integer($0))] } ?? [])
+                + (number.map { [delete(from: .trackedSeries, where: ["number": .integer($0)])] } ?? [])
         case .renumberSeries(let number):
             [
                 .run(
@@ -137,17 +137,17 @@ extension SharedRecords {
             ]
         case .deleteAttribute(let definition):
             [
-                delete(from: .attributes, where: "number = $1", .integer(Int(definition.number))),
+                delete(from: .attributes, where: ["number": .integer(Int(definition.number))]),
                 .insert([[.integer(Int(definition.number)), .text("")]], into: .attributeRemovals),
             ]
         case .putSegment(let segment): [.insert([segment.values], into: .segments)]
-        case .deleteSegment(let name): [delete(from: .segments, where: "name = $1", .text(name))]
+        case .deleteSegment(let name): [delete(from: .segments, where: ["name": .text(name)])]
         case .putStickyDocument(let document): [.insert([document.values], into: .stickyDocuments)]
         case .deleteStickyDocument(let key):
             [
                 delete(
-                    from: .stickyDocuments, where: "attribute_value = $1 AND attribute_name = $2",
-                    .text(key.attributeValue), .text(key.attributeName))
+                    from: .stickyDocuments,
+                    where: ["attribute_value": .text(key.attributeValue), "attribute_name": .text(key.attributeName)])
             ]
         case .putLastUses(let uses): [.insert(uses.map(\.values), into: .lastUses)]
         case .insertProposal(let proposal):
@@ -157,17 +157,22 @@ extension SharedRecords {
         case .putFinding(let finding): [.insert([finding.values], into: .experimentFindings)]
         case .putWebhook(let webhook): [.insert([webhook.values], into: .webhooks)]
         case .updateWebhook(let key, let state): [.run(update(webhook: key, state))]
-        case .deleteWebhook(let key): [delete(from: .webhooks, where: "key = $1", .text(key))]
+        case .deleteWebhook(let key): [delete(from: .webhooks, where: ["key": .text(key)])]
         case .renewGeneration(let renewal): [.run(renewal.statement(dialect))]
         case .recordAudit(let note, let author):
             [.insert([AuditEntry(note, by: author, at: now).values], into: .audit)]
         }
     }
 
+    /// Deletes the rows that have these values.
     private static func delete(
-        from table: StoredTable, where condition: String, _ parameters: SQLValue...
+        from table: StoredTable, where values: KeyValuePairs<String, SQLValue>
     ) -> Statement {
-        .run(SQLQuery("delete_\(table)", "DELETE FROM \(table.rawValue) WHERE \(condition)", parameters))
+        let condition = values.enumerated().map { "\($1.key) = $\($0 + 1)" }.joined(separator: " AND ")
+        return .run(
+            SQLQuery(
+                "delete_\(table)_by_\(values.map(\.key).joined(separator: "_"))",
+                "DELETE FROM \(table.rawValue) WHERE \(condition)", values.map(\.value)))
     }
 
     private static func delete(_ sums: SeriesSums, _ dialect: SQLDialect) -> [Statement] {

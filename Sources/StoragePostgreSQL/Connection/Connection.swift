@@ -27,7 +27,7 @@ final class Connection: @unchecked Sendable {
 
     /// A result that the server sends for the current exchange.
     private enum Step {
-        case prepare(String)
+        case prepare(Statement)
         case query
     }
 
@@ -49,7 +49,8 @@ final class Connection: @unchecked Sendable {
     private var state = State.idle
     private var schedule = ReconnectSchedule()
     private var watch: (any DescriptorWatch)?
-    private var prepared: Set<String> = []
+    /// The texts of prepared statements, by their names.
+    private var prepared: [String: String] = [:]
     private var waiting: [Exchange] = []
     private var current: Exchange?
     private var steps: [Step] = []
@@ -152,7 +153,7 @@ final class Connection: @unchecked Sendable {
             let handle = try result.get()
             watch = try watch(handle)
             state = .open(handle)
-            prepared = []
+            prepared = [:]
             schedule.succeeded()
             projectsChanged?()
             if wasConnected { configuration.cluster.didReconnect() }
@@ -214,9 +215,15 @@ final class Connection: @unchecked Sendable {
         let statement = query.statement
         let types = query.parameters.map { Oid($0.type) }
         let isPooled = configuration.usesPooler
-        if !isPooled, !prepared.contains(statement.name), !isPreparing(statement.name) {
-            guard PQsendPrepare(handle.pointer, statement.name, statement.sql, count, types) == 1 else { return false }
-            steps.append(.prepare(statement.name))
+        if !isPooled {
+            if let known = prepared[statement.name] ?? preparing(statement.name) {
+                assert(known == statement.sql, "two statements are called \(statement.name)")
+            } else {
+                guard PQsendPrepare(handle.pointer, statement.name, statement.sql, count, types) == 1 else {
+                    return false
+                }
+                steps.append(.prepare(statement))
+            }
         }
         steps.append(.query)
         return Parameter.withValues(query.parameters) { values, lengths in
@@ -227,8 +234,10 @@ final class Connection: @unchecked Sendable {
         }
     }
 
-    private func isPreparing(_ name: String) -> Bool {
-        steps.contains { if case .prepare(name) = $0 { true } else { false } }
+    /// Returns the text of a statement that is being prepared.
+    private func preparing(_ name: String) -> String? {
+        for case .prepare(let statement) in steps where statement.name == name { return statement.sql }
+        return nil
     }
 
     private func flush(_ handle: Handle) {
@@ -287,7 +296,7 @@ final class Connection: @unchecked Sendable {
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
             guard nextStep < steps.count else { break }
             switch steps[nextStep] {
-            case .prepare(let name): prepared.insert(name)
+            case .prepare(let statement): prepared[statement.name] = statement.sql
             case .query:
                 rows.append(Rows(result))
                 return true

@@ -96,7 +96,10 @@ final class Connection {
 
     /// Returns the statement of a query, which is prepared at its first use.
     private func statement(_ query: SQLQuery) throws(SQLiteError) -> Statement {
-        if let known = queries[query.name] { return known }
+        if let known = queries[query.name] {
+            assert(known.sql == query.sql.replacing("$", with: "?"), "two statements are called \(query.name)")
+            return known
+        }
         let statement = try Statement.prepare(query.sql.replacing("$", with: "?"), on: handle)
         queries[query.name] = statement
         return statement

@@ -23,6 +23,9 @@ final class Statement: Row {
         return Statement(handle: handle, connection: connection)
     }
 
+    /// The text that was prepared.
+    var sql: String { sqlite3_sql(handle).map { String(cString: $0) } ?? "" }
+
     /// Runs the statement to completion and calls `row` for each row.
     func run(
         _ bind: (Statement) -> Void = { _ in }, row: (Statement) throws(SQLiteError) -> Void = { _ in }

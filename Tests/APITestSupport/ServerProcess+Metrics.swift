@@ -1,11 +1,10 @@
-import APITestSupport
 import Foundation
 import ProcessTestSupport
-import Testing
+package import Testing
 
 extension ServerProcess {
     /// Returns the peak resident memory of the process in bytes (`VmHWM` in proc(5)).
-    func peakMemory() throws -> Int {
+    package func peakMemory() throws -> Int {
         let status = try String(contentsOfFile: "/proc/\(child.identifier)/status", encoding: .utf8)
         guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
             let kibibytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) })
@@ -14,7 +13,7 @@ extension ServerProcess {
     }
 
     /// Returns user and system time in hundredths of a second (`utime` and `stime` in proc(5)).
-    func processorTicks() throws -> Int {
+    package func processorTicks() throws -> Int {
         let fields =
             try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8)
             .split(separator: ")").last?.split(separator: " ") ?? []
@@ -24,13 +23,13 @@ extension ServerProcess {
         return user + system
     }
 
-    func openDescriptors() throws -> Int {
+    package func openDescriptors() throws -> Int {
         try FileManager.default.contentsOfDirectory(atPath: "/proc/\(child.identifier)/fd").count
     }
 
     /// Expects that the process has not grown much since a former ``peakMemory()``; not with sanitizers, which need memory
     /// of their own.
-    func expectMemory(
+    package func expectMemory(
         since former: Int, lessThan mebibytes: Int, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
         guard getenv("ASAN_OPTIONS") == nil, getenv("TSAN_OPTIONS") == nil else { return }
@@ -39,7 +38,7 @@ extension ServerProcess {
     }
 
     /// Returns a metric without labels from `GET /metrics`.
-    func metric(_ name: String) throws -> Int {
+    package func metric(_ name: String) throws -> Int {
         let line = try request("GET", "/metrics").text.split(separator: "\n").first { $0.hasPrefix("\(name) ") }
         guard let number = line?.split(separator: " ").last.flatMap({ Double($0) }) else {
             throw TestFailure("there is no metric \(name)")
@@ -48,7 +47,7 @@ extension ServerProcess {
     }
 
     /// Waits up to a minute for the server to be ready.
-    func becomesReady() throws -> Bool {
+    package func becomesReady() throws -> Bool {
         let deadline = ContinuousClock.now + .seconds(60)
         while .now < deadline {
             if try request("GET", "/readyz").status == 200 { return true }
@@ -57,7 +56,7 @@ extension ServerProcess {
     }
 
     /// Waits up to a minute for a metric to reach a value, and returns the last value.
-    func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
+    package func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
         let deadline = ContinuousClock.now + .seconds(60)
         while true {
             let value = try metric(name)

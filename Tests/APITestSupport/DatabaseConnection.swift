@@ -1,14 +1,13 @@
-import APITestSupport
 import CSQLite
 
 import ProcessTestSupport
 @testable import StorageSQLite
 
 /// Another program with the database file open.
-final class DatabaseConnection {
+package final class DatabaseConnection {
     private let handle: OpaquePointer
 
-    init(_ path: String) throws {
+    package init(_ path: String) throws {
         var handle: OpaquePointer?
         // Tests of the store in this process have SQLite set up as the server has it, before it is first used.
         _ = Connection.isConfigured
@@ -22,13 +21,13 @@ final class DatabaseConnection {
         sqlite3_close_v2(handle)
     }
 
-    func execute(_ sql: String) throws {
+    package func execute(_ sql: String) throws {
         let code = sqlite3_exec(handle, sql, nil, nil, nil)
         guard code == SQLITE_OK else { throw TestFailure("\(sql): \(String(cString: sqlite3_errmsg(handle)))") }
     }
 
     /// The first column of the first row of a query.
-    func text(_ sql: String) throws -> String {
+    package func text(_ sql: String) throws -> String {
         var statement: OpaquePointer?
         defer { sqlite3_finalize(statement) }
         guard sqlite3_prepare_v2(handle, sql, -1, &statement, nil) == SQLITE_OK, sqlite3_step(statement) == SQLITE_ROW,

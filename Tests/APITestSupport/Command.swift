@@ -1,17 +1,16 @@
-import APITestSupport
-import ProcessTestSupport
+package import ProcessTestSupport
 
 /// One run of `holdfast` to its end.
-struct Command {
-    let end: ChildProcess.End
-    let output: String
-    let errors: String
+package struct Command {
+    package let end: ChildProcess.End
+    package let output: String
+    package let errors: String
 
-    init(_ arguments: String..., environment: [String: String] = [:], input: String = "/dev/null") throws {
+    package init(_ arguments: String..., environment: [String: String] = [:], input: String = "/dev/null") throws {
         try self.init(arguments, environment: environment, input: input)
     }
 
-    init(_ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null") throws {
+    package init(_ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null") throws {
         let child = try ChildProcess(Executable.holdfast, arguments, environment: environment, input: input)
         end = child.wait()
         output = child.output.text
@@ -20,7 +19,7 @@ struct Command {
 }
 
 /// Runs a program from the `PATH` to its end.
-func run(_ name: String, _ arguments: String...) throws {
+package func run(_ name: String, _ arguments: String...) throws {
     guard let path = Executable.find(name) else { throw TestFailure("there is no program \(name)") }
     try runAt(path, arguments)
 }
@@ -29,7 +28,7 @@ func run(_ name: String, _ arguments: String...) throws {
 ///
 /// - Returns: its standard output.
 @discardableResult
-func runAt(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws -> String {
+package func runAt(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws -> String {
     let child = try ChildProcess(path, arguments, environment: environment)
     let end = child.wait()
     guard end == .exit(0) else { throw TestFailure("\(path) ended with \(end): \(child.errors.text)") }

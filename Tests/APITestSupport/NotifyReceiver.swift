@@ -1,16 +1,15 @@
-import APITestSupport
 import Foundation
 import ProcessTestSupport
 
 /// A socket on which a test listens as systemd does.
-final class NotifyReceiver {
+package final class NotifyReceiver {
     /// The value of `NOTIFY_SOCKET`.
-    let name: String
+    package let name: String
     private let descriptor: Int32
     private let directory: TemporaryDirectory
 
     /// - Parameter isAbstract: whether the socket has no file.
-    init(isAbstract: Bool = false) throws {
+    package init(isAbstract: Bool = false) throws {
         directory = try TemporaryDirectory()
         name = isAbstract ? "@holdfast-\(UUID().uuidString)" : directory.file("notify")
         descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -28,7 +27,7 @@ final class NotifyReceiver {
     }
 
     /// Returns the lines of the next datagram; `nil` if none comes in time.
-    func next(milliseconds: Int = 60_000) -> [String]? {
+    package func next(milliseconds: Int = 60_000) -> [String]? {
         var limit = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var buffer = [UInt8](repeating: 0, count: 4_096)
@@ -38,7 +37,7 @@ final class NotifyReceiver {
     }
 
     /// Returns the lines of the next datagram that has this one; `nil` if none comes in time.
-    func next(with line: String) -> [String]? {
+    package func next(with line: String) -> [String]? {
         while let lines = next() {
             if lines.contains(line) { return lines }
         }

@@ -1,17 +1,16 @@
-import APITestSupport
-import Foundation
+package import Foundation
 import ProcessTestSupport
 
 /// A file system of a few MiB for one test; mounting it needs root.
-final class SmallFileSystem {
-    let path: String
+package final class SmallFileSystem {
+    package let path: String
 
-    static let canBeMade: Bool = {
+    package static let canBeMade: Bool = {
         guard getuid() == 0, let directory = try? TemporaryDirectory() else { return false }
         return (try? SmallFileSystem(at: directory.path)) != nil
     }()
 
-    init(at path: String, mebibytes: Int = 4) throws {
+    package init(at path: String, mebibytes: Int = 4) throws {
         try run("mount", "-t", "tmpfs", "-o", "size=\(mebibytes)m", "tmpfs", path)
         self.path = path
     }
@@ -23,7 +22,7 @@ final class SmallFileSystem {
     /// Fills the file system except for so many bytes.
     ///
     /// - Returns: the path of the file to remove to get the space back.
-    func fill(leaving rest: off_t = 0) throws -> String {
+    package func fill(leaving rest: off_t = 0) throws -> String {
         let ballast = "\(path)/ballast"
         let descriptor = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw TestFailure("\(ballast) cannot be made") }
