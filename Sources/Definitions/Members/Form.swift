@@ -94,6 +94,15 @@ public enum NameRule {
         (1...255).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
+    /// Returns a key that ``admits(_:)``.
+    public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
+        guard admits(key) else {
+            throw CoreError(
+                .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
+        }
+        return key
+    }
+
     /// Whether a goal may have the name. Those that begin with U+0001 are a store's own.
     public static func admitsGoal(_ text: String) -> Bool { admits(text) && text.utf8.first != 1 }
 
@@ -126,6 +135,22 @@ extension Form where Value == String {
             schema: ["type": "string", "maxLength": .integer(Int64(limit))],
             read: { $1.text($0.object, $0.name, atMost: limit, in: $0.owner) }, write: { .string($0) },
             file: { $0.isEmpty ? JSONValue?.none : .string($0) }, stored: \.string)
+    }
+}
+
+extension Form where Value == String {
+    /// A key, which is of 1 to 255 bytes.
+    public static var key: Self {
+        Form(
+            schema: ["type": "string", "maxLength": 255], shown: ["type": "string"], read: { $1.key($0) },
+            write: { .string($0) })
+    }
+}
+
+extension FaultCollector {
+    fileprivate mutating func key(_ given: GivenMember) -> String? {
+        guard let text = text(given) else { return nil }
+        return collect(try NameRule.checkKey(text, at: given.place))
     }
 }
 

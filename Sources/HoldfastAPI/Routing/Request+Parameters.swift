@@ -40,7 +40,7 @@ extension Request {
     /// Returns the `{key}` of the path, of an experiment or a flag: its first parameter.
     func key() throws(CoreError) -> String {
         guard let text = parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        return try ExperimentChange.checkKey(text, at: nil)
+        return try NameRule.checkKey(text, at: nil)
     }
 
     /// The project that the header names, for all that the request does not name otherwise.

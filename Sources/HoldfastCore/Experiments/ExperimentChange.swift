@@ -59,13 +59,4 @@ public struct ExperimentChange: Sendable {
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     var audience: JSONValue? { given.value("audience", \.definition.audience) ?? nil }
     var details: ExperimentDetails { given.draft.definition.details }
-
-    /// Returns a key if it has 1 to 255 bytes without NUL.
-    public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
-        guard NameRule.admits(key) else {
-            throw CoreError(
-                .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
-        }
-        return key
-    }
 }

@@ -193,40 +193,6 @@ extension TrafficAllocation {
     static let empty = TrafficAllocation(ranges: [])
 }
 
-/// How an experiment splits its users.
-struct VariationSplit {
-    let ids: [Identifier]
-    /// The weights that were given.
-    let given: [Double]
-    /// The bucket values of each variation.
-    let shares: [Identifier: Int]
-
-    /// The percentage of the experiment's own bucket values that have a variation.
-    var traffic: Double { Double(ids.reduce(0) { $0 + (shares[$1] ?? 0) }) / 100 }
-
-    /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
-    /// otherwise each variation's share of users, in hundredths of a percent.
-    ///
-    /// Shares that differ by one hundredth at most are equal parts, rounded. Their weights are equal, too: what the
-    /// rounding of little traffic took from a variation must not stay lost when the traffic is raised.
-    var weights: [Identifier: Double] {
-        if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
-            let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: traffic)
-            // Traffic that grew takes no bucket value away, which another rounding might.
-            if expected.allSatisfy({ abs((shares[$0.entityID] ?? 0) - $0.weight) <= 2 }) {
-                return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
-            }
-        }
-        let parts = ids.map { shares[$0] ?? 0 }
-        let difference = (parts.max() ?? 0) - (parts.min() ?? 0)
-        // Without traffic there are no shares to derive weights from, so all variations get the same.
-        if traffic == 0 || difference <= 1 {
-            return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first })
-        }
-        return shares.mapValues { Double($0) }
-    }
-}
-
 extension ExperimentDefinition {
     var enrollment: ExperimentChange.Enrollment {
         get { isClosed ? .closed : .open }

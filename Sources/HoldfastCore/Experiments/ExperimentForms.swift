@@ -13,29 +13,10 @@ extension Form where Value == Identifier {
     }
 }
 
-extension Form where Value == String {
-    /// A key, which is of 1 to 255 bytes.
-    static var key: Self {
-        Form(
-            schema: ["type": "string", "maxLength": 255], shown: ["type": "string"],
-            read: { $1.key($0) },
-            write: { .string($0) })
-    }
-}
-
 extension FaultCollector {
     fileprivate mutating func experimentID(_ given: GivenMember) -> Identifier? {
         guard let text = text(given) else { return nil }
         return collect(try ProfileInput.checkExperimentID(text, at: given.place))
-    }
-
-    fileprivate mutating func key(_ given: GivenMember) -> String? {
-        guard let text = text(given) else { return nil }
-        return collect(try ExperimentChange.checkKey(text, at: given.place))
-    }
-
-    fileprivate mutating func assignmentLifetime(_ given: GivenMember) -> AssignmentLifetime? {
-        collect(try AssignmentLifetime.change(in: given.object)) ?? nil
     }
 }
 
@@ -185,14 +166,14 @@ extension FaultCollector {
 extension ExperimentView.Variation {
     fileprivate init(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         if let key = value.string {
-            self.init(key: Identifier(try ExperimentChange.checkKey(key, at: place)))
+            self.init(key: Identifier(try NameRule.checkKey(key, at: place)))
             return
         }
         guard value.object != nil else {
             throw CoreError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
         }
         let object = try value.object("a variation", knowing: ["key", "id", "weight"], ignoring: ["share"], at: place)
-        let key = try ExperimentChange.checkKey(try object.text("key", in: place), at: place.appending("key"))
+        let key = try NameRule.checkKey(try object.text("key", in: place), at: place.appending("key"))
         let id = try object.optionalText("id", in: place)
         if let id, !ProfileInput.isVariationID(id.utf8) {
             throw CoreError(
@@ -200,35 +181,6 @@ extension ExperimentView.Variation {
         }
         let weight = try object.optionalNumber("weight", 0...ExperimentChange.greatestWeight, in: place)
         self.init(key: Identifier(key), id: id.map { Identifier($0) }, weight: weight)
-    }
-}
-
-// MARK: - Assignments
-
-extension Form where Value == AssignmentLifetime {
-    static var assignmentLifetime: Self {
-        Form(
-            schema: ["type": "string", "pattern": "^([0-9]+[smhd]|forever)$"], shown: ["type": "string"],
-            read: { $1.assignmentLifetime($0) },
-            write: { .string($0.text) })
-    }
-}
-
-extension AssignmentLifetime {
-    /// The member of bodies and files.
-    public static let apiMember = "assignment_ttl"
-
-    /// Reads the lifetime from the body of a request, of which null leaves it to the project or the server.
-    ///
-    /// - Returns: `nil` if it is absent.
-    /// - Throws: 400 or 422 if it is none.
-    public static func change(in object: JSONObject) throws(CoreError) -> AssignmentLifetime?? {
-        guard object[apiMember] != nil else { return nil }
-        guard let text = try object.optionalText(apiMember) else { return .some(nil) }
-        guard let lifetime = AssignmentLifetime(text) else {
-            throw CoreError(.unprocessable, "`\(apiMember)` must be \(form); got '\(text)'", at: [apiMember])
-        }
-        return .some(lifetime)
     }
 }
 

@@ -174,7 +174,7 @@ extension FaultCollector {
 
     private static func key(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> Identifier {
         let text = try object.text("key", in: place)
-        return Identifier(try ExperimentChange.checkKey(text, at: place.appending("key")))
+        return Identifier(try NameRule.checkKey(text, at: place.appending("key")))
     }
 
     fileprivate mutating func rule(_ value: JSONValue, at place: JSONPointer) -> FlagView.Rule? {

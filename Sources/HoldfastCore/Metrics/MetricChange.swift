@@ -12,7 +12,7 @@ public struct MetricChange: Sendable {
         guard let object = value.object else {
             throw CoreError(.invalid, "a metric must be an object; got \(value.kind)", at: [])
         }
-        self.key = Identifier(try ExperimentChange.checkKey(key, at: nil))
+        self.key = Identifier(try NameRule.checkKey(key, at: nil))
         var faults = FaultCollector()
         if let given = faults.collect(try object.optionalText("key")), Identifier(given) != self.key {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])

@@ -66,7 +66,7 @@ public struct DefinitionSet: Sendable, Equatable {
                 }
                 let keyPlace = place.appending(kind.keyMember)
                 guard let text = faults.collect(try object.text(kind.keyMember, in: place)),
-                    let key = faults.collect(try ExperimentChange.checkKey(text, at: keyPlace))
+                    let key = faults.collect(try NameRule.checkKey(text, at: keyPlace))
                 else { continue }
                 if !known.insert(Identifier(key)).inserted {
                     faults.add("the \(kind.rawValue) must differ; got '\(key)' twice", at: keyPlace)
