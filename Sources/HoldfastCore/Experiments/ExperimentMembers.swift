@@ -21,14 +21,14 @@ struct ExperimentDetails: Sendable, Equatable {
 
     /// Reads what is stored.
     init(_ object: JSONObject) {
-        var view = ExperimentView()
+        var view = ExperimentView.members.blank
         ExperimentView.members.readStored(object, into: &view)
         self = view.definition.details
     }
 
     /// What is stored.
     var stored: JSONObject {
-        var view = ExperimentView()
+        var view = ExperimentView.members.blank
         view.definition.details = self
         var object = JSONObject()
         ExperimentView.members.store(view, in: &object)
