@@ -24,9 +24,9 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public subscript(key: Identifier) -> Element? { indices[key].map { elements[$0] } }
 
-    /// Returns the elements with one of the ``KeyedDefinition/names``, in their order.
-    public func all(naming names: [Identifier]) -> [Element] {
-        Set(names.flatMap { indicesByName[$0] ?? [] }).sorted().map { elements[$0] }
+    /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in their order.
+    public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
+        Set(names.flatMap { indicesByName[$0] ?? [] } + keys.compactMap { indices[$0] }).sorted().map { elements[$0] }
     }
 
     public func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { elements[$0] } }

@@ -65,20 +65,20 @@ public enum Annotations {
 
 /// The annotations of a flag.
 public struct FlagAnnotations: Sendable {
-    /// All members; `nil` for a flag that was not defined over the API.
-    public let object: JSONObject?
     /// Labels by which clients choose flags.
     public let tags: [Identifier]
     /// The revision of the datafile with the flag's last change; `nil` for a flag that was not defined over the API.
     public let version: Int64?
     /// Whether the flag serves the experiment of the same key, with the variation's key as value.
     public let servesExperiment: Bool
+    /// Whether the flag was turned off over the API.
+    public let isTurnedOff: Bool
 
     public init(_ object: JSONObject?) {
-        self.object = object
         tags = (object?["tags"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
         version = object?["version"]?.integer
         servesExperiment = object?["experiment"] == true
+        isTurnedOff = object?["off"] != nil
     }
 }
 

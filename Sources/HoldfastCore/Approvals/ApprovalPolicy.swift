@@ -30,13 +30,13 @@ public enum ApprovalPolicy: Sendable {
     /// - Returns: the notes, which tell of an exemption.
     /// - Throws: ``HeldChange`` if it needs an approval that it does not have; 409 if it is not what was approved.
     public func check(
-        from project: Project?, to edited: Datafile, changing segments: [Segment] = [], _ notes: [AuditNote]
+        from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = [], _ notes: [AuditNote]
     ) throws -> [AuditNote] {
         if case .notNeeded = self { return notes }
         guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return notes }
         let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
         guard approval != nil || !experiments.isEmpty else { return notes }
-        if approval == nil, segments.isEmpty, ProjectDefinitions(edited.source).onlyStops(project.datafile) {
+        if approval == nil, segments.isEmpty, edited.definitions.onlyStops(project.definitions) {
             return notes.map(\.exempt)
         }
         let changes = JSONValue.array(
@@ -68,10 +68,10 @@ extension AuditNote {
 }
 
 extension ProjectDefinitions {
-    /// Whether these definitions differ from those of a datafile in nothing else than what was stopped: experiments paused,
+    /// Whether these definitions differ from former ones in nothing else than what was stopped: experiments paused,
     /// enrollment closed, ramps ended, flags turned off.
-    fileprivate func onlyStops(_ datafile: Datafile) -> Bool {
-        var expected = ProjectDefinitions(datafile.source)
+    fileprivate func onlyStops(_ former: ProjectDefinitions) -> Bool {
+        var expected = former
         for experiment in experiments {
             guard let former = expected.experiments[experiment.key] else { return false }
             expected.experiments.set(former.stopped(as: experiment))
@@ -84,22 +84,9 @@ extension ProjectDefinitions {
         }
         // What is generated from experiments and flags follows them.
         let generated = Set(flags.lazy.filter { $0.content.isOfAPI }.map { Identifier($0.rolloutID) })
-        func others(_ definitions: ProjectDefinitions) -> [JSONValue] {
-            var root = definitions.root
-            for name in ["experiments", "groups", "featureFlags", "rollouts", "revision", Annotations.member] {
-                root[name] = nil
-            }
-            for name in HoldoutDefinition.lists {
-                root[name] = .array((root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) })
-            }
-            var all: [JSONValue] = [.object(root)]
-            all += definitions.rollouts.filter { !generated.contains($0.object?.identifier("id") ?? "") }
-            all += definitions.groups.map { $0.json([]) }
-            for holdout in definitions.holdouts { all.append(.object(holdout.json(rules: []))) }
-            return all
-        }
         return expected.experiments == experiments && expected.flags == flags && expected.metrics == metrics
-            && expected.assignmentLifetime == assignmentLifetime && others(expected) == others(self)
+            && expected.assignmentLifetime == assignmentLifetime
+            && expected.others(without: generated) == others(without: generated)
     }
 }
 
@@ -211,7 +198,7 @@ extension Project {
         segments.formUnion(
             datafile.mentions.segments.filter { !keys.isDisjoint(with: datafile.keys(usingSegment: $0)) })
         if let lifetime = datafile.assignmentLifetime { parts.append(.string(lifetime.text)) }
-        parts += HoldoutDefinition.lists.map { datafile.source.object?[$0] ?? .null }
+        parts += definitions.holdoutLists.map { $0 ?? .null }
         parts += segments.sorted().map { schema.segments[$0]?.conditions ?? .null }
         return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
     }
@@ -228,8 +215,8 @@ extension Project {
     /// archived: its users come back.
     ///
     /// - Parameter segments: those to define.
-    func runningExperiments(changedBy edited: Datafile, _ segments: [Segment]) -> [Identifier] {
-        let definitions = definitions
+    func runningExperiments(changedBy compiled: CompiledDefinitions, _ segments: [Segment]) -> [Identifier] {
+        let (definitions, next, edited) = (definitions, compiled.definitions, compiled.datafile)
         let running = datafile.experiments.filter { experiment in
             guard !experiment.annotations.isDraft, !datafile.isDeliveryRule(experiment.id) else { return false }
             return experiment.isRunning
@@ -240,50 +227,22 @@ extension Project {
         let changing = segments.filter { segment in
             schema.segments[segment.name].map { $0.conditions != segment.conditions } ?? false
         }
-        let (before, after) = (DefinitionSources(datafile), DefinitionSources(edited))
-        let changesHoldouts = before.holdouts != after.holdouts
+        let changesHoldouts = definitions.holdoutLists != next.holdoutLists
         let changesLifetime = datafile.assignmentLifetime != edited.assignmentLifetime
         let inSegments = Set(changing.flatMap { datafile.keys(usingSegment: $0.name) })
         let changesHeldOut = datafile.holdouts.contains { inSegments.contains($0.key) }
         return running.filter { experiment in
+            let (before, after) = (definitions.experiment(id: experiment.id), next.experiment(id: experiment.id))
             let metrics = definitions.experiments[experiment.key]?.details.metrics.all ?? []
             return changesHoldouts || changesHeldOut || changesLifetime || inSegments.contains(experiment.key)
-                || before.experiments[experiment.id] != after.experiments[experiment.id]
-                || before.details?[experiment.id.string] != after.details?[experiment.id.string]
-                || before.flags[experiment.id] != after.flags[experiment.id]
+                || before?.source != after?.source || before?.details != after?.details
+                || before?.conclusion != after?.conclusion
+                || definitions.owners(of: experiment.id).map(\.source) != next.owners(of: experiment.id).map(\.source)
                 || datafile.audience(of: experiment)
                     != edited.experiment(id: experiment.id).map { edited.audience(of: $0) }
                 || datafile.groupRanges(of: experiment.id) != edited.groupRanges(of: experiment.id)
-                || metrics.contains { before.metrics?[$0.string] != after.metrics?[$0.string] }
+                || metrics.contains { definitions.metrics[$0] != next.metrics[$0] }
         }.map(\.key)
-    }
-}
-
-/// What a datafile says of experiments, by id.
-private struct DefinitionSources {
-    var experiments: [Identifier: JSONValue] = [:]
-    /// The flags that have an experiment.
-    var flags: [Identifier: [JSONValue]] = [:]
-    let holdouts: [JSONValue?]
-    /// What SDKs do not know.
-    let details: JSONObject?
-    let metrics: JSONObject?
-
-    init(_ datafile: Datafile) {
-        let root = datafile.source.object ?? JSONObject()
-        for owner in [root] + root.objects("groups") {
-            for experiment in owner.objects("experiments") {
-                experiments[experiment.identifier("id") ?? ""] = .object(experiment)
-            }
-        }
-        for flag in root.objects("featureFlags") {
-            for id in (flag["experimentIds"]?.array ?? []).compactMap(\.string) {
-                flags[Identifier(id), default: []].append(.object(flag))
-            }
-        }
-        holdouts = HoldoutDefinition.lists.map { root[$0] }
-        details = ProjectDefinitions.experimentMembers(of: root)
-        metrics = ProjectDefinitions.metricMembers(of: root)
     }
 }
 

@@ -16,7 +16,7 @@ public protocol DefinedElement: Sendable {
     /// The members of its description that a copy takes over; empty if it cannot be copied.
     static var copiedMembers: [String] { get }
 
-    static func find(_ key: Identifier, in datafile: Datafile) -> Self?
+    static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Self?
     var key: Identifier { get }
 
     /// What a search looks through besides the key.
@@ -26,7 +26,7 @@ public protocol DefinedElement: Sendable {
     var usedFlag: Flag? { get }
 
     /// Returns the elements of a list.
-    static func all(in datafile: Datafile) -> [Self]
+    static func all(in compiled: CompiledDefinitions) -> [Self]
 
     /// Removes the element from the project, or archives it.
     ///
@@ -35,10 +35,8 @@ public protocol DefinedElement: Sendable {
 
     /// The element as `GET` presents it.
     ///
-    /// - Parameters:
-    ///   - datafile: the one that has the element.
-    ///   - definitions: what the datafile defines.
-    func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue
+    /// - Parameter compiled: those that have the element.
+    func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue
 }
 
 /// The body of a `PUT`: what an admin defines of an element.
@@ -61,7 +59,7 @@ extension DefinedElement {
 
     /// The element as `GET` presents it.
     public func description(in project: Project) -> JSONValue {
-        description(in: project.datafile, project.definitions, sdkKey: project.sdkKey)
+        description(in: project.compiled, sdkKey: project.sdkKey)
     }
 
     /// Returns the change that a body asks for: of the members that differ from what `GET` shows.
@@ -74,7 +72,7 @@ extension DefinedElement {
     ) throws(CoreError) -> Change? {
         let body = FlagUses.removed(from: body)
         let shown = project.flatMap { project in
-            find(Identifier(key), in: project.datafile).map { DefinitionChanges(of: $0.description(in: project)) }
+            find(Identifier(key), in: project.compiled).map { DefinitionChanges(of: $0.description(in: project)) }
         }
         if let shown { try shown.checkProject(of: body) }
         let changes = shown?.members(of: body) ?? body
@@ -90,10 +88,10 @@ extension DefinedElement {
     public static func copy(
         of source: String, as key: String, _ body: JSONValue, in project: Project?
     ) throws(CoreError) -> JSONValue {
-        guard let project, let element = find(Identifier(source), in: project.datafile) else {
-            throw unknown(source, in: project?.datafile)
+        guard let project, let element = find(Identifier(source), in: project.compiled) else {
+            throw unknown(source, in: project?.compiled)
         }
-        guard find(Identifier(key), in: project.datafile) == nil else {
+        guard find(Identifier(key), in: project.compiled) == nil else {
             throw CoreError(.conflict, "a copy must have a new key; '\(key)' exists")
         }
         guard let given = body.object else { return body }
@@ -109,8 +107,8 @@ extension DefinedElement {
     }
 
     /// Describes a key that no element has.
-    public static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
-        let known = datafile.map { all(in: $0).lazy.map(\.key) }
+    public static func unknown(_ key: String, in compiled: CompiledDefinitions?) -> CoreError {
+        let known = compiled.map { all(in: $0).lazy.map(\.key) }
         let hint = known.map { Spelling.hint(for: Identifier(key), among: $0) } ?? ""
         return .undefined("no \(noun) has the key '\(key)'\(hint)")
     }
@@ -149,8 +147,10 @@ extension Experiment: DefinedElement {
     public static var copiedMembers: [String] { ExperimentView.members.copied }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofExperiment: key) }
-    public static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }
-    public static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
+    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Experiment? {
+        compiled.datafile.experiment(key: key)
+    }
+    public static func all(in compiled: CompiledDefinitions) -> [Experiment] { compiled.datafile.experimentsBesideRules }
 
     /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
@@ -168,8 +168,8 @@ extension Flag: DefinedElement {
     public var usedFlag: Flag? { self }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
-    public static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }
-    public static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
+    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Flag? { compiled.datafile.flag(key: key) }
+    public static func all(in compiled: CompiledDefinitions) -> [Flag] { compiled.datafile.flags }
 
     /// Removes the flag and archives its experiments, so that their results stay readable.
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
@@ -186,10 +186,10 @@ extension Holdout: DefinedElement {
     public static var deleteAction: AuditAction { .holdoutDelete }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [] }
-    public static func find(_ key: Identifier, in datafile: Datafile) -> Holdout? {
-        datafile.holdout(keyOrID: key).flatMap { $0.isOwn && $0.key == key ? $0 : nil }
+    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Holdout? {
+        compiled.datafile.holdout(keyOrID: key).flatMap { $0.isOwn && $0.key == key ? $0 : nil }
     }
-    public static func all(in datafile: Datafile) -> [Holdout] { datafile.holdouts.filter(\.isOwn) }
+    public static func all(in compiled: CompiledDefinitions) -> [Holdout] { compiled.datafile.holdouts.filter(\.isOwn) }
 
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
         guard definitions.removeHoldout(key) else { throw unknown(key.string, in: nil) }
@@ -205,20 +205,20 @@ extension MetricDefinition: DefinedElement {
     public static var deleteAction: AuditAction { .metricDelete }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { [description] + goals.map(\.string) }
-    public static func find(_ key: Identifier, in datafile: Datafile) -> MetricDefinition? {
-        datafile.metric(key: key)
+    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> MetricDefinition? {
+        compiled.definitions.metrics[key]
     }
-    public static func all(in datafile: Datafile) -> [MetricDefinition] { datafile.metrics }
+    public static func all(in compiled: CompiledDefinitions) -> [MetricDefinition] { Array(compiled.definitions.metrics) }
 
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
         try definitions.removeMetric(key)
     }
 
-    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+    public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
         var object = json
-        object["experiments"] = .array(definitions.experiments(measuring: key).map { .string($0.string) })
+        object["experiments"] = .array(compiled.definitions.experiments(measuring: key).map { .string($0.string) })
         object["sdk_key"] = .string(sdkKey)
-        object["revision"] = .string(datafile.revision)
+        object["revision"] = .string(compiled.datafile.revision)
         return .object(object)
     }
 }

@@ -67,7 +67,7 @@ public struct DefinitionHistory {
                         allocation: shares[variation.id] ?? 0))
             }
         }
-        for holdout in HoldoutDefinition.lists.flatMap({ (datafile.object ?? JSONObject()).objects($0) }) {
+        for holdout in definitions.holdoutObjects {
             let allocation = holdout["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
             for variation in holdout.objects("variations") {
                 guard let id = holdout.identifier("id"), let key = holdout.identifier("key"),

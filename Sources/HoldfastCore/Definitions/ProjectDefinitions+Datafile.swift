@@ -86,7 +86,7 @@ extension ProjectDefinitions {
     ///
     /// - Parameter changed: the experiments of which it is written. That of the others is as it was.
     private func ownMembers(_ changed: Set<Identifier>) -> JSONValue? {
-        let written = Self.experimentMembers(of: root)
+        let written = writtenDetails
         var members = JSONObject()
         var details = JSONObject()
         for experiment in experiments {

@@ -14,7 +14,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var groups = DefinitionList<ExperimentGroup>()
     var flags = DefinitionList<FlagDefinition>()
     /// What experiments may measure.
-    var metrics = DefinitionList<MetricDefinition>()
+    public internal(set) var metrics = DefinitionList<MetricDefinition>()
     /// Those of the API. Others stay as an uploaded datafile has them.
     var holdouts = DefinitionList<HoldoutDefinition>()
     /// Those of each flag, and audiences, as the datafile has them.
@@ -38,59 +38,11 @@ public struct ProjectDefinitions: Sendable, Equatable {
         self.init(Datafile.empty(projectID: projectID, sdkKey: sdkKey))
     }
 
-    /// Reads what a datafile defines, which must be one that compiles.
-    public init(_ datafile: JSONValue) {
-        root = datafile.object ?? JSONObject()
-        sdkKey = root["sdkKey"]?.string ?? ""
-        assignmentLifetime = AssignmentLifetime(root[Annotations.member]?.object)
-        rollouts = root["rollouts"]?.array ?? []
-        audiences = root["typedAudiences"]?.array ?? []
-        let conditions = Dictionary(
-            audiences.map { ($0.object?.identifier("id") ?? "", $0.object?["conditions"] ?? .null) },
-            uniquingKeysWith: { $1 })
-        for name in HoldoutDefinition.lists {
-            for object in root.objects(name) {
-                HoldoutDefinition(object, audiences: conditions).map { holdouts.append($0) }
-            }
-        }
-        for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
-        let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
-        let details = Self.experimentMembers(of: root)
-        for member in Self.metricMembers(of: root) ?? JSONObject() {
-            let metric = member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
-            if let metric { metrics.append(metric) }
-        }
-        func read(_ owner: JSONObject, groupID: Identifier?) {
-            for object in owner.objects("experiments") {
-                var experiment = ExperimentDefinition(
-                    object, groupID: groupID, audiences: conditions,
-                    details: object["id"]?.string.flatMap { details?[$0]?.object })
-                if waiting.contains(experiment.id), experiment.status == ExperimentStatus.paused.rawValue {
-                    experiment.status = ExperimentStatus.running.rawValue
-                }
-                experiments.append(experiment)
-            }
-        }
-        read(root, groupID: nil)
-        for object in root.objects("groups") {
-            let group = ExperimentGroup(object)
-            groups.append(group)
-            read(object, groupID: group.id)
-        }
-    }
-
-    /// What a datafile says of experiments that SDKs do not get, by their ids.
-    static func experimentMembers(of root: JSONObject?) -> JSONObject? {
-        root?[Annotations.member]?.object?["experiments"]?.object
-    }
-
-    /// The metrics that a datafile defines, by key.
-    static func metricMembers(of root: JSONObject?) -> JSONObject? {
-        root?[Annotations.member]?.object?["metrics"]?.object
-    }
-
     /// The generated datafile.
     public var datafile: JSONValue { .object(root) }
+
+    /// The generated datafile as it is stored.
+    public var content: [UInt8] { datafile.encoded() }
 
     /// Increments the revision. A revision that is not a number becomes 1.
     public mutating func incrementRevision() {
@@ -114,6 +66,14 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// Returns the flags that have an experiment, without the one that serves it.
     func flags(ofExperiment id: Identifier) -> [FlagDefinition] {
         flags.all(naming: [id] + experiments.all(naming: [id]).map(\.key)).filter { flag in
+            experiments(of: flag).contains { $0.id == id }
+        }
+    }
+
+    /// Returns the flags that have an experiment, also the one that serves it.
+    func owners(of id: Identifier) -> [FlagDefinition] {
+        let keys = experiments.all(naming: [id]).map(\.key)
+        return flags.all(naming: [id] + keys, orKeyed: keys).filter { flag in
             experiments(of: flag).contains { $0.id == id }
         }
     }
@@ -175,51 +135,6 @@ public struct ProjectDefinitions: Sendable, Equatable {
             }
             guard used?.contains(experiment.id) == false else { continue }
             flags.append(FlagDefinition(key: experiment.key, .experiment))
-        }
-    }
-}
-
-extension ProjectDefinitions {
-    /// Reads a datafile that an earlier release or another program wrote, and adds what serves its experiments.
-    ///
-    /// - Returns: `nil` if nothing is missing.
-    init?(servingMore datafile: Datafile) {
-        let unserved = datafile.unservedExperiments
-        guard !unserved.isEmpty else { return nil }
-        self.init(datafile.source)
-        var former = self
-        let keys = Set(unserved.map(\.key))
-        former.experiments.remove(keys)
-        former.flags.remove(keys)
-        serveExperiments()
-        generate(since: former)
-    }
-}
-
-extension Datafile {
-    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves as it should.
-    fileprivate var unservedExperiments: [Experiment] {
-        let isOwnProject = accountID == projectID
-        let unserved = experiments.filter { experiment in
-            let (annotations, flag) = (experiment.annotations, flag(key: experiment.key))
-            let isKnown = isOwnProject && annotations.flagKey == nil && experiment.layerID == experiment.id
-            return experiment.status != ExperimentStatus.concluded.rawValue && annotations.isServed ?? isKnown
-                && flag.map { $0.annotations.servesExperiment && !$0.serves(experiment) } ?? true
-        }
-        guard !unserved.isEmpty else { return [] }
-        let used = Set(flags.lazy.filter { !$0.annotations.servesExperiment }.flatMap(\.experiments).map(\.id))
-        return unserved.filter { !used.contains($0.id) }
-    }
-}
-
-extension Flag {
-    /// Whether the flag gives the keys of an experiment's variations.
-    fileprivate func serves(_ experiment: Experiment) -> Bool {
-        guard let variable = variables.first, variables.count == 1, experiments.map(\.id) == [experiment.id] else {
-            return false
-        }
-        return experiment.variations.allSatisfy {
-            $0.isFeatureEnabled && $0.variableValues[variable.id] == $0.key.string
         }
     }
 }

@@ -20,11 +20,11 @@ public struct ProjectEditor: Sendable {
         /// The key of what is edited.
         var subject: String
         /// Describes what is edited, as it is before and after.
-        var describe: @Sendable (Datafile, ProjectDefinitions) -> JSONValue
+        var describe: @Sendable (CompiledDefinitions) -> JSONValue
 
         public init(
             _ action: AuditAction, of subject: String,
-            describe: @escaping @Sendable (Datafile, ProjectDefinitions) -> JSONValue
+            describe: @escaping @Sendable (CompiledDefinitions) -> JSONValue
         ) {
             self.action = action
             self.subject = subject
@@ -34,8 +34,8 @@ public struct ProjectEditor: Sendable {
         fileprivate func entry<Outcome>(_ draft: Draft<Outcome>) -> AuditNote {
             AuditNote(
                 action, of: subject,
-                before: draft.project.map { describe($0.datafile, $0.definitions) } ?? .null,
-                after: describe(draft.datafile, draft.definitions))
+                before: draft.project.map { describe($0.compiled) } ?? .null,
+                after: describe(draft.compiled))
         }
     }
 
@@ -139,11 +139,12 @@ public struct ProjectEditor: Sendable {
     public struct Draft<Outcome: Sendable>: Sendable {
         /// The project before the change; `nil` if it has no datafile yet.
         public var project: Project?
-        public var datafile: Datafile
-        public var definitions: ProjectDefinitions
+        public var compiled: CompiledDefinitions
         public var outcome: Outcome
         /// Whether the change makes a difference.
         var hasChanged = true
+
+        public var datafile: Datafile { compiled.datafile }
     }
 
     /// Applies a change as ``edit(_:_:by:moves:_:)`` does, but stores nothing.
@@ -187,13 +188,12 @@ public struct ProjectEditor: Sendable {
         let outcome = try change(&edited, project)
         edited.serveExperiments()
         if let project, edited == former {
-            return Draft(
-                project: project, datafile: project.datafile, definitions: edited, outcome: outcome, hasChanged: false)
+            return Draft(project: project, compiled: project.compiled, outcome: outcome, hasChanged: false)
         }
         edited.incrementRevision()
         edited.generate(since: former)
         let datafile = try Project.compile(edited.datafile, similarTo: project?.datafile)
-        return Draft(project: project, datafile: datafile, definitions: edited, outcome: outcome)
+        return Draft(project: project, compiled: CompiledDefinitions(edited, datafile), outcome: outcome)
     }
 
     /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
@@ -205,21 +205,22 @@ public struct ProjectEditor: Sendable {
         try await policy.expectUnchanged(present, session)
         let draft = try Self.draft(edit.sdkKey, edit.change, of: present)
         let newest = try checkIDs(draft, in: edit.sdkKey)
-        let (project, edited) = (draft.project, draft.datafile)
+        let (project, edited, definitions) = (draft.project, draft.datafile, draft.compiled.definitions)
         let schema = edit.schema(draft.outcome)
         // Only a change of a stored datafile can make no difference.
         guard draft.hasChanged || !schema.isEmpty else {
             return project.map { .stored($0, draft.outcome) } ?? .outdated
         }
         if let project, edit.moves == .refuse, countedVersion != project.version {
-            let moves = catalog.moves(from: project, to: edited, changing: schema.segments)
+            let moves = catalog.moves(from: project, to: draft.compiled, changing: schema.segments)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
         let made = edit.notes(draft)
         let all =
             made + schema.webhooks.map(\.note)
             + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
-        let notes = try policy.check(from: project, to: edited, changing: schema.segments, all).prefix(made.count)
+        let notes = try policy.check(from: project, to: draft.compiled, changing: schema.segments, all)
+            .prefix(made.count)
         guard draft.hasChanged else {
             guard try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author)) else {
                 return .outdated
@@ -227,21 +228,21 @@ public struct ProjectEditor: Sendable {
             try await catalog.refresh()
             return project.map { .stored($0, draft.outcome) } ?? .outdated
         }
-        let content = draft.definitions.datafile.encoded()
+        let content = definitions.content
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
-        catalog.expect(content, edited, draft.definitions)
+        catalog.expect(content, draft.compiled)
         let stored = try await session.write(
             .putDatafile(
                 content, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited, since: recorded),
-                statuses: StatusRules.statuses(in: edited, since: recorded), series: edited.series,
+                statuses: StatusRules.statuses(in: edited, since: recorded), series: definitions.series,
                 replacing: project?.version ?? 0, among: newest,
-                freezing: draft.definitions.freezes(since: project?.definitions),
+                freezing: definitions.freezes(since: project?.definitions),
                 makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),
                 by: edit.author))
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()
-        return .stored(catalog.project(stored, edited, draft.definitions), draft.outcome)
+        return .stored(catalog.project(stored, draft.compiled), draft.outcome)
     }
 }

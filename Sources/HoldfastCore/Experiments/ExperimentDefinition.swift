@@ -246,7 +246,8 @@ extension Experiment {
     }
 
     /// The response of `GET /v1/experiments/{key}`.
-    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+    public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
+        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
         var object = JSONObject()
         object["id"] = JSONValue(id)
         object["key"] = JSONValue(key)

@@ -24,10 +24,7 @@ public struct HoldoutChange: ElementChange {
     ///   no share, or a flag or a metric is not defined.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.holdouts[key]
-        let isTaken = HoldoutDefinition.lists.contains { name in
-            definitions.root.objects(name).contains { $0.identifier("key") == key }
-        }
-        if former == nil, isTaken || definitions.experiments[key] != nil || definitions.flags[key] != nil {
+        if former == nil, definitions.hasHoldout(key) || definitions.experiments[key] != nil || definitions.flags[key] != nil {
             throw CoreError(
                 .conflict,
                 "a holdout must have a key that no experiment, flag or holdout of a datafile has; '\(key)' is taken")
@@ -62,7 +59,8 @@ extension ProjectDefinitions {
 
 extension Holdout {
     /// The response of `GET /v1/holdouts/{key}`.
-    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+    public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
+        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
         guard let holdout = definitions.holdouts[key] else { return .null }
         var object = JSONObject()
         object["id"] = JSONValue(id)

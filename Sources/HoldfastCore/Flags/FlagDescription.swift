@@ -5,10 +5,9 @@ public import JSON
 extension Flag {
     /// The response of `GET /v1/flags/{key}`.
     ///
-    /// - Parameters:
-    ///   - datafile: the one that has the flag.
-    ///   - definitions: what the datafile defines.
-    public func description(in datafile: Datafile, _ definitions: ProjectDefinitions, sdkKey: String) -> JSONValue {
+    /// - Parameter compiled: those that have the flag.
+    public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
+        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
         let view = view(in: datafile, definitions)
         var object = JSONObject()
         object["key"] = JSONValue(key)

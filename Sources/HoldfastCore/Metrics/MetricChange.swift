@@ -90,18 +90,3 @@ extension ProjectDefinitions {
         experiments.filter { $0.details.metrics.all.contains(metric) }.map(\.key)
     }
 }
-
-extension Datafile {
-    /// The metrics that the datafile defines, in the order of its members.
-    public var metrics: [MetricDefinition] {
-        (metricMembers ?? JSONObject()).compactMap { member in
-            member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
-        }
-    }
-
-    public func metric(key: Identifier) -> MetricDefinition? {
-        metricMembers?[key.string]?.object.flatMap { MetricDefinition(stored: $0, key: key) }
-    }
-
-    private var metricMembers: JSONObject? { ProjectDefinitions.metricMembers(of: source.object) }
-}

@@ -47,33 +47,22 @@ extension MetricDefinition.Term {
     fileprivate var term: SeriesDefinition.Term { .init(goal, measure == .count ? .count : .value) }
 }
 
-extension Datafile {
+extension ProjectDefinitions {
     /// What is computed of users' events for the metrics and breakdowns of each experiment, and of each holdout, by its id.
     public var series: [Identifier: [SeriesDefinition]] {
-        guard let root = source.object else { return [:] }
-        let details = ProjectDefinitions.experimentMembers(of: root) ?? JSONObject()
-        var measured = details.map { member -> (id: Identifier, named: JSONValue?) in
-            (Identifier(member.key), member.value.object?["metrics"])
-        }
-        let bandits = Set(details.filter { $0.value.object?["bandit"] != nil }.map { Identifier($0.key) })
-        for holdout in HoldoutDefinition.lists.flatMap({ root.objects($0) }) {
-            measured.append((holdout.identifier("id") ?? "", holdout[Annotations.member]?.object?["metrics"]))
-        }
         var series: [Identifier: [SeriesDefinition]] = [:]
-        var known: [Identifier: MetricDefinition]?
-        for (id, named) in measured {
-            let named = ExperimentMetrics(stored: named)
-            let keys = named.all
-            if known == nil, !keys.isEmpty {
-                known = Dictionary(metrics.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
-            }
-            var found = named.breakdowns.map { SeriesDefinition(.breakdown($0)) }
-            for definition in keys.compactMap({ known?[$0]?.series }) where !found.contains(definition) {
+        func add(_ measured: ExperimentMetrics, of id: Identifier, isBandit: Bool = false) {
+            var found = measured.breakdowns.map { SeriesDefinition(.breakdown($0)) }
+            for definition in measured.all.compactMap({ metrics[$0]?.series }) where !found.contains(definition) {
                 found.append(definition)
             }
-            if bandits.contains(id) { found.append(SeriesDefinition(.periods)) }
+            if isBandit { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
+        for experiment in experiments {
+            add(experiment.details.metrics, of: experiment.id, isBandit: experiment.details.bandit != nil)
+        }
+        for holdout in holdouts { add(holdout.metrics, of: holdout.id) }
         return series
     }
 }

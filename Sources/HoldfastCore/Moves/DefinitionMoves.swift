@@ -62,16 +62,15 @@ struct DefinitionMoves: Sendable {
     /// Compares the definitions of a project, without looking at users.
     ///
     /// - Parameter segments: those whose conditions change.
-    init(from project: Project, to edited: Datafile, changing segments: [Segment] = []) {
-        let former = project.datafile
+    init(from project: Project, to compiled: CompiledDefinitions, changing segments: [Segment] = []) {
+        let (former, edited) = (project.datafile, compiled.datafile)
         self.former = former
         self.edited = edited
         forcedVariations = project.forcedVariations
         schema = project.schema
         editedSchema = segments.isEmpty ? schema : schema.with(segments: segments)
         let changing = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
-        let names = HoldoutDefinition.lists
-        let changesHoldouts = names.contains { former.source.object?[$0] != edited.source.object?[$0] }
+        let changesHoldouts = project.definitions.holdoutLists != compiled.definitions.holdoutLists
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
@@ -89,7 +88,7 @@ struct DefinitionMoves: Sendable {
         for flag in former.flags {
             guard let now = edited.flag(key: flag.key) else { continue }
             for experiment in flag.experiments { inFlags.insert(experiment.id) }
-            if !now.isTurnedOff { compare(flag.key, flag.experiments, now.experiments) }
+            if !now.annotations.isTurnedOff { compare(flag.key, flag.experiments, now.experiments) }
         }
         for experiment in former.experimentsBesideRules where !inFlags.contains(experiment.id) {
             compare(nil, [experiment], edited.experiment(id: experiment.id).map { [$0] } ?? [])
@@ -217,11 +216,6 @@ struct DefinitionMoves: Sendable {
         }
         return nil
     }
-}
-
-extension Flag {
-    /// Whether the flag was turned off over the API.
-    fileprivate var isTurnedOff: Bool { annotations.object?["off"] != nil }
 }
 
 extension AttributeSchema {

@@ -30,10 +30,10 @@ public struct PreviewCounter: Sendable {
     ///
     /// - Parameters:
     ///   - project: the project before the change; `nil` if it has no datafile yet.
-    ///   - edited: its datafile after the change.
+    ///   - edited: its definitions after the change.
     /// - Throws: 503 if too many counts are in progress.
     public func count(
-        _ preview: ExperimentPreview, from project: Project?, to edited: Datafile
+        _ preview: ExperimentPreview, from project: Project?, to edited: CompiledDefinitions
     ) async throws -> Counts {
         let count = Count(preview: preview, moves: project.map { DefinitionMoves(from: $0, to: edited) })
         return try await self.count(count) { session throws(StorageError) in
@@ -48,7 +48,7 @@ public struct PreviewCounter: Sendable {
     ///   projects, too.
     /// - Throws: 503 if too many counts are in progress.
     public func countMoves(
-        from project: Project?, to edited: Datafile, changing segments: [Segment] = []
+        from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = []
     ) async throws -> MoveCounts {
         guard let project else { return MoveCounts() }
         return try await count(catalog.moves(from: project, to: edited, changing: segments))
@@ -115,11 +115,11 @@ public struct PreviewCounter: Sendable {
     /// Refuses a change that can move enrolled users, unless it is allowed to.
     ///
     /// - Parameters:
-    ///   - edited: the datafile of a project as the change leaves it.
+    ///   - edited: the definitions of a project as the change leaves them.
     ///   - segment: the segment that changes, if it is that which does.
     /// - Throws: 409 with the number of users if there are any.
     public func check(
-        _ project: Project, to edited: Datafile, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy
+        _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy
     ) async throws {
         let moves = DefinitionMoves(from: project, to: edited, changing: segment.map { [$0] } ?? [])
         if policy == .refuse, !moves.isEmpty { try await refuse([moves]) }
@@ -254,11 +254,13 @@ extension ProjectCatalog {
     }
 
     /// Returns what a change can do to users: of its project, and of the others that use segments which change.
-    func moves(from project: Project, to edited: Datafile, changing segments: [Segment]) -> [DefinitionMoves] {
+    func moves(
+        from project: Project, to edited: CompiledDefinitions, changing segments: [Segment]
+    ) -> [DefinitionMoves] {
         var moves = [DefinitionMoves(from: project, to: edited, changing: segments)]
         if !segments.isEmpty {
             moves += snapshot().projects.values.filter { $0.sdkKey != project.sdkKey }
-                .map { DefinitionMoves(from: $0, to: $0.datafile, changing: segments) }
+                .map { DefinitionMoves(from: $0, to: $0.compiled, changing: segments) }
         }
         return moves.filter { !$0.isEmpty }
     }

@@ -2,7 +2,6 @@ public import Bucketing
 public import Definitions
 public import JSON
 public import Storage
-internal import Synchronization
 
 /// The project of an SDK key: its active datafile, compiled, and the variations forced on users.
 public final class Project: Sendable {
@@ -15,8 +14,8 @@ public final class Project: Sendable {
     /// Whether this process cannot use the active datafile, so that this is an earlier one. It serves users who have an
     /// assignment, and enrolls nobody.
     let isSuperseded: Bool
-    public let datafile: Datafile
-    private let reader: DefinitionReader
+    /// What the project defines, and what decides.
+    public let compiled: CompiledDefinitions
     /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
     /// The content as SDKs get it, see ``PublishedDatafile``.
@@ -42,40 +41,35 @@ public final class Project: Sendable {
     ///
     /// - Parameter former: a datafile that is probably similar.
     public convenience init(_ stored: StoredDatafile, similarTo former: Datafile? = nil) throws(CoreError) {
-        let datafile = try Self.compile(stored.content, similarTo: former)
-        guard let definitions = ProjectDefinitions(servingMore: datafile) else {
-            self.init(stored, datafile)
+        let compiled = CompiledDefinitions(try Self.compile(stored.content, similarTo: former))
+        guard let served = try compiled.servingAll() else {
+            self.init(stored, compiled)
             return
         }
         // An earlier release made the experiments. The next edit stores their flags.
-        var served = stored
-        served.content = definitions.datafile.encoded()
-        self.init(served, try Self.compile(definitions.datafile, similarTo: datafile), definitions)
+        var changed = stored
+        changed.content = served.definitions.content
+        self.init(changed, served)
     }
 
     /// Creates a project without the forced variations and the schema, which the catalog adds.
     ///
     /// - Parameters:
-    ///   - datafile: the compiled content.
-    ///   - definitions: those from which the datafile was generated; `nil` if they are still to be read.
+    ///   - compiled: the content.
     ///   - isStoredHere: whether this process has stored it.
-    init(
-        _ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions? = nil,
-        isStoredHere: Bool = false
-    ) {
+    init(_ stored: StoredDatafile, _ compiled: CompiledDefinitions, isStoredHere: Bool = false) {
         self.isStoredHere = isStoredHere
         sdkKey = stored.sdkKey
         version = stored.version
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
-        let publication = PublishedDatafile(datafile.source)
+        let publication = PublishedDatafile(compiled.definitions)
         published = publication.json?.encoded() ?? stored.content
         deliveries = publication.deliveries
         storedAt = stored.storedAt
         contentHash = Self.hash(stored.content)
-        self.datafile = datafile
-        reader = DefinitionReader(datafile, definitions)
+        self.compiled = compiled
         forcedVariations = [:]
         schema = .empty
         askedAttributes = []
@@ -95,15 +89,14 @@ public final class Project: Sendable {
         deliveries = former.deliveries
         storedAt = former.storedAt
         contentHash = former.contentHash
-        datafile = former.datafile
-        reader = former.reader
+        compiled = former.compiled
         forcedVariations = Self.resolve(forced, former.datafile)
         self.schema = schema
         askedAttributes = schema.attributes(for: former.datafile.mentions)
     }
 
-    /// What the datafile defines.
-    public var definitions: ProjectDefinitions { reader.definitions }
+    public var definitions: ProjectDefinitions { compiled.definitions }
+    public var datafile: Datafile { compiled.datafile }
 
     /// Whether SDKs know the winner of a concluded experiment by this id. It is delivered, not tested.
     public func delivers(experimentID: Identifier) -> Bool { deliveries.contains(experimentID) }
@@ -228,25 +221,6 @@ public final class Project: Sendable {
             result[entry.userID, default: [:]][experiment.id] = variation.id
         }
         return result
-    }
-}
-
-/// Reads the definitions when they are first needed, which is never in a process that only decides.
-private final class DefinitionReader: Sendable {
-    private let datafile: Datafile
-    private let known: Mutex<ProjectDefinitions?>
-
-    init(_ datafile: Datafile, _ definitions: ProjectDefinitions?) {
-        self.datafile = datafile
-        known = Mutex(definitions)
-    }
-
-    var definitions: ProjectDefinitions {
-        known.withLock { known in
-            let definitions = known ?? ProjectDefinitions(datafile.source)
-            known = definitions
-            return definitions
-        }
     }
 }
 

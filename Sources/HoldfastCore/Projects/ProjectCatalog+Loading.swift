@@ -59,12 +59,13 @@ extension ProjectCatalog {
             throw DatafileLoadError(error.detail)
         }
         let former = snapshot().projects[sdkKey]
-        let (content, datafile) = try Self.completed(content, given.datafile, former?.datafile.assignmentLifetime)
+        let (content, compiled) = try Self.completed(content, given.datafile, former?.datafile.assignmentLifetime)
+        let datafile = compiled.datafile
         if let known = former {
             if known.content == content { return sdkKey }
             // How long assignments last was completed by what the project said then.
             if let last = try lastLoaded(sdkKey)?.content,
-                try last == Self.completed(file, given.datafile, Self.lifetime(in: last)).content
+                try last == Self.completed(file, given.datafile, ProjectDefinitions.assignmentLifetime(in: last)).content
             {
                 logger.warning(
                     "the datafile is the one activated last time, and another was activated since; the other stays active",
@@ -84,7 +85,7 @@ extension ProjectCatalog {
                                 content, sdkKey: sdkKey, revision: datafile.revision,
                                 allocations: AllocationRules.allocations(in: datafile),
                                 statuses: StatusRules.statuses(in: datafile),
-                                series: datafile.series, replacing: nil, among: newest, makesProject: true,
+                                series: compiled.definitions.series, replacing: nil, among: newest, makesProject: true,
                                 notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
                     } != nil
                 try updateAndWait()
@@ -98,17 +99,13 @@ extension ProjectCatalog {
     /// Adds how long the project's assignments last to a datafile that does not say it.
     private static func completed(
         _ content: [UInt8], _ datafile: Datafile, _ lifetime: AssignmentLifetime?
-    ) throws(DatafileLoadError) -> (content: [UInt8], datafile: Datafile) {
+    ) throws(DatafileLoadError) -> (content: [UInt8], compiled: CompiledDefinitions) {
         do throws(CoreError) {
-            let completed = try UploadedDatafile.completed(datafile, with: lifetime)
-            return completed.map { ($0.source.encoded(), $0) } ?? (content, datafile)
+            let compiled = CompiledDefinitions(datafile)
+            return try compiled.completed(with: lifetime).map { ($0.definitions.content, $0) } ?? (content, compiled)
         } catch {
             throw DatafileLoadError(error.detail)
         }
-    }
-
-    private static func lifetime(in content: [UInt8]) -> AssignmentLifetime? {
-        AssignmentLifetime((try? JSONParser().parse(content))?.object?[Annotations.member]?.object)
     }
 
     /// See ``Snapshot/checkIDs(of:replacing:in:_:)``.

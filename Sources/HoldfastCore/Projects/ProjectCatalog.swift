@@ -45,8 +45,7 @@ public final class ProjectCatalog: Sendable {
 
     private struct Expected {
         let content: [UInt8]
-        let datafile: Datafile
-        let definitions: ProjectDefinitions
+        let compiled: CompiledDefinitions
     }
 
     /// The callers that wait for the next read, and whether a read is in progress.
@@ -220,22 +219,22 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Keeps a datafile that is about to be stored.
-    func expect(_ content: [UInt8], _ datafile: Datafile, _ definitions: ProjectDefinitions) {
-        expected.withLock { $0 = Expected(content: content, datafile: datafile, definitions: definitions) }
+    func expect(_ content: [UInt8], _ compiled: CompiledDefinitions) {
+        expected.withLock { $0 = Expected(content: content, compiled: compiled) }
     }
 
     private func compiled(_ stored: StoredDatafile, similarTo former: Project?) throws(CoreError) -> Project {
         let known = expected.withLock { expected in
             expected?.content == stored.content ? expected.take() : nil
         }
-        if let known { return Project(stored, known.datafile, known.definitions, isStoredHere: true) }
+        if let known { return Project(stored, known.compiled, isStoredHere: true) }
         return try Project(stored, similarTo: former?.datafile)
     }
 
     /// Returns the project with a datafile that has just been stored, whatever was stored since.
-    func project(_ stored: StoredDatafile, _ datafile: Datafile, _ definitions: ProjectDefinitions) -> Project {
+    func project(_ stored: StoredDatafile, _ compiled: CompiledDefinitions) -> Project {
         if let project = snapshot().projects[stored.sdkKey], project.version == stored.version { return project }
-        return Project(stored, datafile, definitions, isStoredHere: true)
+        return Project(stored, compiled, isStoredHere: true)
     }
 
     private func take(_ state: ProjectState) {

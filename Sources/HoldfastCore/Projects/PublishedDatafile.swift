@@ -14,8 +14,8 @@ struct PublishedDatafile {
     /// The ids of the deliveries, by which SDKs report exposures to them.
     private(set) var deliveries: Set<Identifier> = []
 
-    init(_ datafile: JSONValue) {
-        guard var root = datafile.object else { return }
+    init(_ definitions: ProjectDefinitions) {
+        var root = definitions.root
         var delivered: [JSONValue] = []
         /// Returns the experiments that are no deliveries.
         func split(_ owner: JSONObject) -> [JSONValue] {

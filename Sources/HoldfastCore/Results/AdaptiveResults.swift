@@ -142,10 +142,8 @@ extension Beta {
 }
 
 extension Project {
-    /// Whether an experiment has a bandit. Most have none, and their definitions need not be read.
     public func hasBandit(_ experiment: Experiment) -> Bool {
-        ProjectDefinitions.experimentMembers(of: datafile.source.object)?[experiment.id.string]?.object?["bandit"]
-            != nil
+        definitions.experiment(id: experiment.id)?.details.bandit != nil
     }
 }
 
@@ -157,7 +155,7 @@ extension Bandit.Look {
         _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
     ) async throws -> Bandit.Look {
         var look = Bandit.Look()
-        guard let key = project.metrics(of: experiment).primary.first, let metric = project.datafile.metric(key: key)
+        guard let key = project.metrics(of: experiment).primary.first, let metric = project.definitions.metrics[key]
         else {
             look.reason = "the experiment has no primary metric"
             return look

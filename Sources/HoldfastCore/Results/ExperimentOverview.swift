@@ -41,7 +41,7 @@ public struct ExperimentOverview: Sendable {
 
     private static func mayHaveVerdict(_ experiment: Experiment, of project: Project) -> Bool {
         (experiment.isRunning || experiment.status == ExperimentStatus.paused.rawValue)
-            && !experiment.annotations.isDraft && project.mayHaveMetrics(experiment)
+            && !experiment.annotations.isDraft && !project.metrics(of: experiment).isEmpty
     }
 
     private init(_ experiment: Experiment, _ tally: ExperimentTally, _ watch: UserWatch) {

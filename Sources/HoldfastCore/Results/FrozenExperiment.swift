@@ -18,7 +18,7 @@ public struct FrozenExperiment: Sendable {
             throw CoreError(.unavailable, "the frozen definition of the experiment is not usable by this release")
         }
         self.experiment = experiment
-        retiredVariations = ProjectDefinitions(compiled.source).retiredVariations(of: experiment)
+        retiredVariations = ProjectDefinitions(compiled).retiredVariations(of: experiment)
     }
 
     /// Returns what is kept of an experiment in a datafile: no user ids, and nothing that refers to other parts of the

@@ -124,7 +124,7 @@ public struct BanditLooks: Sendable {
     }
 
     init(_ project: Project, _ stored: [StoredLook] = []) {
-        bandits = project.mayHaveTimedExperiments ? project.definitions.bandits : [:]
+        bandits = project.definitions.bandits
         add(stored)
     }
 

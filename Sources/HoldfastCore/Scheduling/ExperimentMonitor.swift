@@ -192,14 +192,14 @@ public final class ExperimentMonitor: Sendable {
 extension Project {
     /// Whether an experiment has a schedule or a ramp that is not over.
     fileprivate func isTimed(_ key: Identifier) -> Bool {
-        guard mayHaveTimedExperiments, let experiment = definitions.experiments[key] else { return false }
+        guard let experiment = definitions.experiments[key] else { return false }
         let isOver = experiment.isArchived || experiment.isConcluded
         return !isOver && experiment.details.isTimed
     }
 
     /// Whether the ramp or the schedule of an experiment does not go on.
     fileprivate func isStalled(_ key: Identifier, at now: Timestamp) -> Bool {
-        guard mayHaveTimedExperiments, let details = definitions.experiments[key]?.details else { return false }
+        guard let details = definitions.experiments[key]?.details else { return false }
         if let status = details.ramp?.state.status, status == .held || status == .stopped { return true }
         switch definitions.timedChange(of: key, at: now - ExperimentMonitor.patience, nil) {
         case .start, .end, .complete: return true

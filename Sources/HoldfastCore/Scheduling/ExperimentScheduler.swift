@@ -97,8 +97,7 @@ public final class ExperimentScheduler: Sendable {
                 if let known = state.timed[project.sdkKey], known.version == project.version {
                     timed[project.sdkKey] = known
                 } else {
-                    let keys = project.mayHaveTimedExperiments ? project.definitions.timedExperiments : []
-                    timed[project.sdkKey] = (project.version, keys)
+                    timed[project.sdkKey] = (project.version, project.definitions.timedExperiments)
                 }
             }
             state.timed = timed
@@ -199,8 +198,8 @@ public final class ExperimentScheduler: Sendable {
         _ change: TimedChange, _ place: Place, at now: Timestamp, _ watch: UserWatch?, insteadOf due: TimedChange? = nil
     ) async throws {
         let key = place.key
-        let note = ProjectEditor.Note(change.action, of: key.string) { _, definitions in
-            definitions.experiments[key].map(\.timesForAudit) ?? .null
+        let note = ProjectEditor.Note(change.action, of: key.string) { compiled in
+            compiled.definitions.experiments[key].map(\.timesForAudit) ?? .null
         }
         _ = try await ProjectEditor(catalog, .notNeeded).edit(place.sdkKey, note, by: Self.author, moves: .refuse) {
             definitions, _ throws(CoreError) in
@@ -215,17 +214,6 @@ extension TimedChange {
     /// Whether a step of a ramp begins.
     fileprivate var isStep: Bool {
         if case .begin = self { true } else { false }
-    }
-}
-
-extension Project {
-    /// Whether an experiment may have a schedule, a ramp or a bandit. Most projects have none, and their definitions need not be
-    /// read.
-    var mayHaveTimedExperiments: Bool {
-        let details = ProjectDefinitions.experimentMembers(of: datafile.source.object)
-        return (details ?? JSONObject()).contains { details in
-            ["schedule", "ramp", "bandit"].contains { details.value.object?[$0] != nil }
-        }
     }
 }
 

@@ -39,15 +39,15 @@ extension UserWatch {
         _ session: any StoreSession
     ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)
-        guard project.mayHaveMetrics(experiment) else { return watch }
         let plan = project.metrics(of: experiment)
+        guard !plan.isEmpty else { return watch }
         let watched: [(Verdict.Role, Identifier)] =
             plan.guardrails.map { (.guardrail(margin: $0.margin), $0.metric) } + plan.primary.map { (.primary, $0) }
         let reader = ResultsReader(ResultsScope(experiment, in: project, .live, at: now), session)
         var comparisons: [Verdict.Comparison] = []
         let others = experiment.variations.count - 1
         for (role, key) in watched {
-            guard let metric = project.datafile.metric(key: key) else { continue }
+            guard let metric = project.definitions.metrics[key] else { continue }
             let totals = try await reader.totals(of: metric)
             // While earlier events are being filled in, some users lack what they did.
             guard totals.measured?.isFilling == false else { continue }
@@ -112,13 +112,5 @@ extension Verdict.Comparison {
         let edge = role.margin?.edge(isDecrease: isDecrease) ?? .noEffect
         guard let evidence, evidence.pValue(edge) < alpha else { return false }
         return evidence.contrast.isAbove(edge) == isDecrease
-    }
-}
-
-extension Project {
-    /// Whether an experiment measures anything. Most do not, and their definitions need not be read.
-    func mayHaveMetrics(_ experiment: Experiment) -> Bool {
-        ProjectDefinitions.experimentMembers(of: datafile.source.object)?[experiment.id.string]?.object?["metrics"]
-            != nil
     }
 }

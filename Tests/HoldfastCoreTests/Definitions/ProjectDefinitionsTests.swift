@@ -120,7 +120,7 @@ import Testing
         #expect(read.experiments["r"]?.status == "Running" && datafile.experiment(key: "r")?.status == "Paused")
         #expect(read.experiments["e3"]?.details == definitions.experiments["e3"]?.details)
         #expect(read.experiments["e4"]?.conclusion == definitions.experiments["e4"]?.conclusion)
-        #expect(ProjectDefinitions(servingMore: datafile) == nil)
+        #expect(try CompiledDefinitions(datafile).servingAll() == nil)
         read.generate(since: nil)
         #expect(read.datafile == datafile.source)
     }

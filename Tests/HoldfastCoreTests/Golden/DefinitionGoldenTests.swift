@@ -118,7 +118,7 @@ private struct GoldenRun {
     // MARK: Bodies
 
     mutating func put<Element: DefinedElement>(_: Element.Type, _ schema: String) {
-        let known = Element.all(in: project.datafile).map(\.key.string)
+        let known = Element.all(in: project.compiled).map(\.key.string)
         let key = bodies.one(of: known + known + ["fresh", "other", "banner", "checkout", "everything"])
         var body = bodies.body(schema)
         let source = Element.copiedMembers.isEmpty || !bodies.chance(0.1) ? nil : bodies.one(of: known + ["nothing"])
@@ -142,11 +142,11 @@ private struct GoldenRun {
             output += draft.outcome.isNew.map { $0 ? "created\n" : "changed\n" } ?? "asks for nothing\n"
             for warning in draft.outcome.warnings { output += "  \(warning)\n" }
             guard draft.hasChanged else { return }
-            describe(draft.datafile, draft.definitions)
-            guard let element = Element.find(Identifier(key), in: draft.datafile) else { return }
-            line("GET", element.description(in: draft.datafile, draft.definitions, sdkKey: GoldenProject.sdkKey))
-            line("texts", .array(element.searchedTexts(draft.definitions).sorted().map { .string($0) }))
-            let stored = GoldenProject.project(draft.datafile, nil, version: project.version + 1)
+            describe(draft.compiled)
+            guard let element = Element.find(Identifier(key), in: draft.compiled) else { return }
+            line("GET", element.description(in: draft.compiled, sdkKey: GoldenProject.sdkKey))
+            line("texts", .array(element.searchedTexts(draft.compiled.definitions).sorted().map { .string($0) }))
+            let stored = GoldenProject.project(CompiledDefinitions(draft.datafile), version: project.version + 1)
             line("stored GET", element.description(in: stored))
             if bodies.chance(0.4) { project = stored }
         } catch {
@@ -178,12 +178,13 @@ private struct GoldenRun {
         return body == former
     }
 
-    private mutating func describe(_ datafile: Datafile, _ definitions: ProjectDefinitions) {
+    private mutating func describe(_ compiled: CompiledDefinitions) {
+        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
         line("datafile", datafile.source)
         let set = DefinitionSet(definitions, GoldenProject.schema)
         line("files", set.json)
-        if DefinitionSet(ProjectDefinitions(datafile.source), GoldenProject.schema) != set {
-            line("stored files", DefinitionSet(ProjectDefinitions(datafile.source), GoldenProject.schema).json)
+        if DefinitionSet(ProjectDefinitions(datafile), GoldenProject.schema) != set {
+            line("stored files", DefinitionSet(ProjectDefinitions(datafile), GoldenProject.schema).json)
         }
     }
 
@@ -234,9 +235,9 @@ private struct GoldenRun {
                 line("  becomes", difference.after.map { .object($0) } ?? .null)
             }
             for fault in draft.outcome.warnings.map(\.fault) + draft.outcome.notRunning { output += "  \(fault)\n" }
-            describe(draft.datafile, draft.definitions)
+            describe(draft.compiled)
             if bodies.chance(0.3) {
-                project = GoldenProject.project(draft.datafile, nil, version: project.version + 1)
+                project = GoldenProject.project(CompiledDefinitions(draft.datafile), version: project.version + 1)
             }
         } catch {
             fail(error)

@@ -141,7 +141,7 @@ enum GoldenProject {
         var root = try #require(Datafile.empty(projectID: "1").object)
         for (key, value) in brought { root[key] = value }
         let datafile = JSONValue.object(root)
-        var project = Self.project(try Project.compile(datafile), ProjectDefinitions(datafile), version: 1)
+        var project = Self.project(CompiledDefinitions(try Project.compile(datafile)), version: 1)
         func put<Element: DefinedElement>(_: Element.Type, _ bodies: KeyValuePairs<String, JSONValue>) throws {
             for (key, body) in bodies {
                 project = try edited(project) { definitions, project throws(CoreError) in
@@ -170,14 +170,14 @@ enum GoldenProject {
         _ project: Project, _ change: @escaping ProjectEditor.Change<Void>
     ) throws(CoreError) -> Project {
         let draft = try ProjectEditor.draft(sdkKey, change, of: project)
-        return Self.project(draft.datafile, draft.definitions, version: project.version + 1)
+        return Self.project(draft.compiled, version: project.version + 1)
     }
 
-    static func project(_ datafile: Datafile, _ definitions: ProjectDefinitions?, version: Int64) -> Project {
+    static func project(_ compiled: CompiledDefinitions, version: Int64) -> Project {
         let stored = StoredDatafile(
-            version: version, sdkKey: sdkKey, revision: datafile.revision, content: datafile.source.encoded(),
+            version: version, sdkKey: sdkKey, revision: compiled.datafile.revision, content: compiled.definitions.content,
             storedAt: time, author: "golden")
-        return Project(stored, datafile, definitions)
+        return Project(stored, compiled)
     }
 
     static func apply(

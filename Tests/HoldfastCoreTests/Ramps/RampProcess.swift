@@ -26,7 +26,7 @@ struct RampProcess {
     }
 
     func edit(_ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void) async throws {
-        let note = ProjectEditor.Note(.experimentPut, of: "e") { _, _ in .null }
+        let note = ProjectEditor.Note(.experimentPut, of: "e") { _ in .null }
         _ = try await ProjectEditor(catalog, .notNeeded).edit(
             Self.sdkKey, note, by: Author(name: "test"), moves: .refuse
         ) {
@@ -45,7 +45,7 @@ struct RampProcess {
         guard let project = catalog.snapshot().projects[Self.sdkKey],
             let experiment = project.datafile.experiment(key: key)
         else { return JSONObject() }
-        let description = experiment.description(in: project.datafile, project.definitions, sdkKey: Self.sdkKey)
+        let description = experiment.description(in: project.compiled, sdkKey: Self.sdkKey)
         let looks = BanditLooks(project, try store.read(.looks(sdkKey: Self.sdkKey)))
         return looks.describe(experiment, description).object ?? JSONObject()
     }

@@ -25,28 +25,31 @@ struct DatafileEndpoints {
         let snapshot = catalog.snapshot()
         let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? accepted.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]
-        let (content, datafile) = try await catalog.inBackground { _ in
-            try UploadedDatafile.completed(accepted, like: former).map { ($0.source.encoded(), $0) }
-                ?? (uploaded, accepted)
+        let (content, compiled) = try await catalog.inBackground { _ in
+            let given = CompiledDefinitions(accepted)
+            let completed = try given.completed(with: former?.datafile.assignmentLifetime)
+            return completed.map { ($0.definitions.content, $0) } ?? (uploaded, given)
         }
+        let datafile = compiled.datafile
         try preconditions.check(former?.entityTag)
         let policy = call.approvalPolicy
         try await policy.expectUnchanged(former, store)
-        if let former { try await PreviewCounter(catalog).check(former, to: datafile, moves) }
+        if let former { try await PreviewCounter(catalog).check(former, to: compiled, moves) }
         let (author, now) = (call.author(request), clock.now())
         let isUnchecked = if case .notNeeded = policy { true } else { false }
         let notes = try await catalog.inBackground { _ in
-            try policy.check(from: former, to: datafile, [AuditNote(.datafilePut, of: sdkKey)])
+            try policy.check(from: former, to: compiled, [AuditNote(.datafilePut, of: sdkKey)])
         }
         let stored = try await catalog.inBackground { session in
             let newest = try snapshot.checkIDs(of: datafile, replacing: former?.datafile, in: sdkKey, sharing)
-            let upload = try await UploadedDatafile(content, datafile, replacing: former, at: now, session)
+            let upload = try await UploadedDatafile(
+                content, compiled.definitions, replacing: former, at: now, session)
             let isUnconditional = isUnchecked && preconditions.isEmpty && upload.freezes.isEmpty
             return try await session.write(
                 .putDatafile(
                     upload.content, sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile),
-                    statuses: StatusRules.statuses(in: datafile), series: datafile.series,
+                    statuses: StatusRules.statuses(in: datafile), series: compiled.definitions.series,
                     replacing: isUnconditional ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
                     makesProject: false, approval: policy.approval, notes: notes, by: author))
         }

@@ -21,7 +21,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             request, readsStale: Element.self == Flag.self, besides: isOfExperiments ? ["id"] : [])
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let definitions = project.definitions
-        var elements = Element.all(in: project.datafile)
+        var elements = Element.all(in: project.compiled)
         let uses = try await uses(in: project, areRequired: page.staleDays != nil)
         if let uses, let days = page.staleDays {
             let day = UseRecorder.day(at: services.store.clock.now()) - days
@@ -97,8 +97,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         ) {
             definitions, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
-            guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
-                throw Element.unknown(key, in: project?.datafile)
+            guard let project, Element.find(Identifier(key), in: project.compiled) != nil else {
+                throw Element.unknown(key, in: project?.compiled)
             }
             try Element.remove(Identifier(key), from: &definitions)
         }
@@ -154,15 +154,15 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// The tag of an element is that of its datafile; `nil` if there is no such element.
     static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
-        guard let project, Element.find(Identifier(key), in: project.datafile) != nil else { return nil }
+        guard let project, Element.find(Identifier(key), in: project.compiled) != nil else { return nil }
         return project.entityTag
     }
 
     static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
-        ProjectEditor.Note(action, of: key) { datafile, definitions in
-            guard let element = Element.find(Identifier(key), in: datafile) else { return .null }
+        ProjectEditor.Note(action, of: key) { compiled in
+            guard let element = Element.find(Identifier(key), in: compiled) else { return .null }
             var object = JSONObject()
-            object[Element.noun] = element.description(in: datafile, definitions, sdkKey: sdkKey)
+            object[Element.noun] = element.description(in: compiled, sdkKey: sdkKey)
             return .object(object)
         }
     }
@@ -172,8 +172,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         _ status: Status = .ok, with key: String, of project: Project, warnings: [DefinitionWarning] = [],
         uses: FlagUses? = nil, looks: BanditLooks? = nil, waiting: WaitingProposals? = nil
     ) throws(CoreError) -> Response {
-        guard let element = Element.find(Identifier(key), in: project.datafile) else {
-            throw Element.unknown(key, in: project.datafile)
+        guard let element = Element.find(Identifier(key), in: project.compiled) else {
+            throw Element.unknown(key, in: project.compiled)
         }
         var description = describe(element, project, uses, looks)
         if let waiting { description = waiting.describe(element, description) }

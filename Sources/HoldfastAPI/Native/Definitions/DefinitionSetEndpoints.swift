@@ -64,7 +64,7 @@ struct DefinitionSetEndpoints {
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
         let counter = PreviewCounter(catalog)
         let moves = try await counter.countMoves(
-            from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments)
+            from: draft.project, to: draft.compiled, changing: draft.outcome.schema.segments)
         var object = draft.outcome.json
         object["moves"] = moves.json
         if saysWebhooks, !call.mayManage {
@@ -78,7 +78,7 @@ struct DefinitionSetEndpoints {
         let waiting = try await catalog.inBackground { _ -> [String] in
             do {
                 _ = try policy.check(
-                    from: draft.project, to: draft.datafile, changing: draft.outcome.schema.segments, [])
+                    from: draft.project, to: draft.compiled, changing: draft.outcome.schema.segments, [])
                 return []
             } catch let held as HeldChange {
                 return held.experiments

@@ -13,25 +13,25 @@ struct PreviewEndpoint {
     func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (input, draft, warnings) = try await draft(of: Experiment.self, request, call)
         guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
-        else { throw Experiment.unknown(input.key, in: draft.datafile) }
-        let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile)
-        let description = preview.edited.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey)
+        else { throw Experiment.unknown(input.key, in: draft.compiled) }
+        let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.compiled)
+        let description = preview.edited.description(in: draft.compiled, sdkKey: input.sdkKey)
         return .json(preview.json(counts, warnings, after: description))
     }
 
     func postFlag(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (input, draft, warnings) = try await draft(of: Flag.self, request, call)
         guard let flag = draft.datafile.flag(key: Identifier(input.key)) else {
-            throw Flag.unknown(input.key, in: draft.datafile)
+            throw Flag.unknown(input.key, in: draft.compiled)
         }
         let counter = PreviewCounter(catalog)
-        let moves = try await counter.countMoves(from: draft.project, to: draft.datafile)
+        let moves = try await counter.countMoves(from: draft.project, to: draft.compiled)
         var users = PreviewCounter.ValueCounts()
         if let project = draft.project {
             users = try await counter.countValues(of: flag.key, from: project, to: draft.datafile)
         }
         return .json([
-            "flag": flag.description(in: draft.datafile, draft.definitions, sdkKey: input.sdkKey),
+            "flag": flag.description(in: draft.compiled, sdkKey: input.sdkKey),
             "creates": .bool(draft.outcome.status == .created), "moves": moves.json,
             "users": users.json, "warnings": .array(warnings.map(\.json)),
         ])

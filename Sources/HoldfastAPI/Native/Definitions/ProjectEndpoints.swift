@@ -58,8 +58,8 @@ struct ProjectEndpoints {
     private func set(
         _ lifetime: AssignmentLifetime?, of sdkKey: String, by author: Author, _ call: Call
     ) async throws {
-        let note = ProjectEditor.Note(.projectPut, of: sdkKey) { datafile, _ in
-            .object(JSONObject(.init(key: AssignmentLifetime.apiMember, value: Self.lifetime(datafile))))
+        let note = ProjectEditor.Note(.projectPut, of: sdkKey) { compiled in
+            .object(JSONObject(.init(key: AssignmentLifetime.apiMember, value: Self.lifetime(compiled.datafile))))
         }
         let editor = ProjectEditor(catalog, call.approvalPolicy)
         _ = try await editor.edit(sdkKey, note, by: author, moves: .refuse) { definitions, _ throws(CoreError) in

@@ -44,8 +44,8 @@ struct ConclusionEndpoints {
             sdkKey, note, by: call.author(request), moves: moves
         ) { definitions, project throws(CoreError) in
             try preconditions.check(Endpoints.entityTag(of: key, project))
-            guard let project, Experiment.find(Identifier(key), in: project.datafile) != nil else {
-                throw Experiment.unknown(key, in: project?.datafile)
+            guard let project, Experiment.find(Identifier(key), in: project.compiled) != nil else {
+                throw Experiment.unknown(key, in: project?.compiled)
             }
             try definitions.expectNoDeliveryRule(Identifier(key))
             try change(&definitions)

@@ -18,8 +18,8 @@ struct ImportEndpoint {
         let author = call.author(request)
         try call.requireUpToDate()
         let project = try projects.project(named: request.sdkKey, for: call.access)
-        guard let experiment = Experiment.find(Identifier(key), in: project.datafile) else {
-            throw Experiment.unknown(key, in: project.datafile)
+        guard let experiment = Experiment.find(Identifier(key), in: project.compiled) else {
+            throw Experiment.unknown(key, in: project.compiled)
         }
         let input = try ExperimentImport(
             body, into: experiment, of: project, limit: services.options.elementLimit, now: services.store.clock.now())

@@ -116,8 +116,8 @@ struct ResultsEndpoints {
         guard areOfHoldouts else { return try projects.experiment(request, for: call.access) }
         let project = try projects.project(named: request.sdkKey, for: call.access)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        guard let comparison = Holdout.find(Identifier(key), in: project.datafile)?.comparison else {
-            throw Holdout.unknown(key, in: project.datafile)
+        guard let comparison = Holdout.find(Identifier(key), in: project.compiled)?.comparison else {
+            throw Holdout.unknown(key, in: project.compiled)
         }
         return (project, comparison)
     }

@@ -56,12 +56,12 @@ struct SegmentEndpoints {
         let approved = policy.approval.flatMap { snapshot.projects[$0.proposal.sdkKey] }
         try await policy.expectUnchanged(approved, store)
         for project in snapshot.projects.values {
-            try await PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves)
+            try await PreviewCounter(catalog).check(project, to: project.compiled, changing: segment, moves)
         }
         let isNew = try await catalog.inBackground { session in
             for project in snapshot.projects.values {
                 let note = AuditNote(segment, replacing: stored?.conditions)
-                _ = try policy.check(from: project, to: project.datafile, changing: [segment], [note])
+                _ = try policy.check(from: project, to: project.compiled, changing: [segment], [note])
             }
             guard let approval = policy.approval else {
                 return try await session.write(.putSegment(segment, by: author))

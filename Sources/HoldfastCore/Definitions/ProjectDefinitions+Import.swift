@@ -1,0 +1,127 @@
+import Bucketing
+import Definitions
+public import JSON
+import Storage
+
+// The only reader of what datafiles say of definitions. The elements read their own members.
+
+extension ProjectDefinitions {
+    /// Reads what a datafile defines.
+    init(_ datafile: Datafile) { self.init(datafile.source) }
+
+    /// Reads what a datafile defines, which must be one that compiles.
+    public init(_ datafile: JSONValue) {
+        root = datafile.object ?? JSONObject()
+        sdkKey = root["sdkKey"]?.string ?? ""
+        let own = root[Annotations.member]?.object
+        assignmentLifetime = AssignmentLifetime(own)
+        rollouts = root["rollouts"]?.array ?? []
+        audiences = root["typedAudiences"]?.array ?? []
+        let conditions = Dictionary(
+            audiences.map { ($0.object?.identifier("id") ?? "", $0.object?["conditions"] ?? .null) },
+            uniquingKeysWith: { $1 })
+        for object in holdoutObjects {
+            HoldoutDefinition(object, audiences: conditions).map { holdouts.append($0) }
+        }
+        for flag in root.objects("featureFlags") { flags.append(FlagDefinition(flag)) }
+        let waiting = Set(flags.lazy.filter { !$0.isEnabled }.flatMap(\.waitingExperiments))
+        for member in own?["metrics"]?.object ?? JSONObject() {
+            let metric = member.value.object.flatMap { MetricDefinition(stored: $0, key: Identifier(member.key)) }
+            if let metric { metrics.append(metric) }
+        }
+        let details = writtenDetails
+        func read(_ owner: JSONObject, groupID: Identifier?) {
+            for object in owner.objects("experiments") {
+                var experiment = ExperimentDefinition(
+                    object, groupID: groupID, audiences: conditions,
+                    details: object["id"]?.string.flatMap { details?[$0]?.object })
+                if waiting.contains(experiment.id), experiment.status == ExperimentStatus.paused.rawValue {
+                    experiment.status = ExperimentStatus.running.rawValue
+                }
+                experiments.append(experiment)
+            }
+        }
+        read(root, groupID: nil)
+        for object in root.objects("groups") {
+            let group = ExperimentGroup(object)
+            groups.append(group)
+            read(object, groupID: group.id)
+        }
+    }
+
+    /// Reads how long assignments last of a stored datafile.
+    static func assignmentLifetime(in content: [UInt8]) -> AssignmentLifetime? {
+        AssignmentLifetime((try? JSONParser().parse(content))?.object?[Annotations.member]?.object)
+    }
+
+    /// What the datafile has of experiments that SDKs do not get, by their ids.
+    var writtenDetails: JSONObject? { root[Annotations.member]?.object?["experiments"]?.object }
+
+    /// The holdouts as the datafile has them, also those that it brought.
+    var holdoutObjects: [JSONObject] { HoldoutDefinition.lists.flatMap { root.objects($0) } }
+
+    /// The lists of holdouts as the datafile has them.
+    var holdoutLists: [JSONValue?] { HoldoutDefinition.lists.map { root[$0] } }
+
+    /// Whether a holdout has a key, also one that a datafile brought.
+    func hasHoldout(_ key: Identifier) -> Bool { holdoutObjects.contains { $0.identifier("key") == key } }
+
+    /// What the datafile has besides experiments, flags, metrics and the holdouts of the API.
+    ///
+    /// - Parameter rolloutIDs: those of the deliveries that are left out.
+    func others(without rolloutIDs: Set<Identifier>) -> [JSONValue] {
+        var root = root
+        for name in ["experiments", "groups", "featureFlags", "rollouts", "revision", Annotations.member] {
+            root[name] = nil
+        }
+        for name in HoldoutDefinition.lists {
+            root[name] = .array((root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) })
+        }
+        var all: [JSONValue] = [.object(root)]
+        all += rollouts.filter { !rolloutIDs.contains($0.object?.identifier("id") ?? "") }
+        all += groups.map { $0.json([]) }
+        for holdout in holdouts { all.append(.object(holdout.json(rules: []))) }
+        return all
+    }
+}
+
+// MARK: - Uploads
+
+extension ProjectDefinitions {
+    /// Returns the definitions of a datafile that also says how long assignments last. Everything else of it stays as it is.
+    func lasting(_ lifetime: AssignmentLifetime) -> ProjectDefinitions {
+        var completed = self
+        completed.assignmentLifetime = lifetime
+        var own = root[Annotations.member]?.object ?? JSONObject()
+        own[AssignmentLifetime.member] = .string(lifetime.text)
+        completed.root[Annotations.member] = .object(own)
+        return completed
+    }
+
+    /// Returns the definitions of a datafile whose conclusions have the times of their results.
+    ///
+    /// - Parameter times: by the ids of the experiments.
+    func keepingResults(at times: [Identifier: Timestamp]) -> ProjectDefinitions {
+        func completed(_ owner: JSONObject) -> JSONObject {
+            guard let experiments = owner["experiments"]?.array else { return owner }
+            var owner = owner
+            owner["experiments"] = .array(
+                experiments.map { element in
+                    guard var experiment = element.object, let id = experiment.identifier("id"), let time = times[id],
+                        var members = experiment[Annotations.member]?.object,
+                        var conclusion = members["conclusion"]?.object
+                    else { return element }
+                    conclusion["frozenAt"] = .integer(time)
+                    members["conclusion"] = .object(conclusion)
+                    experiment[Annotations.member] = .object(members)
+                    return .object(experiment)
+                })
+            return owner
+        }
+        var root = completed(root)
+        if let groups = root["groups"]?.array {
+            root["groups"] = .array(groups.map { group in group.object.map { .object(completed($0)) } ?? group })
+        }
+        return ProjectDefinitions(.object(root))
+    }
+}

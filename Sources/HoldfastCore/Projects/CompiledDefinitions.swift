@@ -1,0 +1,71 @@
+public import Bucketing
+public import Definitions
+
+/// What a project defines, with the datafile that is its product and decides.
+public struct CompiledDefinitions: Sendable {
+    public let definitions: ProjectDefinitions
+    public let datafile: Datafile
+
+    init(_ definitions: ProjectDefinitions, _ datafile: Datafile) {
+        self.definitions = definitions
+        self.datafile = datafile
+    }
+
+    /// Reads what an uploaded or stored datafile defines.
+    public init(_ datafile: Datafile) {
+        self.init(ProjectDefinitions(datafile), datafile)
+    }
+
+    /// Returns the definitions with how long assignments of the project last: uploads from elsewhere do not say it.
+    ///
+    /// - Returns: `nil` if they say it, or the project has nothing to say.
+    public func completed(with lifetime: AssignmentLifetime?) throws(CoreError) -> CompiledDefinitions? {
+        guard let lifetime, datafile.assignmentLifetime == nil else { return nil }
+        let completed = definitions.lasting(lifetime)
+        return CompiledDefinitions(completed, try Project.compile(completed.datafile, similarTo: datafile))
+    }
+
+    /// Adds what serves the experiments of an earlier release or of another program.
+    ///
+    /// - Returns: `nil` if nothing is missing.
+    func servingAll() throws(CoreError) -> CompiledDefinitions? {
+        let unserved = datafile.unservedExperiments
+        guard !unserved.isEmpty else { return nil }
+        var served = definitions
+        var former = definitions
+        let keys = Set(unserved.map(\.key))
+        former.experiments.remove(keys)
+        former.flags.remove(keys)
+        served.serveExperiments()
+        served.generate(since: former)
+        return CompiledDefinitions(served, try Project.compile(served.datafile, similarTo: datafile))
+    }
+}
+
+extension Datafile {
+    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves as it should.
+    fileprivate var unservedExperiments: [Experiment] {
+        let isOwnProject = accountID == projectID
+        let unserved = experiments.filter { experiment in
+            let (annotations, flag) = (experiment.annotations, flag(key: experiment.key))
+            let isKnown = isOwnProject && annotations.flagKey == nil && experiment.layerID == experiment.id
+            return experiment.status != ExperimentStatus.concluded.rawValue && annotations.isServed ?? isKnown
+                && flag.map { $0.annotations.servesExperiment && !$0.serves(experiment) } ?? true
+        }
+        guard !unserved.isEmpty else { return [] }
+        let used = Set(flags.lazy.filter { !$0.annotations.servesExperiment }.flatMap(\.experiments).map(\.id))
+        return unserved.filter { !used.contains($0.id) }
+    }
+}
+
+extension Flag {
+    /// Whether the flag gives the keys of an experiment's variations.
+    fileprivate func serves(_ experiment: Experiment) -> Bool {
+        guard let variable = variables.first, variables.count == 1, experiments.map(\.id) == [experiment.id] else {
+            return false
+        }
+        return experiment.variations.allSatisfy {
+            $0.isFeatureEnabled && $0.variableValues[variable.id] == $0.key.string
+        }
+    }
+}
