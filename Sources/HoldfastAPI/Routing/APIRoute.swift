@@ -89,6 +89,8 @@ struct APIRoute {
     /// Whether an edge answers it from its copy, or by changes and events that it sends on; otherwise it forwards the
     /// request.
     private(set) var isAnsweredByEdges: Bool
+    /// See ``withNewestDefinitions``.
+    private var needsNewestDefinitions = false
     /// Whether the handler takes a body that is compressed; otherwise it is refused.
     private let acceptsGzip: Bool
     /// ``Route/bodyBytes``
@@ -159,6 +161,14 @@ struct APIRoute {
         return route
     }
 
+    /// The route for a change that depends on definitions: its handler is called once this server knows those that others
+    /// have stored.
+    var withNewestDefinitions: APIRoute {
+        var route = self
+        route.needsNewestDefinitions = true
+        return route
+    }
+
     /// Whether the body is received while it is handled.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
@@ -223,6 +233,7 @@ struct APIRoute {
                 let request = RequestCopy(request)
                 call.responder.send {
                     do {
+                        let call = needsNewestDefinitions ? try await call.updated(projects) : call
                         return try await call.retrying(projects) { call in
                             try await request.withRequest { request in try await handle(request, call) }
                         }

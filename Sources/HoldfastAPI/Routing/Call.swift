@@ -148,7 +148,8 @@ struct Call: Sendable {
         !isUpToDate && (error as? any DefinitionError)?.mayBeStale == true
     }
 
-    /// Makes the route read the definitions of other servers first, for a change that depends on them.
+    /// Makes the route read the definitions of other servers and call the handler again, if what is not defined may be
+    /// defined there.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
     }

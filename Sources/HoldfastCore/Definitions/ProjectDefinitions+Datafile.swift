@@ -164,6 +164,7 @@ extension ProjectDefinitions {
         for var flag in changed {
             let experiments = experiments(of: flag)
             if let version = Int64(revision) { flag.version = version }
+            if flag.rules != nil { flag.tags = flag.tags ?? [] }
             var hasDeliveries = true
             if case .datafile = flag.content {
             } else {
@@ -231,7 +232,7 @@ extension ProjectDefinitions {
                     }
                 }
             }
-            experiment.source = experiment.json(setting)
+            experiment.write(setting)
             experiments.set(experiment)
             guard let audience = experiment.audience else { continue }
             let id = experiment.audienceID

@@ -115,11 +115,17 @@ struct ExperimentDefinition: KeyedDefinition {
         var addValues: (inout JSONObject, Variation) -> Void = { _, _ in }
     }
 
+    /// Writes the experiment as SDKs know it, as if it had been read from the datafile.
+    mutating func write(_ setting: Setting) {
+        source = json(setting)
+        for (index, variation) in source.objects("variations").enumerated() { variations[index].source = variation }
+    }
+
     /// Returns the experiment as SDKs know it.
     ///
     /// While enrollment is closed, the allocation in the datafile is empty, so that no SDK enrolls anybody, and the
     /// annotations keep what it will be again.
-    func json(_ setting: Setting) -> JSONObject {
+    private func json(_ setting: Setting) -> JSONObject {
         var object = source
         object["id"] = JSONValue(id)
         object["key"] = JSONValue(key)

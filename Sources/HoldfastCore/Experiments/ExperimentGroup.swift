@@ -10,7 +10,7 @@ struct ExperimentGroup: KeyedDefinition {
     let name: String?
     /// Divides the bucket values among the experiments.
     var allocation: TrafficAllocation
-    /// The group as the datafile has it.
+    /// The group as the datafile has it, without what is generated.
     let source: JSONObject
 
     var listKey: Identifier { id }
@@ -20,7 +20,10 @@ struct ExperimentGroup: KeyedDefinition {
         id = source.identifier("id") ?? ""
         name = source[Annotations.member]?.object?["name"]?.string
         allocation = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
-        self.source = source
+        var rest = source
+        rest["experiments"] = []
+        if name != nil { rest["trafficAllocation"] = [] }
+        self.source = rest
     }
 
     init(named name: String) {

@@ -145,7 +145,7 @@ struct FlagDefinition: KeyedDefinition {
         case .datafile: break
         }
         FlagView.members.store(FlagView(self), in: &annotations)
-        annotations["tags"] = (tags ?? (rules == nil ? nil : [])).map { JSONValue($0) }
+        annotations["tags"] = tags.map { JSONValue($0) }
         annotations["off"] =
             isEnabled ? nil : ["rolloutId": .string(rolloutID), "running": JSONValue(running.map(\.id))]
         annotations["version"] = version.map { .integer($0) }

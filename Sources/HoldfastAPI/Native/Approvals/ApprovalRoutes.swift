@@ -7,7 +7,8 @@ extension NativeProtocol {
         return [
             APIRoute(.get, "/v1/proposals", scope: .token(.admin), readsQuery: true, proposal.list),
             APIRoute(.get, "/v1/proposals/{id}", scope: .token(.admin), proposal.get),
-            APIRoute(.post, "/v1/proposals/{id}/approve", scope: .token(.admin), proposal.approve),
+            APIRoute(.post, "/v1/proposals/{id}/approve", scope: .token(.admin), proposal.approve)
+                .withNewestDefinitions,
             APIRoute(.post, "/v1/proposals/{id}/reject", scope: .token(.admin), proposal.reject),
         ]
     }

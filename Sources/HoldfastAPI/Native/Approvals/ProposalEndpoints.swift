@@ -96,7 +96,6 @@ struct ProposalEndpoints {
 
     /// Makes the change, with the rights of both: the one who proposes it, and the caller.
     func approve(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let proposal = try await find(request, call)
         try proposal.expectPending(in: projects.project(proposal.sdkKey))
         let author = call.author(request)

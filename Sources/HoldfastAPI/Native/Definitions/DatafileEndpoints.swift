@@ -16,7 +16,6 @@ struct DatafileEndpoints {
     /// header, else of the datafile's own SDK key, else the default. If it concludes experiments, their results are kept in
     /// the same transaction.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let uploaded = request.withBody { Array($0) }
         let query = try request.query(knowing: ["moves", "share"])
         let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))

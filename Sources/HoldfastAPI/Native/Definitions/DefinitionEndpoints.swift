@@ -70,7 +70,6 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     /// Creates an element, or changes what the body names; 201 if it is new. `?from=KEY` makes a copy of an experiment: a
     /// draft with the members that the body does not have.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let query = try request.query(knowing: ["moves", "share"] + (Element.copiedMembers.isEmpty ? [] : ["from"]))
         let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
         let input = try PutRequest(request, call, projects, from: query["from"])
@@ -86,7 +85,6 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)

@@ -21,11 +21,13 @@ extension NativeProtocol {
             APIRoute(.get, "/v1/projects", scope: .token(.read, or: .definitions), readsQuery: true, project.list)
                 .atEdge,
             APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read, or: .definitions), project.get).atEdge,
-            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), proposal.holding(project.put)),
-            APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
+            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), proposal.holding(project.put))
+                .withNewestDefinitions,
+            APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete).withNewestDefinitions,
             APIRoute(
                 .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(datafile.put)),
+                proposal.holding(datafile.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read, or: .definitions), respondsLater: true,
                 readsQuery: true,
@@ -36,42 +38,51 @@ extension NativeProtocol {
             APIRoute(.get, "/v1/flags/{key}", scope: .token(.read, or: .definitions), flag.get),
             APIRoute(
                 .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(flag.put)),
+                proposal.holding(flag.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(flag.delete)),
+                proposal.holding(flag.delete)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/flags/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
                 readsQuery: true,
-                preview.postFlag),
+                preview.postFlag
+            ).withNewestDefinitions,
             APIRoute(.get, "/v1/metrics", scope: .token(.read, or: .definitions), readsQuery: true, metric.list).atEdge,
             APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read, or: .definitions), metric.get).atEdge,
             APIRoute(
                 .put, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(metric.put)),
+                proposal.holding(metric.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .delete, "/v1/metrics/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(metric.delete)),
+                proposal.holding(metric.delete)
+            ).withNewestDefinitions,
             APIRoute(.get, "/v1/holdouts", scope: .token(.read, or: .definitions), readsQuery: true, holdout.list)
                 .atEdge,
             APIRoute(.get, "/v1/holdouts/{key}", scope: .token(.read, or: .definitions), holdout.get).atEdge,
             APIRoute(
                 .put, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(holdout.put)),
+                proposal.holding(holdout.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .delete, "/v1/holdouts/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(holdout.delete)),
+                proposal.holding(holdout.delete)
+            ).withNewestDefinitions,
             APIRoute(
                 .get, "/v1/definitions", scope: .token(.read, or: .definitions), respondsLater: true, definitions.get
             ).atEdge,
             APIRoute(.get, "/v1/definitions/schema.json", scope: .none, DefinitionSchema.get),
             APIRoute(
                 .put, "/v1/definitions", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(definitions.put)),
+                proposal.holding(definitions.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/definitions/preview", scope: .token(.admin, or: .definitions), isConditional: true,
                 readsQuery: true,
-                definitions.preview),
+                definitions.preview
+            ).withNewestDefinitions,
         ]
     }
 }

@@ -46,7 +46,6 @@ struct PreviewEndpoint {
         input: DefinitionEndpoints<Element>.PutRequest,
         draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [DefinitionWarning]
     ) {
-        try call.requireUpToDate()
         let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
         let sharing = try Request.sharePolicy(request.query(knowing: ["share"]), call)
         let schema = projects.schema

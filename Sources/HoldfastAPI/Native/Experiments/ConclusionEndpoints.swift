@@ -35,7 +35,6 @@ struct ConclusionEndpoints {
         _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void
     ) async throws -> Response {
         typealias Endpoints = DefinitionEndpoints<Experiment>
-        try call.requireUpToDate()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()

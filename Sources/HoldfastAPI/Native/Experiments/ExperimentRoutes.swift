@@ -22,24 +22,31 @@ extension NativeProtocol {
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read, or: .definitions), experiment.get).atEdge,
             APIRoute(
                 .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(experiment.put)),
+                proposal.holding(experiment.put)
+            ).withNewestDefinitions,
             APIRoute(
                 .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(experiment.delete)),
+                proposal.holding(experiment.delete)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/conclude", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(conclusion.conclude)),
+                proposal.holding(conclusion.conclude)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/reopen", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(conclusion.reopen)),
+                proposal.holding(conclusion.reopen)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/ramp", scope: .token(.admin), isConditional: true, readsQuery: true,
-                proposal.holding(conclusion.controlRamp)),
+                proposal.holding(conclusion.controlRamp)
+            ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
                 readsQuery: true,
-                preview.postExperiment),
-            APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post),
+                preview.postExperiment
+            ).withNewestDefinitions,
+            APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post)
+                .withNewestDefinitions,
             APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
         ]
     }

@@ -16,7 +16,6 @@ struct ImportEndpoint {
         let key = try request.key()
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let author = call.author(request)
-        try call.requireUpToDate()
         let project = try projects.project(named: request.sdkKey, for: call.access)
         guard let experiment = Experiment.find(Identifier(key), in: project.compiled) else {
             throw Experiment.unknown(key, in: project.compiled)

@@ -26,7 +26,6 @@ struct AttributeEndpoints {
 
     /// Defines an attribute, or gives a selection other values; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let name = try request.definedName()
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let definition = try AttributeDefinition(value, name: name)
@@ -47,7 +46,6 @@ struct AttributeEndpoints {
 
     /// Deletes an attribute and all its values. No reader sees the values any more.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        try call.requireUpToDate()
         let name = try request.definedName()
         let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
         guard users.isEmpty else {

@@ -12,16 +12,17 @@ extension NativeProtocol {
             APIRoute(.get, "/v1/attributes", scope: .token(.read, or: .definitions), readsQuery: true, attribute.list)
                 .atEdge,
             APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read, or: .definitions), attribute.get).atEdge,
-            APIRoute(.put, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.put),
-            APIRoute(.delete, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.delete),
+            APIRoute(.put, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.put).withNewestDefinitions,
+            APIRoute(.delete, "/v1/attributes/{name}", scope: .unbound(.admin), attribute.delete).withNewestDefinitions,
             APIRoute(.get, "/v1/segments", scope: .token(.read, or: .definitions), readsQuery: true, segment.list)
                 .atEdge,
             APIRoute(
                 .get, "/v1/segments/{name}", scope: .token(.read, or: .definitions), respondsLater: true,
                 readsQuery: true, segment.get),
             APIRoute(
-                .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)),
-            APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete),
+                .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)
+            ).withNewestDefinitions,
+            APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete).withNewestDefinitions,
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
         ]

@@ -7,7 +7,8 @@ extension NativeProtocol {
         return [
             APIRoute(.get, "/v1/webhooks", scope: .token(.admin), webhook.list),
             APIRoute(.get, "/v1/webhooks/{key}", scope: .token(.admin), webhook.get),
-            APIRoute(.put, "/v1/webhooks/{key}", scope: .token(.admin), readsQuery: true, webhook.put),
+            APIRoute(.put, "/v1/webhooks/{key}", scope: .token(.admin), readsQuery: true, webhook.put)
+                .withNewestDefinitions,
             APIRoute(.delete, "/v1/webhooks/{key}", scope: .token(.admin), webhook.delete),
             APIRoute(.post, "/v1/webhooks/{key}/rotate", scope: .token(.admin), webhook.rotate),
             APIRoute(.post, "/v1/webhooks/{key}/test", scope: .token(.admin), respondsLater: true, webhook.test),
