@@ -62,18 +62,22 @@ extension DefinedElement {
         description(in: project.compiled, sdkKey: project.sdkKey)
     }
 
+    /// Returns an element as `GET` presents it; `nil` if there is none.
+    public static func description(of key: String, in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue? {
+        find(Identifier(key), in: compiled).map { $0.description(in: compiled, sdkKey: sdkKey) }
+    }
+
     /// Returns the change that a body asks for: of the members that differ from what `GET` shows.
     ///
+    /// - Parameter description: the element as `GET` presents it; `nil` if there is none.
     /// - Returns: `nil` if the body has nothing else than what is shown. That asks for nothing, not even of an archived
     ///   experiment.
     /// - Throws: 400 or 422 if the body is wrong.
     public static func change(
-        _ body: JSONValue, key: String, in project: Project?, _ schema: AttributeSchema
+        _ body: JSONValue, key: String, of description: JSONValue?, _ schema: AttributeSchema
     ) throws(CoreError) -> Change? {
         let body = FlagUses.removed(from: body)
-        let shown = project.flatMap { project in
-            find(Identifier(key), in: project.compiled).map { DefinitionChanges(of: $0.description(in: project)) }
-        }
+        let shown = description.map { DefinitionChanges(of: $0) }
         if let shown { try shown.checkProject(of: body) }
         let changes = shown?.members(of: body) ?? body
         let change = try Change(changes, key: key)

@@ -63,16 +63,15 @@ public struct ProjectEditor: Sendable {
     /// counted before the change is stored; a user who is enrolled after the count has passed is not protected.
     ///
     /// - Throws: ``HeldChange`` if the change needs the approval of a second person.
-    /// - Returns: the project as this edit left it, without later edits of others.
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>
-    ) async throws -> (Project, Outcome) {
+    ) async throws -> Edited<Outcome> {
         try await edit(
             Edit(sdkKey: sdkKey, author: author, moves: moves, change: change, notes: { [note.entry($0)] }))
     }
 
     /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes, segments and webhooks in the same transaction.
-    public func edit<Outcome: Sendable>(_ edit: Edit<Outcome>) async throws -> (Project, Outcome) {
+    public func edit<Outcome: Sendable>(_ edit: Edit<Outcome>) async throws -> Edited<Outcome> {
         await catalog.beginEdit()
         defer { catalog.endEdit() }
         // The version of the project from which the change moves nobody.
@@ -86,7 +85,7 @@ public struct ProjectEditor: Sendable {
                 try await apply(edit, session, countedVersion: countedVersion)
             }
             switch attempt {
-            case .stored(let project, let outcome): return (project, outcome)
+            case .stored(let edited): return edited
             case .moves(let moves, let version):
                 if counted == nil {
                     // Others need not wait for the first count. If one of them is quicker, they wait for the second.
@@ -127,8 +126,17 @@ public struct ProjectEditor: Sendable {
         }
     }
 
+    /// What came of an edit.
+    public struct Edited<Outcome: Sendable>: Sendable {
+        /// As the edit left it, without later edits of others.
+        public let project: Project
+        public let outcome: Outcome
+        /// Those of ``Edit``; none if the change made no difference.
+        public var notes: [AuditNote] = []
+    }
+
     private enum Attempt<Outcome: Sendable>: Sendable {
-        case stored(Project, Outcome)
+        case stored(Edited<Outcome>)
         /// The change may move users, and must not before they are counted.
         case moves([DefinitionMoves], version: Int64)
         /// Another process has stored a newer datafile.
@@ -209,7 +217,7 @@ public struct ProjectEditor: Sendable {
         let schema = edit.schema(draft.outcome)
         // Only a change of a stored datafile can make no difference.
         guard draft.hasChanged || !schema.isEmpty else {
-            return project.map { .stored($0, draft.outcome) } ?? .outdated
+            return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
         }
         if let project, edit.moves == .refuse, countedVersion != project.version {
             let moves = catalog.moves(from: project, to: draft.compiled, changing: schema.segments)
@@ -226,7 +234,7 @@ public struct ProjectEditor: Sendable {
                 return .outdated
             }
             try await catalog.refresh()
-            return project.map { .stored($0, draft.outcome) } ?? .outdated
+            return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
         }
         let content = definitions.content
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
@@ -243,6 +251,7 @@ public struct ProjectEditor: Sendable {
         guard let stored else { return .outdated }
         // The response must not precede the change in this process.
         try await catalog.refresh()
-        return .stored(catalog.project(stored, draft.compiled), draft.outcome)
+        return .stored(
+            Edited(project: catalog.project(stored, draft.compiled), outcome: draft.outcome, notes: made))
     }
 }

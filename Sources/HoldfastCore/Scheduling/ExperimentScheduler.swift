@@ -130,17 +130,18 @@ public final class ExperimentScheduler: Sendable {
             bandit = definitions.experiments[place.key]?.details.bandit
         }
         let watch = try await watch(place.key, project, bandit, at: now)
-        guard let change = definitions.timedChange(of: place.key, at: now, watch) else { return }
-        if case .weigh(let look?) = change, let experiment = definitions.experiments[place.key],
+        if let look = watch?.bandit, let experiment = definitions.experiments[place.key],
             experiment.shares(look) == nil
         {
             return try await keep(look, of: experiment, place, at: now)
         }
+        // Most looks at users change nothing.
+        guard definitions.timedChange(of: place.key, at: now, watch) != nil else { return }
         do {
-            try await make(change, place, at: now, watch)
-        } catch let error as CoreError where change.isStep && error.kind != .unavailable {
+            try await makeDueChange(place, at: now, watch)
+        } catch let error as CoreError where error.kind != .unavailable {
             // Enrolled users stay where they are, and a person decides.
-            try await make(.hold(error.detail), place, at: now, watch, insteadOf: change)
+            try await makeDueChange(place, at: now, watch, holding: error)
         }
     }
 
@@ -193,20 +194,38 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    /// - Parameter due: the change that must still be due, if it is another one.
-    private func make(
-        _ change: TimedChange, _ place: Place, at now: Timestamp, _ watch: UserWatch?, insteadOf due: TimedChange? = nil
+    /// Makes what is due by the newest definitions: another process may have been quicker, or a person has changed the
+    /// experiment.
+    ///
+    /// - Parameter refusal: why the step of a ramp was not possible. Instead of it the ramp is held.
+    /// - Throws: the refusal if no step of a ramp is due.
+    private func makeDueChange(
+        _ place: Place, at now: Timestamp, _ watch: UserWatch?, holding refusal: CoreError? = nil
     ) async throws {
         let key = place.key
-        let note = ProjectEditor.Note(change.action, of: key.string) { compiled in
-            compiled.definitions.experiments[key].map(\.timesForAudit) ?? .null
-        }
-        _ = try await ProjectEditor(catalog, .notNeeded).edit(place.sdkKey, note, by: Self.author, moves: .refuse) {
-            definitions, _ throws(CoreError) in
-            // Another process may have been quicker, or a person has changed the experiment.
-            guard definitions.timedChange(of: key, at: now, watch) == due ?? change else { return }
-            try definitions.apply(change, to: key, at: now, watch?.evidence)
-        }
+        let edit = ProjectEditor.Edit(
+            sdkKey: place.sdkKey, author: Self.author, moves: .refuse,
+            change: { definitions, _ throws(CoreError) -> TimedChange? in
+                guard var change = definitions.timedChange(of: key, at: now, watch) else { return nil }
+                if let refusal {
+                    guard change.isStep else { throw refusal }
+                    change = .hold(refusal.detail)
+                }
+                try definitions.apply(change, to: key, at: now, watch?.evidence)
+                return change
+            },
+            notes: { draft in
+                guard let change = draft.outcome else { return [] }
+                func times(_ definitions: ProjectDefinitions?) -> JSONValue {
+                    definitions?.experiments[key].map(\.timesForAudit) ?? .null
+                }
+                return [
+                    AuditNote(
+                        change.action, of: key.string, before: times(draft.project?.definitions),
+                        after: times(draft.compiled.definitions))
+                ]
+            })
+        _ = try await ProjectEditor(catalog, .notNeeded).edit(edit)
     }
 }
 

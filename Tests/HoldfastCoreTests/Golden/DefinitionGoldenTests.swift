@@ -133,7 +133,8 @@ private struct GoldenRun {
                         try source.map { source throws(CoreError) in
                             try Element.copy(of: source, as: key, body, in: project)
                         } ?? body
-                    guard let change = try Element.change(body, key: key, in: project, GoldenProject.schema) else {
+                    let shown = project.flatMap { Element.description(of: key, in: $0.compiled, sdkKey: $0.sdkKey) }
+                    guard let change = try Element.change(body, key: key, of: shown, GoldenProject.schema) else {
                         return (nil, [])
                     }
                     let isNew = try change.apply(to: &definitions)

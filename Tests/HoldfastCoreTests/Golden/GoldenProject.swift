@@ -145,7 +145,8 @@ enum GoldenProject {
         func put<Element: DefinedElement>(_: Element.Type, _ bodies: KeyValuePairs<String, JSONValue>) throws {
             for (key, body) in bodies {
                 project = try edited(project) { definitions, project throws(CoreError) in
-                    _ = try Element.change(body, key: key, in: project, schema)?.apply(to: &definitions)
+                    let shown = project.flatMap { Element.description(of: key, in: $0.compiled, sdkKey: $0.sdkKey) }
+                    _ = try Element.change(body, key: key, of: shown, schema)?.apply(to: &definitions)
                 }
             }
         }

@@ -35,7 +35,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let looks = try await looks(in: project)
         let waiting = try await WaitingProposals(in: project, store, call)
         return JSONList(Element.list, listed) { element in
-            let description = Self.describe(element, project, uses, looks)
+            let description = Self.describe(element, element.description(in: project), uses, looks)
             return waiting?.describe(element, description) ?? description
         }.response(entityTag: project.entityTag)
     }
@@ -75,13 +75,23 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let input = try PutRequest(request, call, projects, from: query["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
-        let note = Self.note(Element.putAction, input.key, input.sdkKey)
-        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing)
-            .edit(input.sdkKey, note, by: call.author(request), moves: moves, change)
+        let edit = ProjectEditor.Edit(
+            sdkKey: input.sdkKey, author: call.author(request), moves: moves, change: change,
+            notes: { draft in
+                let after = Element.description(of: input.key, in: draft.compiled, sdkKey: input.sdkKey)
+                return [
+                    AuditNote(
+                        Element.putAction, of: input.key, before: Self.detail(draft.outcome.description),
+                        after: Self.detail(after))
+                ]
+            })
+        let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
+        let (project, outcome) = (edited.project, edited.outcome)
         let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
+        let description = edited.notes.isEmpty ? outcome.description : edited.notes.first?.after.object?[Element.noun]
         return try Self.response(
-            outcome.status, with: input.key, of: project, warnings: warnings, uses: try await uses(in: project),
-            looks: try await looks(in: project))
+            outcome.status, with: input.key, of: project, showing: description, warnings: warnings,
+            uses: try await uses(in: project), looks: try await looks(in: project))
     }
 
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -127,6 +137,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let status: Status
         /// `nil` if the request asks for nothing new.
         let change: Element.Change?
+        /// The element as `GET` presented it before; `nil` if it is new.
+        let description: JSONValue?
     }
 
     /// Returns the change that a request asks for. Its outcome is what the response tells.
@@ -142,11 +154,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
                 try input.source.map { source throws(CoreError) in
                     try Element.copy(of: source, as: input.key, given, in: project)
                 } ?? given
-            let change = try Element.change(body, key: input.key, in: project, schema)
+            let description = project.flatMap {
+                Element.description(of: input.key, in: $0.compiled, sdkKey: input.sdkKey)
+            }
+            let change = try Element.change(body, key: input.key, of: description, schema)
             try input.preconditions.check(entityTag(of: input.key, project))
-            guard let change else { return PutOutcome(status: .ok, change: nil) }
+            guard let change else { return PutOutcome(status: .ok, change: nil, description: description) }
             let isNew = try change.apply(to: &definitions)
-            return PutOutcome(status: isNew ? .created : .ok, change: change)
+            return PutOutcome(status: isNew ? .created : .ok, change: change, description: description)
         }
     }
 
@@ -157,23 +172,26 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
-        ProjectEditor.Note(action, of: key) { compiled in
-            guard let element = Element.find(Identifier(key), in: compiled) else { return .null }
-            var object = JSONObject()
-            object[Element.noun] = element.description(in: compiled, sdkKey: sdkKey)
-            return .object(object)
-        }
+        ProjectEditor.Note(action, of: key) { detail(Element.description(of: key, in: $0, sdkKey: sdkKey)) }
     }
 
-    /// - Parameter warnings: see ``ElementChange/warnings(_:_:)``.
+    /// What the audit log has of an element.
+    private static func detail(_ description: JSONValue?) -> JSONValue {
+        description.map { .object(JSONObject(.init(key: Element.noun, value: $0))) } ?? .null
+    }
+
+    /// - Parameters:
+    ///   - description: the element as `GET` presents it, if it is known.
+    ///   - warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
-        _ status: Status = .ok, with key: String, of project: Project, warnings: [DefinitionWarning] = [],
-        uses: FlagUses? = nil, looks: BanditLooks? = nil, waiting: WaitingProposals? = nil
+        _ status: Status = .ok, with key: String, of project: Project, showing description: JSONValue? = nil,
+        warnings: [DefinitionWarning] = [], uses: FlagUses? = nil, looks: BanditLooks? = nil,
+        waiting: WaitingProposals? = nil
     ) throws(CoreError) -> Response {
         guard let element = Element.find(Identifier(key), in: project.compiled) else {
             throw Element.unknown(key, in: project.compiled)
         }
-        var description = describe(element, project, uses, looks)
+        var description = describe(element, description ?? element.description(in: project), uses, looks)
         if let waiting { description = waiting.describe(element, description) }
         if !warnings.isEmpty, var object = description.object {
             object["warnings"] = .array(warnings.map(\.json))
@@ -183,9 +201,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     private static func describe(
-        _ element: Element, _ project: Project, _ uses: FlagUses? = nil, _ looks: BanditLooks? = nil
+        _ element: Element, _ description: JSONValue, _ uses: FlagUses?, _ looks: BanditLooks?
     ) -> JSONValue {
-        let description = element.description(in: project)
         if let looks, let experiment = element as? Experiment { return looks.describe(experiment, description) }
         guard let uses, let flag = element.usedFlag else { return description }
         return uses.describe(flag, description)

@@ -35,9 +35,10 @@ struct DefinitionSetEndpoints {
                 return notes.isEmpty ? [AuditNote(.datafilePut, of: sdkKey)] : notes
             })
         let sharing = try Request.sharePolicy(query, call)
-        let (project, outcome) = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
+        let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
+        let outcome = edited.outcome
         var object = outcome.json
-        object["revision"] = .string(project.datafile.revision)
+        object["revision"] = .string(edited.project.datafile.revision)
         if !outcome.schema.webhooks.isEmpty { services.webhooks.wake() }
         let secrets = outcome.schema.webhooks.filter { $0.newSecret != nil }.map { change -> JSONValue in
             [

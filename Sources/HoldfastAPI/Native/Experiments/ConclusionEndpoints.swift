@@ -39,7 +39,7 @@ struct ConclusionEndpoints {
         let preconditions = Preconditions(request)
         let moves = try request.movePolicy()
         let note = Endpoints.note(action, key, sdkKey)
-        let (project, _) = try await ProjectEditor(catalog, call.approvalPolicy).edit(
+        let edited = try await ProjectEditor(catalog, call.approvalPolicy).edit(
             sdkKey, note, by: call.author(request), moves: moves
         ) { definitions, project throws(CoreError) in
             try preconditions.check(Endpoints.entityTag(of: key, project))
@@ -49,6 +49,7 @@ struct ConclusionEndpoints {
             try definitions.expectNoDeliveryRule(Identifier(key))
             try change(&definitions)
         }
-        return try Endpoints.response(with: key, of: project)
+        let description = edited.notes.first?.after.object?[Experiment.noun]
+        return try Endpoints.response(with: key, of: edited.project, showing: description)
     }
 }

@@ -181,7 +181,10 @@ struct DefinitionSetRun {
         _: Defined.Type, _ key: Identifier, _ body: JSONObject, at place: JSONPointer
     ) throws(CoreError) {
         guard !body.isEmpty else { return }
-        guard let change = try Defined.change(.object(body), key: key.string, in: project, schema) else { return }
+        let description = project.flatMap {
+            Defined.description(of: key.string, in: $0.compiled, sdkKey: $0.sdkKey)
+        }
+        guard let change = try Defined.change(.object(body), key: key.string, of: description, schema) else { return }
         _ = try change.apply(to: &definitions)
         let found = project.map { change.warnings(schema, $0.datafile) } ?? change.trafficWarnings
         warnings += found.map { warning in
