@@ -12,30 +12,68 @@ extension KeyedDefinition {
 }
 
 /// Elements in the order of the datafile. Of several with one key the last one counts, as in the reference SDK.
+///
+/// Lists share the elements that no edit has changed, so that copying and comparing them is fast.
 public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
-    private var elements: [Element] = []
+    private final class Box: Sendable {
+        let element: Element
+
+        init(_ element: Element) { self.element = element }
+
+        static func areSame(_ left: Box, _ right: Box) -> Bool { left === right || left.element == right.element }
+    }
+
+    private var boxes: [Box] = []
     private var indices: [Identifier: Int] = [:]
     /// Ascending, by the ``KeyedDefinition/names`` of the elements.
     private var indicesByName: [Identifier: [Int]] = [:]
+    /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
+    public private(set) var touched: Set<Identifier> = []
 
     public init() {}
 
-    public static func == (left: Self, right: Self) -> Bool { left.elements == right.elements }
+    public static func == (left: Self, right: Self) -> Bool {
+        left.boxes.elementsEqual(right.boxes, by: Box.areSame)
+    }
 
-    public subscript(key: Identifier) -> Element? { indices[key].map { elements[$0] } }
+    public subscript(key: Identifier) -> Element? { indices[key].map { boxes[$0].element } }
+
+    /// Whether the element of a key is not the same as in another list, also if only one of them has it.
+    public func differs(_ key: Identifier, from other: Self?) -> Bool {
+        switch (indices[key], other?.indices[key]) {
+        case (let index?, let known?): other.map { !Box.areSame(boxes[index], $0.boxes[known]) } ?? true
+        case (nil, nil): false
+        default: true
+        }
+    }
+
+    public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
 
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in their order.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
-        Set(names.flatMap { indicesByName[$0] ?? [] } + keys.compactMap { indices[$0] }).sorted().map { elements[$0] }
+        var found = Set(names.flatMap { indicesByName[$0] ?? [] })
+        for key in keys { if let index = indices[key] { found.insert(index) } }
+        return found.sorted().map { boxes[$0].element }
     }
 
-    public func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { elements[$0] } }
+    /// Returns the keys of the elements with a name, in their order.
+    public func keys(naming name: Identifier) -> [Identifier] {
+        (indicesByName[name] ?? []).map { boxes[$0].element.listKey }
+    }
 
-    public func makeIterator() -> IndexingIterator<[Element]> { elements.makeIterator() }
+    public func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { boxes[$0].element } }
+
+    public func makeIterator() -> some IteratorProtocol<Element> { boxes.lazy.map(\.element).makeIterator() }
+
+    public var underestimatedCount: Int { boxes.count }
+
+    /// Returns a part of each element, without copying the elements.
+    public func map<Part>(_ part: (Element) -> Part) -> [Part] { boxes.map { part($0.element) } }
 
     public mutating func append(_ element: Element) {
-        note(element, at: elements.count)
-        elements.append(element)
+        note(element, at: boxes.count)
+        touched.insert(element.listKey)
+        boxes.append(Box(element))
     }
 
     private mutating func note(_ element: Element, at index: Int) {
@@ -46,8 +84,9 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Replaces the element with the same key, or appends the element.
     public mutating func set(_ element: Element) {
         guard let index = indices[element.listKey] else { return append(element) }
-        let former = elements[index].names
-        elements[index] = element
+        let former = boxes[index].element.names
+        boxes[index] = Box(element)
+        touched.insert(element.listKey)
         guard former != element.names else { return }
         for name in former { indicesByName[name]?.removeAll { $0 == index } }
         for name in element.names {
@@ -62,27 +101,33 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Removes all elements with one of some keys.
     public mutating func remove(_ keys: Set<Identifier>) {
         guard keys.contains(where: { indices[$0] != nil }) else { return }
-        elements.removeAll { keys.contains($0.listKey) }
+        boxes.removeAll { keys.contains($0.element.listKey) }
+        touched.formUnion(keys)
         noteAll()
     }
 
     private mutating func noteAll() {
         (indices, indicesByName) = ([:], [:])
-        for (index, element) in elements.enumerated() { note(element, at: index) }
+        for (index, box) in boxes.enumerated() { note(box.element, at: index) }
     }
 
     /// Puts the elements in the order of their ranks. Those of one rank keep their order.
     public mutating func sort(by rank: (Element) -> Int) {
-        let ranks = elements.map(rank)
+        let ranks = boxes.map { rank($0.element) }
         guard zip(ranks, ranks.dropFirst()).contains(where: >) else { return }
-        elements = ranks.indices.sorted { (ranks[$0], $0) < (ranks[$1], $1) }.map { elements[$0] }
+        boxes = ranks.indices.sorted { (ranks[$0], $0) < (ranks[$1], $1) }.map { boxes[$0] }
         noteAll()
     }
 
-    public var count: Int { elements.count }
-    public var isEmpty: Bool { elements.isEmpty }
+    /// Begins to note anew which elements are touched.
+    public mutating func forgetChanges() { touched = [] }
 
-    public func last(where isWanted: (Element) -> Bool) -> Element? { elements.last(where: isWanted) }
+    public var count: Int { boxes.count }
+    public var isEmpty: Bool { boxes.isEmpty }
+
+    public func last(where isWanted: (Element) -> Bool) -> Element? {
+        boxes.last { isWanted($0.element) }?.element
+    }
 }
 
 /// Ids that depend only on the names of what they identify, so that what is removed and added again is the same.

@@ -42,6 +42,13 @@ public struct JSONObject: Sendable {
         members = [member]
     }
 
+    /// - Parameter members: of several with one key the last one counts, at the place of the first.
+    public init(_ members: [Member]) {
+        self.members = []
+        self.members.reserveCapacity(members.count)
+        for member in members { self[member.key] = member.value }
+    }
+
     public var isEmpty: Bool { members.isEmpty }
     public var count: Int { members.count }
 

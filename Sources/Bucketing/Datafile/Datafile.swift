@@ -50,6 +50,14 @@ public final class Datafile: Sendable {
     ///
     /// - Parameter former: a datafile that is probably similar: what both have is not compiled again.
     /// - Throws: ``DatafileError`` with every problem found.
+    public static func compile(_ source: JSONValue, similarTo former: Datafile?) throws(DatafileError) -> Datafile {
+        if let edited = former?.edited(to: source) { return edited }
+        return try Datafile(source, similarTo: former)
+    }
+
+    /// Compiles a datafile.
+    ///
+    /// - Throws: ``DatafileError`` with every problem found.
     public convenience init(_ source: JSONValue, similarTo former: Datafile? = nil) throws(DatafileError) {
         var compiler = DatafileCompiler(source, similarTo: former)
         let parts = compiler.compile()
@@ -87,6 +95,38 @@ public final class Datafile: Sendable {
         flagsByKey = Dictionary(flags.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         eventsByKey = Dictionary(events.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         audiencesByID = Dictionary(audiences.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
+    }
+
+    init(_ former: Datafile, _ source: JSONValue, revision: String, _ next: Replacement) {
+        self.source = source
+        accountID = former.accountID
+        projectID = former.projectID
+        self.revision = revision
+        sdkKey = former.sdkKey
+        environmentKey = former.environmentKey
+        anonymizesIP = former.anonymizesIP
+        botFiltering = former.botFiltering
+        sendsFlagDecisions = former.sendsFlagDecisions
+        assignmentLifetime = AssignmentLifetime(source.object?[Annotations.member]?.object)
+        attributes = former.attributes
+        audiences = former.audiences
+        events = former.events
+        groups = former.groups
+        experiments = next.experiments
+        flags = next.flags
+        rollouts = former.rollouts
+        holdouts = former.holdouts
+        mentions = former.mentions
+        hasLargeAudiences = former.hasLargeAudiences
+        elements = next.elements
+        globalHoldouts = former.globalHoldouts
+        deliveryRules = former.deliveryRules
+        holdoutsByRule = former.holdoutsByRule
+        experimentsByKey = former.experimentsByKey.merging(next.changedExperiments.values.map { ($0.key, $0) }) { $1 }
+        experimentsByID = former.experimentsByID.merging(next.changedExperiments) { $1 }
+        flagsByKey = former.flagsByKey.merging(next.changedFlags) { $1 }
+        eventsByKey = former.eventsByKey
+        audiencesByID = former.audiencesByID
     }
 
     private static func byRule(_ holdouts: [Holdout]) -> [Identifier: [Holdout]] {
@@ -130,6 +170,19 @@ extension Datafile {
 
     public func experiment(id: Identifier) -> Experiment? {
         experimentsByID[id]
+    }
+
+    /// Returns the experiments that a former datafile does not have as they are here.
+    public func experiments(unlike former: Datafile) -> [Experiment] {
+        let keepsRules = deliveryRules == former.deliveryRules
+        return experiments.indices.lazy.filter { [self] index in
+            let experiment = experiments[index]
+            // Most have their place.
+            let isSame =
+                former.experiments.indices.contains(index) && former.experiments[index] === experiment
+                || former.experiment(id: experiment.id) === experiment
+            return !isSame || !keepsRules && isDeliveryRule(experiment.id) != former.isDeliveryRule(experiment.id)
+        }.map { [self] in experiments[$0] }
     }
 
     /// Whether an experiment is a delivery rule of a flag, whose variations are not stored.

@@ -27,50 +27,18 @@ extension DatafileCompiler {
     /// Returns a flag that the former datafile has, too. What it refers to may be gone.
     private mutating func knownFlag(_ node: DatafileReader.Node) -> ParsedFlag? {
         guard let flag = formerFlags.parsed(of: node.value) else { return nil }
-        checkExperiments(flag.experimentIDs, of: node)
-        checkRollout(flag.rolloutID, of: node)
+        let (experiments, rollouts) = (parsedExperiments, rollouts)
+        reader.checkExperiments(flag.experimentIDs, of: node) { experiments[$0] != nil }
+        reader.checkRollout(flag.rolloutID, of: node) { rollouts[$0] != nil }
         return flag
-    }
-
-    private mutating func checkExperiments(_ ids: [Identifier], of node: DatafileReader.Node) {
-        for (index, id) in ids.enumerated() where parsedExperiments[id] == nil {
-            let pointer = node.pointer.appending("experimentIds").appending(index)
-            reader.reject(pointer, "no experiment has the id '\(id)'")
-        }
-    }
-
-    private mutating func checkRollout(_ id: Identifier, of node: DatafileReader.Node) {
-        if !id.string.isEmpty, rollouts[id] == nil {
-            reader.reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(id)'")
-        }
     }
 
     private mutating func newFlag(_ node: DatafileReader.Node) -> ParsedFlag {
-        let experimentIDs = reader.ids("experimentIds", of: node)
-        checkExperiments(experimentIDs, of: node)
-        let rolloutID = reader.id("rolloutId", of: node)
-        checkRollout(rolloutID, of: node)
-        var variables = KeyedList<Variable>()
-        for element in reader.objects("variables", of: node) {
-            let variable = variable(element)
-            variables.set(variable.key, variable)
-        }
-        let flag = ParsedFlag(
-            id: reader.id("id", of: node), key: reader.id("key", of: node), experimentIDs: experimentIDs,
-            rolloutID: rolloutID, variables: variables.values,
-            annotations: FlagAnnotations(node.annotations)
-        )
+        let (experiments, rollouts) = (parsedExperiments, rollouts)
+        let flag = reader.flag(
+            node, hasExperiment: { experiments[$0] != nil }, hasRollout: { rollouts[$0] != nil })
         newFlags.append(flag)
         return flag
-    }
-
-    private mutating func variable(_ node: DatafileReader.Node) -> Variable {
-        let type = reader.string("type", of: node)
-        let kind = Variable.Kind(type: type, subType: reader.optionalString("subType", of: node))
-        return Variable(
-            id: reader.id("id", of: node), key: reader.id("key", of: node),
-            kind: kind, type: kind == .json ? "json" : type, defaultValue: reader.string("defaultValue", of: node)
-        )
     }
 
     /// Users outside the traffic of an experiment of the type feature rollout get the variation of the flag's last
@@ -90,5 +58,44 @@ extension DatafileCompiler {
             }
             texts[variation.id] = variation.variableValues
         }
+    }
+}
+
+extension DatafileReader {
+    mutating func flag(
+        _ node: Node, hasExperiment: (Identifier) -> Bool, hasRollout: (Identifier) -> Bool
+    ) -> ParsedFlag {
+        let experimentIDs = ids("experimentIds", of: node)
+        checkExperiments(experimentIDs, of: node, hasExperiment)
+        let rolloutID = id("rolloutId", of: node)
+        checkRollout(rolloutID, of: node, hasRollout)
+        var variables = KeyedList<Variable>()
+        for element in objects("variables", of: node) {
+            let variable = variable(element)
+            variables.set(variable.key, variable)
+        }
+        return ParsedFlag(
+            id: id("id", of: node), key: id("key", of: node), experimentIDs: experimentIDs, rolloutID: rolloutID,
+            variables: variables.values, annotations: FlagAnnotations(node.annotations))
+    }
+
+    fileprivate mutating func checkExperiments(_ ids: [Identifier], of node: Node, _ exists: (Identifier) -> Bool) {
+        for (index, id) in ids.enumerated() where !exists(id) {
+            reject(node.pointer.appending("experimentIds").appending(index), "no experiment has the id '\(id)'")
+        }
+    }
+
+    fileprivate mutating func checkRollout(_ id: Identifier, of node: Node, _ exists: (Identifier) -> Bool) {
+        if !id.string.isEmpty, !exists(id) {
+            reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(id)'")
+        }
+    }
+
+    private mutating func variable(_ node: Node) -> Variable {
+        let type = string("type", of: node)
+        let kind = Variable.Kind(type: type, subType: optionalString("subType", of: node))
+        return Variable(
+            id: id("id", of: node), key: id("key", of: node), kind: kind, type: kind == .json ? "json" : type,
+            defaultValue: string("defaultValue", of: node))
     }
 }

@@ -84,6 +84,11 @@ struct DatafileCompiler {
                     annotations: flag.annotations, holdoutVariations: holdoutVariations, texts: texts)
         }
         elements.conditions = conditions
+        elements.texts = texts
+        elements.areUnique =
+            experiments.values.count == elements.experiments.count && flags.count == elements.flags.count
+            && Set(experiments.values.lazy.map(\.key)).count == experiments.values.count
+            && texts.count == experiments.values.reduce(0) { $0 + $1.variations.count }
         parts.elements = elements
         return parts
     }

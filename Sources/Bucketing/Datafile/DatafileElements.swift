@@ -3,9 +3,14 @@ import JSON
 /// What a datafile was compiled from, element by element. Of the next datafile, which usually differs in one of them,
 /// only that one is compiled.
 struct DatafileElements {
-    struct Element<Parsed> {
+    final class Element<Parsed: Sendable>: Sendable {
         let source: JSONValue
         let parsed: Parsed
+
+        init(source: JSONValue, parsed: Parsed) {
+            self.source = source
+            self.parsed = parsed
+        }
     }
 
     /// The experiments and delivery rules in the order in which they are read.
@@ -13,13 +18,16 @@ struct DatafileElements {
     var flags: [Element<ParsedFlag>] = []
     /// By the id of the audience.
     var conditions: [Identifier: Condition] = [:]
+    /// The variable values of variations, by variation id and variable id.
+    var texts: [Identifier: [Identifier: String]] = [:]
+    /// Whether no two experiments or flags have one key or id, and no two variations one id.
+    var areUnique = false
 }
 
 extension DatafileElements: Sendable {}
-extension DatafileElements.Element: Sendable where Parsed: Sendable {}
 
 /// Finds the elements of the former datafile again, in order.
-struct FormerElements<Parsed> {
+struct FormerElements<Parsed: Sendable> {
     private let elements: [DatafileElements.Element<Parsed>]
     private var next = 0
     /// Those that the new datafile does not have.

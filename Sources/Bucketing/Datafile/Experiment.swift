@@ -60,7 +60,7 @@ public final class Experiment: Sendable {
 
     /// The variation that everybody in the audience gets, because the experiment is concluded; `nil` if none does. Flags
     /// deliver it by a delivery rule.
-    var winner: Variation? {
+    public var winner: Variation? {
         isConcluded ? annotations.winner.flatMap(variation(id:)) : nil
     }
 

@@ -78,6 +78,12 @@ public struct HoldoutDefinition: KeyedDefinition {
         element.object?[Annotations.member]?.object?["rest"] != nil
     }
 
+    /// Writes the holdout as SDKs know it, as if it had been read from the datafile.
+    public mutating func write(rules: [Identifier]) -> JSONObject {
+        source = json(rules: rules)
+        return source
+    }
+
     /// Returns the holdout as SDKs know it.
     ///
     /// - Parameter rules: the ids of the rules that it applies to, if not to all flags.

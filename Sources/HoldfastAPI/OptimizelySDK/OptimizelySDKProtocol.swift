@@ -13,7 +13,7 @@ struct OptimizelySDKProtocol: WireProtocol {
     let pathPrefixes = ["/datafiles", "/sdk", "/predict"]
 
     init(_ loop: LoopServices) {
-        let datafile = SDKDatafileEndpoint(projects: loop.projects, clock: loop.services.store.clock)
+        let datafile = SDKDatafileEndpoint(services: loop.services, projects: loop.projects)
         let events = SDKEventEndpoint(services: loop.services, projects: loop.projects)
         let predictions = SDKPredictionEndpoint(
             decisions: loop.decisions, projects: loop.projects, limit: loop.services.options.elementLimit)
@@ -30,8 +30,8 @@ struct OptimizelySDKProtocol: WireProtocol {
 /// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded, or as it was generated without
 /// what people say about experiments.
 struct SDKDatafileEndpoint {
+    let services: Services
     let projects: ProjectView
-    let clock: StoreClock
 
     /// How long a datafile must have been active before its response has the time of its activation, in milliseconds. The
     /// time has a precision of seconds: if two datafiles were activated within one second, a client would never see the
@@ -40,7 +40,7 @@ struct SDKDatafileEndpoint {
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
     /// sends only the latter.
-    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
+    func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         guard let sdkKey = request.parameter(0) else {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
@@ -48,7 +48,7 @@ struct SDKDatafileEndpoint {
         // Clients send back exactly the date that they got.
         let early = Self.date(of: project.contentHash)
         let settled =
-            project.storedAt + Self.settlingTime <= clock.now()
+            project.storedAt + Self.settlingTime <= services.store.clock.now()
             ? HTTPDate.text(secondsSince1970: project.storedAt / 1_000) : nil
         // Caches ask each time, so that a change is seen within the interval of the client.
         let fields: [(name: StaticString, value: String)] = [
@@ -58,11 +58,15 @@ struct SDKDatafileEndpoint {
         // compares it.
         let date = request.field("if-none-match") == nil ? request.field("if-modified-since") : nil
         let isKnown = date != nil && (date == settled || date == early)
-        var response =
-            isKnown
-            ? Response(.notModified, entityTag: project.entityTag)
-            : Response(
-                .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.published))
+        guard !isKnown else {
+            var response = Response(.notModified, entityTag: project.entityTag)
+            response.fields = fields
+            return response
+        }
+        // Once for each version, off the event loop.
+        let content = project.isPublished ? project.published : try await services.compute { project.published }
+        var response = Response(
+            .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(content))
         response.fields = fields
         return response
     }

@@ -154,7 +154,9 @@ extension Experiment: DefinedElement {
     public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Experiment? {
         compiled.datafile.experiment(key: key)
     }
-    public static func all(in compiled: CompiledDefinitions) -> [Experiment] { compiled.datafile.experimentsBesideRules }
+    public static func all(in compiled: CompiledDefinitions) -> [Experiment] {
+        compiled.datafile.experimentsBesideRules
+    }
 
     /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
@@ -172,7 +174,9 @@ extension Flag: DefinedElement {
     public var usedFlag: Flag? { self }
 
     public func searchedTexts(_ definitions: ProjectDefinitions) -> [String] { definitions.texts(ofFlag: key) }
-    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Flag? { compiled.datafile.flag(key: key) }
+    public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Flag? {
+        compiled.datafile.flag(key: key)
+    }
     public static func all(in compiled: CompiledDefinitions) -> [Flag] { compiled.datafile.flags }
 
     /// Removes the flag and archives its experiments, so that their results stay readable.
@@ -212,7 +216,9 @@ extension MetricDefinition: DefinedElement {
     public static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> MetricDefinition? {
         compiled.definitions.metrics[key]
     }
-    public static func all(in compiled: CompiledDefinitions) -> [MetricDefinition] { Array(compiled.definitions.metrics) }
+    public static func all(in compiled: CompiledDefinitions) -> [MetricDefinition] {
+        Array(compiled.definitions.metrics)
+    }
 
     public static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError) {
         try definitions.removeMetric(key)

@@ -11,33 +11,70 @@ struct SharedVariation: Sendable, Equatable {
     var values: [JSONValue]
 }
 
+/// The ids of the variations of all experiments.
+struct VariationIDs: Sendable, Equatable {
+    private var counts: [Identifier: Int] = [:]
+    /// Whether several variations have one id.
+    var hasShared: Bool { repeated > 0 }
+    private var repeated = 0
+
+    init() {}
+
+    init(_ experiments: DefinitionList<ExperimentDefinition>) {
+        for id in experiments.map({ $0.variations.map(\.id) }).joined() { add(id) }
+    }
+
+    mutating func replace(_ former: ExperimentDefinition?, with experiment: ExperimentDefinition?) {
+        for variation in former?.variations ?? [] {
+            let count = (counts[variation.id] ?? 1) - 1
+            counts[variation.id] = count == 0 ? nil : count
+            if count > 0 { repeated -= 1 }
+        }
+        for variation in experiment?.variations ?? [] { add(variation.id) }
+    }
+
+    private mutating func add(_ id: Identifier) {
+        counts[id, default: 0] += 1
+        if counts[id] != 1 { repeated += 1 }
+    }
+}
+
 extension ProjectDefinitions {
+    /// A datafile that was generated. Only copies of the definitions that it was generated from have it.
+    final class Generation: Sendable, Equatable {
+        static func == (left: Generation, right: Generation) -> Bool { left === right }
+    }
+
     /// Generates the datafile: writes what has changed and what depends on it, and leaves everything else as it is. Each
     /// flag that has changed, or whose experiments have, gets the revision as its version.
     ///
-    /// - Parameter former: the definitions before the change.
+    /// - Parameter former: the definitions before the change. If these are a copy of them that was changed since, only what
+    ///   was touched is compared.
     public mutating func generate(since former: ProjectDefinitions?) {
-        // Where the order counts, as for variations that share an id, it must be the one that SDKs read.
-        let ranks = Dictionary(groups.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
-        experiments.sort { $0.groupID.flatMap { ranks[$0] } ?? -1 }
+        let isEdit = isEdit(of: former)
+        let keepsOrder = sortExperiments(since: isEdit ? former : nil)
         fixPlans(since: former)
         noteRuns(since: former)
-        let changed = Set(experiments.lazy.filter { former?.experiments[$0.key] != $0 }.map(\.id))
+        let candidates = isEdit ? touchedExperiments : Array(experiments)
+        let changed = candidates.filter { experiments.differs($0.key, from: former?.experiments) }
+        let changedIDs = Set(changed.map(\.id))
         // Flags deliver what was concluded, and other experiments of theirs come after it.
-        let concluded = Set(
-            experiments.lazy.filter {
-                changed.contains($0.id) && former?.experiments[$0.key]?.winner != $0.winner
-            }.map(\.id))
-        var affected = changed
+        let concluded = Set(changed.filter { former?.experiments[$0.key]?.winner != $0.winner }.map(\.id))
+        var affected = changedIDs
         var affectedFlags: [FlagDefinition] = []
-        for flag in flags {
+        let keys = changed.map(\.key)
+        for flag in isEdit ? flags.all(naming: Array(changedIDs) + keys, orKeyed: keys + flags.touched) : Array(flags) {
             let ids = experiments(of: flag).map(\.id)
-            let isChanged = former?.flags[flag.key] != flag || ids.contains(where: concluded.contains)
+            let isChanged = flags.differs(flag.key, from: former?.flags) || ids.contains(where: concluded.contains)
             if isChanged { affected.formUnion(ids) }
-            if flag.isAnnotated, isChanged || ids.contains(where: changed.contains) { affectedFlags.append(flag) }
+            if flag.isAnnotated, isChanged || ids.contains(where: changedIDs.contains) { affectedFlags.append(flag) }
         }
-        let owners = flagsByExperiment
-        let shared = sharedVariations(owners)
+        if isEdit {
+            for key in experiments.touched { variationIDs.replace(former?.experiments[key], with: experiments[key]) }
+        } else {
+            variationIDs = VariationIDs(experiments)
+        }
+        let shared = variationIDs.hasShared ? sharedVariations(flagsByExperiment) : [:]
         if shared != sharedVariations {
             let ids = Set(shared.keys).union(sharedVariations.keys)
             for experiment in experiments where experiment.variations.contains(where: { ids.contains($0.id) }) {
@@ -46,16 +83,12 @@ extension ProjectDefinitions {
             sharedVariations = shared
         }
         write(affectedFlags, of: affected, replacing: former)
-        write(affected, owners)
+        write(affected)
         removeDeliveries(of: former)
         var outside: [JSONValue] = []
         var grouped: [Identifier: [JSONValue]] = [:]
-        for experiment in experiments {
-            if let id = experiment.groupID {
-                grouped[id, default: []].append(.object(experiment.source))
-            } else {
-                outside.append(.object(experiment.source))
-            }
+        for (groupID, element) in experiments.map({ ($0.groupID, JSONValue.object($0.source)) }) {
+            if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
         }
         writeHoldouts(since: former)
         root["experiments"] = .array(outside)
@@ -65,13 +98,48 @@ extension ProjectDefinitions {
         ] where root[name] != nil || !list.isEmpty {
             root[name] = .array(list)
         }
-        root[Annotations.member] = ownMembers(changed)
+        root[Annotations.member] = ownMembers(
+            experiments.all(naming: Array(changedIDs)), isEdit: isEdit, keepsOrder: keepsOrder)
+        // As they are read.
+        holdouts.sort { $0.list == HoldoutDefinition.lists.first ? 0 : 1 }
+        generation = Generation()
+        experiments.forgetChanges()
+        flags.forgetChanges()
+        groups.forgetChanges()
+        metrics.forgetChanges()
+    }
+
+    /// Whether these definitions are a copy of former ones that was changed, so that what was touched is known.
+    func isEdit(of former: ProjectDefinitions?) -> Bool { generation != nil && generation === former?.generation }
+
+    /// Puts the experiments in the order that SDKs read: where it counts, as for variations that share an id, it must be that.
+    ///
+    /// - Parameter former: the definitions before an edit; `nil` if the order is not known.
+    /// - Returns: whether all have the place that they had.
+    private mutating func sortExperiments(since former: ProjectDefinitions?) -> Bool {
+        if let former, groups.touched.isEmpty {
+            let isKept = experiments.touched.allSatisfy {
+                former.experiments.contains($0) && former.experiments[$0]?.groupID == experiments[$0]?.groupID
+            }
+            if isKept { return true }
+        }
+        let ranks = Dictionary(groups.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
+        experiments.sort { $0.groupID.flatMap { ranks[$0] } ?? -1 }
+        return false
+    }
+
+    private var touchedExperiments: [ExperimentDefinition] {
+        experiments.all(naming: [], orKeyed: Array(experiments.touched))
     }
 
     /// Notes which experiments are paused, or have a flag that is off, before they have ever run.
     private mutating func noteRuns(since former: ProjectDefinitions?) {
         let running = ExperimentStatus.running.rawValue
-        for var experiment in experiments
+        let keys = flags.touched.compactMap { flags[$0] }.flatMap { experiments(of: $0) }.map(\.key)
+        let candidates =
+            isEdit(of: former)
+            ? experiments.all(naming: [], orKeyed: keys + experiments.touched) : Array(experiments)
+        for var experiment in candidates
         where former?.experiments[experiment.key].map({ $0.isDraft || $0.hasNeverRun }) ?? true {
             var neverRan = experiment.status == ExperimentStatus.paused.rawValue
             if experiment.status == running { neverRan = flags(ofExperiment: experiment.id).contains { !$0.isEnabled } }
@@ -85,25 +153,42 @@ extension ProjectDefinitions {
     /// last; `nil` if there is nothing.
     ///
     /// - Parameter changed: the experiments of which it is written. That of the others is as it was.
-    private func ownMembers(_ changed: Set<Identifier>) -> JSONValue? {
-        let written = writtenDetails
+    private func ownMembers(_ changed: [ExperimentDefinition], isEdit: Bool, keepsOrder: Bool) -> JSONValue? {
+        let written = root[Annotations.member]?.object
         var members = JSONObject()
-        var details = JSONObject()
-        for experiment in experiments {
-            guard changed.contains(experiment.id) else {
-                details[experiment.id.string] = written?[experiment.id.string]
-                continue
-            }
-            var object = experiment.details.stored
-            object["conclusion"] = experiment.conclusion?.details
-            if !object.isEmpty { details[experiment.id.string] = .object(object) }
-        }
+        let details = details(changed, in: written?["experiments"]?.object ?? JSONObject(), keepsOrder: keepsOrder)
         if !details.isEmpty { members["experiments"] = .object(details) }
-        var metrics = JSONObject()
-        for metric in self.metrics { metrics[metric.key.string] = .object(metric.json) }
-        if !metrics.isEmpty { members["metrics"] = .object(metrics) }
+        if isEdit, self.metrics.touched.isEmpty {
+            members["metrics"] = written?["metrics"]
+        } else {
+            let metrics = self.metrics.map { JSONObject.Member(key: $0.key.string, value: .object($0.json)) }
+            if !metrics.isEmpty { members["metrics"] = .object(JSONObject(metrics)) }
+        }
         members[AssignmentLifetime.member] = assignmentLifetime.map { .string($0.text) }
         return members.isEmpty ? nil : .object(members)
+    }
+
+    /// - Parameter written: what is written of all experiments.
+    private func details(_ changed: [ExperimentDefinition], in written: JSONObject, keepsOrder: Bool) -> JSONObject {
+        var details: [Identifier: JSONObject] = [:]
+        for experiment in changed {
+            var object = experiment.details.stored
+            object["conclusion"] = experiment.conclusion?.details
+            details[experiment.id] = object
+        }
+        if keepsOrder, details.allSatisfy({ (written[$0.key.string] == nil) == $0.value.isEmpty }) {
+            var all = written
+            for (id, object) in details where !object.isEmpty { all[id.string] = .object(object) }
+            return all
+        }
+        // In the order of the experiments.
+        return JSONObject(
+            experiments.map(\.id).compactMap { id in
+                guard let object = details[id] else {
+                    return written[id.string].map { JSONObject.Member(key: id.string, value: $0) }
+                }
+                return object.isEmpty ? nil : JSONObject.Member(key: id.string, value: .object(object))
+            })
     }
 
     // MARK: Holdouts
@@ -114,7 +199,11 @@ extension ProjectDefinitions {
         guard !gone.isEmpty || !holdouts.isEmpty else { return }
         for name in HoldoutDefinition.lists {
             let others = (root[name]?.array ?? []).filter { !HoldoutDefinition.isOwn($0) }
-            let own = holdouts.filter { $0.list == name }.map { JSONValue.object($0.json(rules: rules(of: $0))) }
+            var own: [JSONValue] = []
+            for var holdout in holdouts where holdout.list == name {
+                own.append(.object(holdout.write(rules: rules(of: holdout))))
+                holdouts.set(holdout)
+            }
             if root[name] != nil || !own.isEmpty { root[name] = .array(others + own) }
         }
         audiences.replace(gone.map { (Identifier($0.audienceID), nil) })
@@ -206,7 +295,10 @@ extension ProjectDefinitions {
 
     /// Removes the deliveries of flags that are gone.
     private mutating func removeDeliveries(of former: ProjectDefinitions?) {
-        let gone = (former?.flags.filter { flags[$0.key] == nil }) ?? []
+        guard let former else { return }
+        let known =
+            isEdit(of: former) ? former.flags.all(naming: [], orKeyed: Array(flags.touched)) : Array(former.flags)
+        let gone = known.filter { !flags.contains($0.key) }
         guard !gone.isEmpty else { return }
         let used = Set(flags.map(\.rolloutID))
         rollouts.replace(gone.filter { !used.contains($0.rolloutID) }.map { (Identifier($0.rolloutID), nil) })
@@ -216,18 +308,18 @@ extension ProjectDefinitions {
 
     // MARK: Experiments
 
-    private mutating func write(_ affected: Set<Identifier>, _ owners: [Identifier: [FlagDefinition]]) {
+    private mutating func write(_ affected: Set<Identifier>) {
         var newAudiences: [(id: Identifier, element: JSONValue?)] = []
-        for var experiment in experiments where affected.contains(experiment.id) {
-            let flags = owners[experiment.id] ?? []
+        for var experiment in experiments.all(naming: Array(affected)) {
+            let flags = owners(of: experiment.id)
             var setting = ExperimentDefinition.Setting(isPaused: flags.contains { !$0.isEnabled })
             if let flag = flags.first(where: { $0.rules != nil }) {
                 setting.addValues = { flag.addValue(to: &$0, of: $1.key) }
             } else if let flag = servingFlag(of: experiment, flags) {
-                let shared = sharedVariations
+                let (shared, id) = (sharedVariations, experiment.id)
                 setting.addValues = { variation, definition in
                     flag.addValue(to: &variation, of: definition.key)
-                    if let shared = shared[definition.id], shared.lastExperiment == experiment.id {
+                    if let shared = shared[definition.id], shared.lastExperiment == id {
                         variation["variables"] = .array(shared.values)
                     }
                 }

@@ -49,6 +49,78 @@ extension ProjectDefinitions {
         }
     }
 
+    /// Reads what a datafile defines that probably differs from this one in a few elements, as another process has edited
+    /// them. Only these are read.
+    ///
+    /// - Returns: `nil` if it differs more. Then the whole is to be read.
+    func reading(_ datafile: JSONValue) -> ProjectDefinitions? {
+        guard let next = datafile.object, let edit = DatafileEdit(from: root, to: next) else { return nil }
+        let (own, formerOwn) = (next[Annotations.member]?.object, root[Annotations.member]?.object)
+        guard own?["metrics"] == formerOwn?["metrics"],
+            Self.areSame("id", at: edit.experiments, of: "experiments", root, next),
+            Self.areSame("key", at: edit.flags, of: "featureFlags", root, next)
+        else { return nil }
+        var read = self
+        (read.root, read.generation, read.sharedVariations) = (next, nil, [:])
+        read.assignmentLifetime = AssignmentLifetime(own)
+        for object in edit.flags.compactMap({ next["featureFlags"]?.array?[$0].object }) {
+            let flag = FlagDefinition(object)
+            // What a flag keeps from running depends on it.
+            guard flag.isEnabled, flags[flag.key]?.isEnabled == true else { return nil }
+            read.flags.set(flag)
+        }
+        let (details, formerDetails) = (own?["experiments"]?.object, formerOwn?["experiments"]?.object)
+        var sources: [Identifier: JSONObject] = [:]
+        for id in Self.changes(from: formerDetails ?? JSONObject(), to: details ?? JSONObject()) {
+            sources[id] = experiments.last(naming: id)?.source
+        }
+        for object in edit.experiments.compactMap({ next["experiments"]?.array?[$0].object }) {
+            sources[object.identifier("id") ?? ""] = object
+        }
+        for (id, object) in sources {
+            let keys = experiments.keys(naming: id)
+            guard keys.count == 1, let known = experiments.last(naming: id) else { return nil }
+            let audienceID = Identifier(known.audienceID)
+            let audience = audiences.last { $0.object?.identifier("id") == audienceID }?.object
+            var experiment = ExperimentDefinition(
+                object, groupID: known.groupID,
+                audiences: audience.map { [audienceID: $0["conditions"] ?? .null] } ?? [:],
+                details: details?[id.string]?.object)
+            let isWaiting = owners(of: id).contains { !$0.isEnabled && $0.waitingExperiments.contains(id) }
+            if isWaiting, experiment.status == ExperimentStatus.paused.rawValue {
+                experiment.status = ExperimentStatus.running.rawValue
+            }
+            guard experiment.key == known.key else { return nil }
+            read.experiments.set(experiment)
+        }
+        read.experiments.forgetChanges()
+        read.flags.forgetChanges()
+        return read
+    }
+
+    /// Whether elements of a list have the same value of a member in two datafiles.
+    private static func areSame(
+        _ member: String, at indices: [Int], of list: String, _ former: JSONObject, _ edited: JSONObject
+    ) -> Bool {
+        let (former, edited) = (former[list]?.array ?? [], edited[list]?.array ?? [])
+        return indices.allSatisfy { former[$0].object?[member] == edited[$0].object?[member] }
+    }
+
+    /// Returns the keys of the members that differ.
+    private static func changes(from former: JSONObject, to edited: JSONObject) -> [Identifier] {
+        let new = edited.filter { former[$0.key] != $0.value } + former.filter { edited[$0.key] == nil }
+        return new.map { Identifier($0.key) }
+    }
+
+    /// The elements of the datafile with their texts, by the names of its lists.
+    var knownElements: [String: [JSONParser.KnownElement]] {
+        func known(_ elements: [WrittenElement]) -> [JSONParser.KnownElement] {
+            elements.map { JSONParser.KnownElement(text: $0.text, value: .object($0.object)) }
+        }
+        let outside = experiments.map { $0.groupID == nil ? $0.written : nil }.compactMap(\.self)
+        return ["experiments": known(outside), "featureFlags": known(flags.map(\.written))]
+    }
+
     /// Reads how long assignments last of a stored datafile.
     static func assignmentLifetime(in content: [UInt8]) -> AssignmentLifetime? {
         AssignmentLifetime((try? JSONParser().parse(content))?.object?[Annotations.member]?.object)

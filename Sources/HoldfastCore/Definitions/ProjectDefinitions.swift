@@ -24,6 +24,10 @@ public struct ProjectDefinitions: Sendable, Equatable {
     var unallocatedGroups: Set<Identifier>?
     /// The variations of served experiments that share an id, when the datafile was generated.
     var sharedVariations: [Identifier: SharedVariation] = [:]
+    /// Those of all experiments, when the datafile was generated.
+    var variationIDs = VariationIDs()
+    /// What the datafile was generated as; `nil` if it was read. Until then nothing is known of what it consists of.
+    var generation: Generation?
     /// The project's, which the datafile may lack.
     var sdkKey: String
     /// How long users keep a variation of an experiment that does not say it; `nil` if the server's configuration says it.
@@ -41,8 +45,34 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// The generated datafile.
     public var datafile: JSONValue { .object(root) }
 
-    /// The generated datafile as it is stored.
-    public var content: [UInt8] { datafile.encoded() }
+    /// The generated datafile as it is stored. The text of an element is made once, however many edits leave it alone.
+    public var content: [UInt8] {
+        guard generation != nil else { return datafile.encoded() }
+        var outside: [WrittenElement] = []
+        var grouped: [Identifier: [WrittenElement]] = [:]
+        for (groupID, element) in experiments.map({ ($0.groupID, $0.written) }) {
+            if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
+        }
+        var writer = JSONWriter(capacity: 256 * (experiments.count + flags.count))
+        writer.object(root) { writer, member in
+            switch member.key {
+            case "experiments": writer.list(outside)
+            case "featureFlags": writer.list(flags.map(\.written))
+            case "groups":
+                writer.beginArray()
+                for group in member.value.array ?? [] {
+                    let object = group.object ?? JSONObject()
+                    let experiments = grouped[object.identifier("id") ?? ""] ?? []
+                    writer.object(object) { writer, member in
+                        if member.key == "experiments" { writer.list(experiments) } else { writer.value(member.value) }
+                    }
+                }
+                writer.endArray()
+            default: writer.value(member.value)
+            }
+        }
+        return writer.finish()
+    }
 
     /// Increments the revision. A revision that is not a number becomes 1.
     public mutating func incrementRevision() {
@@ -63,19 +93,20 @@ public struct ProjectDefinitions: Sendable, Equatable {
         }
     }
 
+    /// Whether a flag has an experiment.
+    private func has(_ flag: FlagDefinition, _ id: Identifier) -> Bool {
+        experiments(of: flag).contains { $0.id == id }
+    }
+
     /// Returns the flags that have an experiment, without the one that serves it.
     func flags(ofExperiment id: Identifier) -> [FlagDefinition] {
-        flags.all(naming: [id] + experiments.all(naming: [id]).map(\.key)).filter { flag in
-            experiments(of: flag).contains { $0.id == id }
-        }
+        flags.all(naming: [id] + experiments.keys(naming: id)).filter { has($0, id) }
     }
 
     /// Returns the flags that have an experiment, also the one that serves it.
     func owners(of id: Identifier) -> [FlagDefinition] {
-        let keys = experiments.all(naming: [id]).map(\.key)
-        return flags.all(naming: [id] + keys, orKeyed: keys).filter { flag in
-            experiments(of: flag).contains { $0.id == id }
-        }
+        let keys = experiments.keys(naming: id)
+        return flags.all(naming: [id] + keys, orKeyed: keys).filter { has($0, id) }
     }
 
     /// What a search looks through besides the key.
@@ -129,12 +160,32 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// Adds the flags that serve experiments and are missing.
     mutating func serveExperiments() {
         var used: Set<Identifier>?
-        for experiment in experiments where flags[experiment.key] == nil && isServed(experiment) {
+        // Only what was touched can lack its flag, unless a flag is gone, which may have served others.
+        let isWhole = generation == nil || flags.touched.contains { !flags.contains($0) }
+        let candidates = isWhole ? Array(experiments) : experiments.all(naming: [], orKeyed: Array(experiments.touched))
+        for experiment in candidates where !flags.contains(experiment.key) && isServed(experiment) {
             if used == nil {
                 used = Set(flags.filter { $0.content != .experiment }.flatMap { experiments(of: $0) }.map(\.id))
             }
             guard used?.contains(experiment.id) == false else { continue }
             flags.append(FlagDefinition(key: experiment.key, .experiment))
         }
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func object(_ object: JSONObject, _ write: (inout JSONWriter, JSONObject.Member) -> Void) {
+        beginObject()
+        for member in object {
+            key(text: member.key)
+            write(&self, member)
+        }
+        endObject()
+    }
+
+    fileprivate mutating func list(_ elements: [WrittenElement]) {
+        beginArray()
+        for element in elements { raw(element.text) }
+        endArray()
     }
 }

@@ -20,8 +20,7 @@ extension ProjectCatalog.Snapshot {
     public func checkIDs(
         of edited: Datafile, replacing former: Datafile?, in sdkKey: String, _ policy: SharePolicy
     ) throws(CoreError) -> Int64? {
-        let (all, known) = (DefinedIDs(edited), former.map { DefinedIDs($0) } ?? DefinedIDs())
-        let added = all.subtracting(known)
+        let added = DefinedIDs(edited, besides: former)
         guard !added.isEmpty, case .refuse(let access) = policy else { return nil }
         for project in projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) where project.sdkKey != sdkKey {
             let shared = added.shared(with: DefinedIDs(project.datafile))
@@ -67,28 +66,29 @@ private struct DefinedIDs {
 
     var isEmpty: Bool { owned.isEmpty && rules.isEmpty }
 
-    init() {}
-
-    init(_ datafile: Datafile) {
-        for experiment in datafile.experiments {
-            if datafile.isDeliveryRule(experiment.id) {
-                rules.insert(experiment.id)
-            } else {
-                owned.insert(experiment.id)
+    /// - Parameter former: what it has already is left out.
+    init(_ datafile: Datafile, besides former: Datafile? = nil) {
+        for experiment in former.map({ datafile.experiments(unlike: $0) }) ?? datafile.experiments {
+            let id = experiment.id
+            if datafile.isDeliveryRule(id) {
+                if former?.experiment(id: id) == nil, former?.hasHoldout(id) != true { rules.insert(id) }
+            } else if former?.experiment(id: id) == nil || former?.isDeliveryRule(id) == true,
+                former?.hasHoldout(id) != true
+            {
+                owned.insert(id)
             }
         }
-        owned.formUnion(datafile.holdouts.map(\.id))
-    }
-
-    func subtracting(_ known: DefinedIDs) -> DefinedIDs {
-        var added = self
-        added.owned.subtract(known.owned)
-        added.rules.subtract(known.rules.union(known.owned))
-        return added
+        for id in datafile.holdouts.map(\.id) where former?.hasHoldout(id) != true {
+            if former?.experiment(id: id) == nil || former?.isDeliveryRule(id) == true { owned.insert(id) }
+        }
     }
 
     func shared(with other: DefinedIDs) -> [Identifier] {
         owned.filter { other.owned.contains($0) || other.rules.contains($0) }
             .union(rules.intersection(other.owned)).sorted()
     }
+}
+
+extension Datafile {
+    fileprivate func hasHoldout(_ id: Identifier) -> Bool { holdouts.contains { $0.id == id } }
 }

@@ -48,8 +48,12 @@ struct ExperimentDefinition: KeyedDefinition {
     var hasNeverRun = false
     var details = ExperimentDetails()
     var conclusion: Conclusion?
+    private(set) var written = WrittenElement.empty
     /// The experiment as the datafile has it. Members that are not defined here stay.
-    var source = JSONObject()
+    var source: JSONObject {
+        get { written.object }
+        set { written = WrittenElement(newValue) }
+    }
 
     var listKey: Identifier { key }
     var names: [Identifier] { [id] }

@@ -24,7 +24,9 @@ public struct HoldoutChange: ElementChange {
     ///   no share, or a flag or a metric is not defined.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.holdouts[key]
-        if former == nil, definitions.hasHoldout(key) || definitions.experiments[key] != nil || definitions.flags[key] != nil {
+        if former == nil,
+            definitions.hasHoldout(key) || definitions.experiments[key] != nil || definitions.flags[key] != nil
+        {
             throw CoreError(
                 .conflict,
                 "a holdout must have a key that no experiment, flag or holdout of a datafile has; '\(key)' is taken")

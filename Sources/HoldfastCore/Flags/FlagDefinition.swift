@@ -58,8 +58,12 @@ struct FlagDefinition: KeyedDefinition {
     /// The revision of the datafile in which the flag or one of its experiments last changed.
     var version: Int64?
     var content: Content
+    private(set) var written = WrittenElement.empty
     /// The flag as the datafile has it. Members that are not defined here stay.
-    var source = JSONObject()
+    var source: JSONObject {
+        get { written.object }
+        set { written = WrittenElement(newValue) }
+    }
 
     var listKey: Identifier { key }
 

@@ -71,6 +71,8 @@ struct DefinitionMoves: Sendable {
         editedSchema = segments.isEmpty ? schema : schema.with(segments: segments)
         let changing = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
         let changesHoldouts = project.definitions.holdoutLists != compiled.definitions.holdoutLists
+        // Of most flags nothing has changed.
+        let comparesAll = changesHoldouts || !changing.isEmpty
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
@@ -86,12 +88,14 @@ struct DefinitionMoves: Sendable {
             sequences.append(Sequence(flagKey: flagKey, former: before, edited: after, affected: affected))
         }
         for flag in former.flags {
-            guard let now = edited.flag(key: flag.key) else { continue }
+            guard let now = edited.flag(key: flag.key), comparesAll || now !== flag else { continue }
             for experiment in flag.experiments { inFlags.insert(experiment.id) }
             if !now.annotations.isTurnedOff { compare(flag.key, flag.experiments, now.experiments) }
         }
-        for experiment in former.experimentsBesideRules where !inFlags.contains(experiment.id) {
-            compare(nil, [experiment], edited.experiment(id: experiment.id).map { [$0] } ?? [])
+        for experiment in former.experiments where !former.isDeliveryRule(experiment.id) {
+            let now = edited.experiment(id: experiment.id)
+            guard comparesAll || now !== experiment, !inFlags.contains(experiment.id) else { continue }
+            compare(nil, [experiment], now.map { [$0] } ?? [])
         }
         self.sequences = sequences
         let asked = schema.attributes(for: former.mentions) + editedSchema.attributes(for: edited.mentions)

@@ -119,7 +119,8 @@ public struct PreviewCounter: Sendable {
     ///   - segment: the segment that changes, if it is that which does.
     /// - Throws: 409 with the number of users if there are any.
     public func check(
-        _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil, _ policy: ProjectEditor.MovePolicy
+        _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil,
+        _ policy: ProjectEditor.MovePolicy
     ) async throws {
         let moves = DefinitionMoves(from: project, to: edited, changing: segment.map { [$0] } ?? [])
         if policy == .refuse, !moves.isEmpty { try await refuse([moves]) }

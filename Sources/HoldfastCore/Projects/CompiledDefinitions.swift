@@ -16,6 +16,16 @@ public struct CompiledDefinitions: Sendable {
         self.init(ProjectDefinitions(datafile), datafile)
     }
 
+    /// Reads a stored datafile.
+    ///
+    /// - Parameter former: definitions that are probably similar: what both have is not read again.
+    /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
+    init(_ content: [UInt8], similarTo former: CompiledDefinitions?) throws(CoreError) {
+        let value = try Project.parse(content, knowing: former?.definitions.knownElements ?? [:])
+        let datafile = try Project.compile(value, similarTo: former?.datafile)
+        self.init(former?.definitions.reading(value) ?? ProjectDefinitions(value), datafile)
+    }
+
     /// Returns the definitions with how long assignments of the project last: uploads from elsewhere do not say it.
     ///
     /// - Returns: `nil` if they say it, or the project has nothing to say.

@@ -18,8 +18,7 @@ public final class Project: Sendable {
     public let compiled: CompiledDefinitions
     /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
-    /// The content as SDKs get it, see ``PublishedDatafile``.
-    public let published: [UInt8]
+    private let publication: Publication
     /// The ids by which SDKs know the winners of concluded experiments.
     private let deliveries: Set<Identifier>
     /// Whether this process has stored the datafile, and so the allocations and statuses of all its experiments.
@@ -39,9 +38,11 @@ public final class Project: Sendable {
     ///
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     ///
-    /// - Parameter former: a datafile that is probably similar.
-    public convenience init(_ stored: StoredDatafile, similarTo former: Datafile? = nil) throws(CoreError) {
-        let compiled = CompiledDefinitions(try Self.compile(stored.content, similarTo: former))
+    /// - Parameter former: definitions that are probably similar.
+    public convenience init(
+        _ stored: StoredDatafile, similarTo former: CompiledDefinitions? = nil
+    ) throws(CoreError) {
+        let compiled = try CompiledDefinitions(stored.content, similarTo: former)
         guard let served = try compiled.servingAll() else {
             self.init(stored, compiled)
             return
@@ -64,11 +65,10 @@ public final class Project: Sendable {
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
-        let publication = PublishedDatafile(compiled.definitions)
-        published = publication.json?.encoded() ?? stored.content
-        deliveries = publication.deliveries
+        publication = Publication(stored.content, compiled.definitions)
+        deliveries = PublishedDatafile.deliveries(of: compiled.datafile)
         storedAt = stored.storedAt
-        contentHash = Self.hash(stored.content)
+        contentHash = Self.quickHash(stored.content)
         self.compiled = compiled
         forcedVariations = [:]
         schema = .empty
@@ -85,7 +85,7 @@ public final class Project: Sendable {
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content
-        published = former.published
+        publication = former.publication
         deliveries = former.deliveries
         storedAt = former.storedAt
         contentHash = former.contentHash
@@ -97,6 +97,11 @@ public final class Project: Sendable {
 
     public var definitions: ProjectDefinitions { compiled.definitions }
     public var datafile: Datafile { compiled.datafile }
+
+    /// The content as SDKs get it, see ``PublishedDatafile``. It is made when it is first asked for, which takes a while if
+    /// it is not yet ``isPublished``.
+    public var published: [UInt8] { publication.content }
+    public var isPublished: Bool { publication.isMade }
 
     /// Whether SDKs know the winner of a concluded experiment by this id. It is delivered, not tested.
     public func delivers(experimentID: Identifier) -> Bool { deliveries.contains(experimentID) }
@@ -155,6 +160,23 @@ public final class Project: Sendable {
         content.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }
 
+    /// Eight bytes at a time: datafiles are large.
+    private static func quickHash(_ content: [UInt8]) -> UInt64 {
+        content.withUnsafeBytes { bytes in
+            var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
+            func add(_ word: UInt64) {
+                hash = (hash ^ word) &* 0x100_0000_01B3
+                hash ^= hash >> 32
+            }
+            let end = bytes.count & ~7
+            for offset in stride(from: 0, to: end, by: 8) {
+                add(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            }
+            for byte in bytes[end...] { add(UInt64(byte)) }
+            return hash
+        }
+    }
+
     private static let parser = JSONParser(maximumDepth: 128)
 
     /// Parses and compiles a datafile.
@@ -163,13 +185,18 @@ public final class Project: Sendable {
     public static func compile(
         _ content: [UInt8], similarTo former: Datafile? = nil
     ) throws(CoreError) -> Datafile {
-        let value: JSONValue
+        try compile(try parse(content), similarTo: former)
+    }
+
+    /// - Parameter lists: elements of a similar datafile.
+    static func parse(
+        _ content: [UInt8], knowing lists: [String: [JSONParser.KnownElement]] = [:]
+    ) throws(CoreError) -> JSONValue {
         do throws(JSONError) {
-            value = try parser.parse(content)
+            return lists.isEmpty ? try parser.parse(content) : try parser.parse(content, knowing: lists)
         } catch {
             throw CoreError(error, in: "the datafile")
         }
-        return try compile(value, similarTo: former)
     }
 
     /// Compiles a datafile that is about to be activated, under stricter rules than ``compile(_:)``. Datafiles that are
@@ -198,7 +225,7 @@ public final class Project: Sendable {
 
     public static func compile(_ value: JSONValue, similarTo former: Datafile? = nil) throws(CoreError) -> Datafile {
         do throws(DatafileError) {
-            return try Datafile(value, similarTo: former)
+            return try Datafile.compile(value, similarTo: former)
         } catch {
             let first = error.problems.first
             var refusal = CoreError(

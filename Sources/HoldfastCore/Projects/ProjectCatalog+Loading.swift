@@ -65,7 +65,8 @@ extension ProjectCatalog {
             if known.content == content { return sdkKey }
             // How long assignments last was completed by what the project said then.
             if let last = try lastLoaded(sdkKey)?.content,
-                try last == Self.completed(file, given.datafile, ProjectDefinitions.assignmentLifetime(in: last)).content
+                try last
+                    == Self.completed(file, given.datafile, ProjectDefinitions.assignmentLifetime(in: last)).content
             {
                 logger.warning(
                     "the datafile is the one activated last time, and another was activated since; the other stays active",

@@ -228,7 +228,7 @@ public final class ProjectCatalog: Sendable {
             expected?.content == stored.content ? expected.take() : nil
         }
         if let known { return Project(stored, known.compiled, isStoredHere: true) }
-        return try Project(stored, similarTo: former?.datafile)
+        return try Project(stored, similarTo: former?.compiled)
     }
 
     /// Returns the project with a datafile that has just been stored, whatever was stored since.
@@ -276,11 +276,12 @@ public final class ProjectCatalog: Sendable {
     /// The experiments that are archived in each project that has them.
     private static func archived(in datafiles: [Datafile]) -> Set<Identifier> {
         var archived: Set<Identifier> = []
-        var others: Set<Identifier> = []
-        for experiment in datafiles.lazy.flatMap(\.experiments) {
-            if experiment.isArchived { archived.insert(experiment.id) } else { others.insert(experiment.id) }
+        for datafile in datafiles {
+            for experiment in datafile.experiments where experiment.isArchived { archived.insert(experiment.id) }
         }
-        return archived.subtracting(others)
+        return archived.filter { id in
+            datafiles.allSatisfy { $0.experiment(id: id)?.isArchived ?? true }
+        }
     }
 
     /// The lifetimes of assignments in milliseconds where definitions give one; `nil` means forever. If projects share an

@@ -1,6 +1,7 @@
 import Bucketing
 import Definitions
 import JSON
+internal import Synchronization
 
 /// A datafile as SDKs get it: without what only Holdfast's users need, and with concluded experiments as deliveries.
 ///
@@ -11,8 +12,6 @@ import JSON
 struct PublishedDatafile {
     /// `nil` if SDKs get the datafile as it is.
     private(set) var json: JSONValue?
-    /// The ids of the deliveries, by which SDKs report exposures to them.
-    private(set) var deliveries: Set<Identifier> = []
 
     init(_ definitions: ProjectDefinitions) {
         var root = definitions.root
@@ -37,11 +36,21 @@ struct PublishedDatafile {
         members[AssignmentLifetime.member] = root[Annotations.member]?.object?[AssignmentLifetime.member]
         root[Annotations.member] = members.isEmpty ? nil : .object(members)
         if !delivered.isEmpty {
-            deliveries = Set(delivered.compactMap { $0.object?.identifier("id") })
             root["experiments"] = .array(outside + delivered)
             if !groups.isEmpty { root["groups"] = .array(groups) }
         }
         json = .object(root)
+    }
+
+    private static func deliveryID(of experimentID: String) -> String { DerivedID.of("winner/\(experimentID)") }
+
+    /// The ids of the deliveries, by which SDKs report exposures to them.
+    static func deliveries(of datafile: Datafile) -> Set<Identifier> {
+        var ids: Set<Identifier> = []
+        for experiment in datafile.experiments where experiment.winner != nil {
+            ids.insert(Identifier(deliveryID(of: experiment.id.string)))
+        }
+        return ids
     }
 
     /// Returns the delivery of an experiment; `nil` if it is not concluded, or has no winner.
@@ -52,7 +61,7 @@ struct PublishedDatafile {
             let variation = experiment.objects("variations").last(where: { $0.identifier("id") == winner })
         else { return nil }
         var delivery = experiment
-        delivery["id"] = .string(DerivedID.of("winner/\(id)"))
+        delivery["id"] = .string(Self.deliveryID(of: id))
         delivery["status"] = ExperimentStatus.running.json
         delivery["variations"] = [.object(variation)]
         let allocation = TrafficAllocation(ranges: [.init(entityID: winner, end: Bucketer.bucketCount)])
@@ -61,5 +70,28 @@ struct PublishedDatafile {
         delivery["retiredVariations"] = nil
         delivery[Annotations.member] = nil
         return .object(delivery)
+    }
+}
+
+/// The datafile of one version of a project as SDKs get it, made when it is first asked for.
+final class Publication: Sendable {
+    private let stored: [UInt8]
+    private let definitions: ProjectDefinitions
+    private let made = Mutex<[UInt8]?>(nil)
+
+    /// - Parameter content: the datafile as it is stored.
+    init(_ content: [UInt8], _ definitions: ProjectDefinitions) {
+        stored = content
+        self.definitions = definitions
+    }
+
+    var isMade: Bool { made.withLock { $0 != nil } }
+
+    var content: [UInt8] {
+        made.withLock { made in
+            let content = made ?? PublishedDatafile(definitions).json?.encoded() ?? stored
+            made = content
+            return content
+        }
     }
 }

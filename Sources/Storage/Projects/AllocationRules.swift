@@ -14,18 +14,25 @@ public enum AllocationRules {
     public static func allocations(
         in datafile: Datafile, since former: Datafile? = nil
     ) -> [Identifier: TrafficAllocation] {
-        let all = Dictionary(
-            measured(in: datafile).map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
-        guard let former else { return all }
-        let stored = allocations(in: former)
-        return all.filter { stored[$0.key] != $0.value }
+        measured(in: datafile, since: former, \.plannedAllocation)
     }
 
-    /// The experiments of a datafile without the targeted rollouts, and the comparisons of its holdouts.
-    static func measured(in datafile: Datafile) -> [Experiment] {
-        let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
-        return datafile.experiments.filter { !deliveryRules.contains($0.id) }
-            + datafile.holdouts.compactMap(\.comparison)
+    /// Returns something of each experiment in a datafile, without the targeted rollouts, and of the comparisons of its
+    /// holdouts.
+    ///
+    /// - Parameter former: a datafile of which it is known; then only what differs from that is returned.
+    static func measured<Value: Equatable>(
+        in datafile: Datafile, since former: Datafile?, _ part: (Experiment) -> Value
+    ) -> [Identifier: Value] {
+        let candidates = former.map { datafile.experiments(unlike: $0) } ?? datafile.experiments
+        let ids = candidates.map(\.id) + datafile.holdouts.compactMap(\.comparison).map(\.id)
+        var values: [Identifier: Value] = [:]
+        for id in ids {
+            guard let experiment = datafile.measured(id) else { continue }
+            let value = part(experiment)
+            if former?.measured(id).map(part) != value { values[id] = value }
+        }
+        return values
     }
 
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.
@@ -92,5 +99,13 @@ public enum AllocationRules {
         else { return nil }
         return assignment.source == .bucketed
             ? assignment.assignedAt : min(assignment.assignedAt, exposure.happenedAt)
+    }
+}
+
+extension Datafile {
+    /// The experiment of an id, unless it is a targeted rollout, or the comparison of the holdout of that id.
+    fileprivate func measured(_ id: Identifier) -> Experiment? {
+        holdouts.last { $0.id == id && $0.comparison != nil }?.comparison
+            ?? (isDeliveryRule(id) ? nil : experiment(id: id))
     }
 }

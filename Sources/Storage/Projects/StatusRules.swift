@@ -29,13 +29,9 @@ public enum StatusRules {
     ///
     /// - Parameter former: a datafile whose statuses are stored; then only those that differ from them are returned.
     public static func statuses(in datafile: Datafile, since former: Datafile? = nil) -> [Identifier: String] {
-        let statuses = AllocationRules.measured(in: datafile).map {
-            ($0.id, $0.annotations.isDraft ? ExperimentStatus.draft.rawValue : $0.status)
+        AllocationRules.measured(in: datafile, since: former) {
+            $0.annotations.isDraft ? ExperimentStatus.draft.rawValue : $0.status
         }
-        let all = Dictionary(statuses, uniquingKeysWith: { _, last in last })
-        guard let former else { return all }
-        let stored = Self.statuses(in: former)
-        return all.filter { stored[$0.key] != $0.value }
     }
 
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.

@@ -125,9 +125,9 @@ import Testing
             let alone = description(of: try Datafile(source))
             for other in all {
                 guard let former = try? Datafile(other) else { continue }
-                #expect(description(of: try Datafile(source, similarTo: former)) == alone)
+                #expect(description(of: try Datafile.compile(source, similarTo: former)) == alone)
                 // What was compiled so serves the next one.
-                let next = try Datafile(other, similarTo: try Datafile(source, similarTo: former))
+                let next = try Datafile.compile(other, similarTo: try Datafile(source, similarTo: former))
                 #expect(description(of: next) == description(of: former))
             }
         }
@@ -135,7 +135,7 @@ import Testing
 
     @Test func `What stays is the same object, and what changes is not`() throws {
         let former = try Datafile(source(of: .nothing))
-        let latter = try Datafile(source(of: .status), similarTo: former)
+        let latter = try Datafile.compile(source(of: .status), similarTo: former)
         for (index, (old, new)) in zip(former.experiments, latter.experiments).enumerated() {
             #expect((old === new) == (index != 2))
         }
@@ -148,7 +148,7 @@ import Testing
         let former = try Datafile(source(of: .nothing))
         let broken = edited { _, experiments, _ in experiments.removeLast() }
         let alone = #expect(throws: DatafileError.self) { try Datafile(broken) }
-        let error = #expect(throws: DatafileError.self) { try Datafile(broken, similarTo: former) }
+        let error = #expect(throws: DatafileError.self) { try Datafile.compile(broken, similarTo: former) }
         #expect(error == alone)
         #expect(error?.problems.map(\.pointer.string) == ["/featureFlags/5/experimentIds/0"])
     }

@@ -10,15 +10,14 @@ struct DefinitionBench {
 
     init() throws {
         let root = Datafile.empty(projectID: "1")
-        project = GoldenProject.project(try Project.compile(root), ProjectDefinitions(root), version: 1)
+        project = GoldenProject.project(CompiledDefinitions(try Project.compile(root)), version: 1)
     }
 
     /// Begins with an uploaded datafile.
     init(_ members: KeyValuePairs<String, JSONValue>) throws {
         var root = Datafile.empty(projectID: "1").object ?? JSONObject()
         for (key, value) in members { root[key] = value }
-        project = GoldenProject.project(
-            try Project.compile(.object(root)), ProjectDefinitions(.object(root)), version: 1)
+        project = GoldenProject.project(CompiledDefinitions(try Project.compile(.object(root))), version: 1)
     }
 
     /// Defines an element.
@@ -29,7 +28,8 @@ struct DefinitionBench {
         _: Element.Type, _ key: String, _ body: JSONValue
     ) throws(CoreError) -> JSONValue {
         project = try GoldenProject.edited(project) { definitions, project throws(CoreError) in
-            _ = try Element.change(body, key: key, in: project, GoldenProject.schema)?.apply(to: &definitions)
+            let shown = project.flatMap { Element.description(of: key, in: $0.compiled, sdkKey: $0.sdkKey) }
+            _ = try Element.change(body, key: key, of: shown, GoldenProject.schema)?.apply(to: &definitions)
         }
         return shown(Element.self, key)
     }
@@ -43,7 +43,7 @@ struct DefinitionBench {
 
     /// The element as `GET` shows it; null if there is none.
     func shown<Element: DefinedElement>(_: Element.Type, _ key: String) -> JSONValue {
-        Element.find(Identifier(key), in: project.datafile)?.description(in: project) ?? .null
+        Element.description(of: key, in: project.compiled, sdkKey: project.sdkKey) ?? .null
     }
 
     /// Returns why a body is refused, and checks that nothing has changed; `nil` if it is not refused.

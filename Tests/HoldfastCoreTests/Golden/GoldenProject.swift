@@ -176,7 +176,8 @@ enum GoldenProject {
 
     static func project(_ compiled: CompiledDefinitions, version: Int64) -> Project {
         let stored = StoredDatafile(
-            version: version, sdkKey: sdkKey, revision: compiled.datafile.revision, content: compiled.definitions.content,
+            version: version, sdkKey: sdkKey, revision: compiled.datafile.revision,
+            content: compiled.definitions.content,
             storedAt: time, author: "golden")
         return Project(stored, compiled)
     }

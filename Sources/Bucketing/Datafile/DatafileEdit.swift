@@ -1,0 +1,142 @@
+public import JSON
+
+/// A difference of two datafiles: some experiments and flags are changed in their places, everything else is the same. That
+/// is what most edits do.
+public struct DatafileEdit {
+    /// The indices of the changed elements in `experiments`, without those of groups.
+    public let experiments: [Int]
+    /// The indices of the changed elements in `featureFlags`.
+    public let flags: [Int]
+
+    /// With more changes the whole is compiled.
+    private static let limit = 64
+    private static let lists = ["experiments", "featureFlags"]
+    /// What is read anew in any case.
+    private static let details = ["revision", Annotations.member]
+
+    /// - Returns: `nil` if the difference is another one, or a large one.
+    public init?(from former: JSONObject, to edited: JSONObject) {
+        for member in edited where !Self.lists.contains(member.key) && !Self.details.contains(member.key) {
+            guard former[member.key] == member.value else { return nil }
+        }
+        for member in former where !Self.details.contains(member.key) {
+            guard edited[member.key] != nil else { return nil }
+        }
+        guard let experiments = Self.changes(from: former["experiments"], to: edited["experiments"]),
+            let flags = Self.changes(from: former["featureFlags"], to: edited["featureFlags"]),
+            experiments.count + flags.count <= Self.limit
+        else { return nil }
+        self.experiments = experiments
+        self.flags = flags
+    }
+
+    /// Elements that an edit has left alone share their storage with the former ones, so comparing them is fast.
+    private static func changes(from former: JSONValue?, to edited: JSONValue?) -> [Int]? {
+        let (former, edited) = (former?.array ?? [], edited?.array ?? [])
+        guard former.count == edited.count else { return nil }
+        return edited.indices.filter { former[$0] != edited[$0] }
+    }
+}
+
+extension Datafile {
+    /// Returns the datafile with the changes of an edit. What they do not concern is that of this one.
+    ///
+    /// - Returns: `nil` if the difference is more than a ``DatafileEdit``, or if anything is wrong. Then the whole is to be
+    ///   compiled.
+    func edited(to source: JSONValue) -> Datafile? {
+        guard elements.areUnique, let former = self.source.object, let edited = source.object,
+            let edit = DatafileEdit(from: former, to: edited), let revision = edited["revision"]?.string
+        else { return nil }
+        var next = Replacement(self)
+        for index in edit.experiments {
+            guard let element = edited["experiments"]?.array?[index], next.setExperiment(element, at: index) else {
+                return nil
+            }
+        }
+        for index in edit.flags {
+            guard let element = edited["featureFlags"]?.array?[index], next.setFlag(element, at: index) else {
+                return nil
+            }
+        }
+        next.remakeFlags(besides: Set(edit.flags))
+        return Datafile(self, source, revision: revision, next)
+    }
+
+    /// The parts of a datafile that an edit changes.
+    struct Replacement {
+        private(set) var experiments: [Experiment]
+        private(set) var flags: [Flag]
+        private(set) var elements: DatafileElements
+        /// Those that were changed.
+        private(set) var changedExperiments: [Identifier: Experiment] = [:]
+        private(set) var changedFlags: [Identifier: Flag] = [:]
+        private let former: Datafile
+        private let holdoutVariations: [Variation]
+
+        fileprivate init(_ former: Datafile) {
+            self.former = former
+            (experiments, flags, elements) = (former.experiments, former.flags, former.elements)
+            holdoutVariations = former.holdouts.flatMap(\.variations)
+        }
+
+        /// - Returns: false if more than this experiment depends on the change, or if anything is wrong.
+        fileprivate mutating func setExperiment(_ element: JSONValue, at index: Int) -> Bool {
+            var reader = DatafileReader()
+            let parsed = reader.experiment(DatafileReader.Node(element: element, index, of: ["experiments"]))
+            let known = elements.experiments[index].parsed
+            guard reader.problems.isEmpty, element.object != nil, parsed.id == known.id, parsed.key == known.key,
+                parsed.groupID == nil, known.groupID == nil, parsed.type != "fr", known.type != "fr",
+                !former.holdouts.contains(where: { $0.key == parsed.key })
+            else { return false }
+            for variation in known.variations { elements.texts[variation.id] = nil }
+            for variation in parsed.variations {
+                guard elements.texts[variation.id] == nil, !holdoutVariations.contains(where: { $0.id == variation.id })
+                else { return false }
+                elements.texts[variation.id] = variation.variableValues
+            }
+            let experiment = Experiment(
+                parsed, audience: Condition.ofExperiment(parsed.audienceConditions, audiences: elements.conditions),
+                exclusionGroup: nil, variationsOfKey: parsed.variations)
+            elements.experiments[index] = DatafileElements.Element(source: element, parsed: parsed)
+            experiments[index] = experiment
+            changedExperiments[parsed.id] = experiment
+            return true
+        }
+
+        /// - Returns: false if more than this flag depends on the change, or if anything is wrong.
+        fileprivate mutating func setFlag(_ element: JSONValue, at index: Int) -> Bool {
+            var reader = DatafileReader()
+            let parsed = reader.flag(
+                DatafileReader.Node(element: element, index, of: ["featureFlags"]),
+                hasExperiment: { former.experiment(id: $0).map { $0.type != "fr" } ?? false },
+                hasRollout: { id in former.rollouts.contains { $0.id == id } })
+            guard reader.problems.isEmpty, element.object != nil, parsed.key == elements.flags[index].parsed.key else {
+                return false
+            }
+            elements.flags[index] = DatafileElements.Element(source: element, parsed: parsed)
+            makeFlag(at: index)
+            return true
+        }
+
+        /// Makes the flags of changed experiments anew.
+        fileprivate mutating func remakeFlags(besides known: Set<Int>) {
+            guard !changedExperiments.isEmpty else { return }
+            for index in flags.indices where !known.contains(index) {
+                if flags[index].experiments.contains(where: { changedExperiments[$0.id] != nil }) {
+                    makeFlag(at: index)
+                }
+            }
+        }
+
+        private mutating func makeFlag(at index: Int) {
+            let parsed = elements.flags[index].parsed
+            let flag = Flag(
+                id: parsed.id, key: parsed.key,
+                experiments: parsed.experimentIDs.compactMap { changedExperiments[$0] ?? former.experiment(id: $0) },
+                rollout: former.rollouts.last { $0.id == parsed.rolloutID }, variables: parsed.variables,
+                annotations: parsed.annotations, holdoutVariations: holdoutVariations, texts: elements.texts)
+            flags[index] = flag
+            changedFlags[flag.key] = flag
+        }
+    }
+}
