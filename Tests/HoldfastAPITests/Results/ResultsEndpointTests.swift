@@ -119,7 +119,7 @@ import Testing
         let values = names.map { JSONValue.string($0) }
         let selection: JSONValue = ["type": "selection", "values": .array(values)]
         try send("PUT", "/v1/attributes/plan", String(decoding: selection.encoded(), as: UTF8.self))
-        let definition = #"{"variations":["=a","-b"],"metrics":{"breakdowns":["plan"]}}"#
+        let definition = #"{"id":"1","variations":["=a","-b"],"metrics":{"breakdowns":["plan"]}}"#
         try send("PUT", "/v1/experiments/%40e", definition)
         for (index, name) in values.enumerated() {
             let attributes: JSONValue = ["plan": name]
