@@ -147,7 +147,7 @@ struct ServerExport {
                 page.lines.filter { ["merge", "erasure"].contains($0.kind) }.flatMap {
                     [$0.object["user_id"]?.string, $0.object["from"]?.string].compactMap(\.self)
                 })
-            if !entries.contains(where: { $0["user_id"]?.string.map(changed.contains) ?? false }) { break }
+            if entries.allSatisfy({ changed.isDisjoint(with: Self.users(of: $0)) }) { break }
             entries = try newAuditEntries()
         }
         for entry in entries {
@@ -157,6 +157,11 @@ struct ServerExport {
         audit.take(entries.compactMap { $0["id"]?.integer })
         if isExport { try appendMark("export_end") }
         try files.commit(feed: cursor, audit: audit)
+    }
+
+    /// The users whom an entry of the audit log names: of a merge both.
+    private static func users(of entry: JSONObject) -> [String] {
+        [entry["user_id"]?.string, entry["after"]?.object?["from"]?.string].compactMap(\.self)
     }
 
     private func newAuditEntries() throws -> [JSONObject] {

@@ -165,6 +165,8 @@ final class DatabaseFaultRun {
             try hosts.run("promote", "host\(1 - primary)", "\(ports[1 - primary])")
             primary = 1 - primary
             try waitForWork(of: load, beyond: before, 50)
+            // Until a server has looked, which it does each second, it takes the old primary for the present one.
+            for server in servers { try waitForChange(by: server) }
             try hosts.run("resume", "host\(1 - primary)")
         case .demotedPrimary:
             try hosts.run("demote", "host\(primary)", "\(ports[primary])", "\(ports[1 - primary])")
@@ -204,6 +206,16 @@ final class DatabaseFaultRun {
             // It may have ended, as it could not write its log; who operates it starts it again.
             let isUp = (try? SQLConnection("postgresql://postgres@127.0.0.1:\(ports[0])/postgres")) != nil
             if !isUp { try hosts.run("start", "host0", "\(ports[0])") }
+        }
+    }
+
+    /// Waits until a server makes a change, by the primary that it has found.
+    private func waitForChange(by server: ServerProcess) throws {
+        let deadline = ContinuousClock.now + .seconds(Self.patience)
+        let body =
+            #"{"user_id":"probe","experiment_bucket_map":{"p":{"variation_id":"\(UInt32.random(in: .min ... .max))"}}}"#
+        while try server.request("POST", "/ups/save", body).status != 200 {
+            guard .now < deadline else { throw TestFailure("a server makes no change after the failover") }
         }
     }
 
