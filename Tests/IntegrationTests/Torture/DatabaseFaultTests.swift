@@ -213,9 +213,13 @@ final class DatabaseFaultRun {
     private func waitForChange(by server: ServerProcess) throws {
         let deadline = ContinuousClock.now + .seconds(Self.patience)
         let body =
-            #"{"user_id":"probe","experiment_bucket_map":{"p":{"variation_id":"\(UInt32.random(in: .min ... .max))"}}}"#
-        while try server.request("POST", "/ups/save", body).status != 200 {
-            guard .now < deadline else { throw TestFailure("a server makes no change after the failover") }
+            #"{"user_id":"probe","experiment_bucket_map":{"p":{"variation_id":"\#(UInt32.random(in: .min ... .max))"}}}"#
+        while true {
+            let response = try server.request("POST", "/ups/save", body)
+            if response.status == 200 { return }
+            guard .now < deadline else {
+                throw TestFailure("a server makes no change after the failover: \(response.text)")
+            }
         }
     }
 
