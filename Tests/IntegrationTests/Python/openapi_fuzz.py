@@ -6,8 +6,8 @@
 A response with a status of 500 or more is a fault, unless the description of the route or HTTP means it (501: a condition on a
 route without conditions), and so is a server that is not ready. With --pid the memory of the server is printed each minute.
 With --pipeline so many requests are sent before their responses are read. With --reuse this share of requests is one of the last
-20,000 again, half of them with a byte changed: ten times as many requests a second. With --tidy all users, webhooks, segments
-and definitions are removed after each N requests, so that the server holds as much in the second hour as in the first. Requests
+20,000 again, half of them with a byte changed: ten times as many requests a second. With --tidy all users, webhooks, segments,
+attributes and definitions are removed after each N requests, so that the server holds as much in the second hour as in the first. Requests
 follow from the seed.
 """
 
@@ -249,6 +249,7 @@ class Fuzzer:
             self.remove("/v1/metrics?limit=1000", "metrics", "key", fields)
         self.remove("/v1/projects?limit=1000", "projects", "sdk_key")
         self.remove("/v1/segments?limit=1000", "segments", "name")
+        self.remove("/v1/attributes?limit=1000", "attributes", "name")
 
     def names(self, target, member, name, fields={}):
         status, body = self.send([("GET", target, None, fields)])[0]
