@@ -63,12 +63,15 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { boxes[$0].element } }
 
-    public func makeIterator() -> some IteratorProtocol<Element> { boxes.lazy.map(\.element).makeIterator() }
+    public func makeIterator() -> some IteratorProtocol<Element> { boxes.lazy.map { $0.element }.makeIterator() }
 
     public var underestimatedCount: Int { boxes.count }
 
     /// Returns a part of each element, without copying the elements.
     public func map<Part>(_ part: (Element) -> Part) -> [Part] { boxes.map { part($0.element) } }
+
+    /// Returns a part of those elements that have it, without copying the elements.
+    public func compactMap<Part>(_ part: (Element) -> Part?) -> [Part] { boxes.compactMap { part($0.element) } }
 
     public mutating func append(_ element: Element) {
         note(element, at: boxes.count)
