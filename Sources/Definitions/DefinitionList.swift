@@ -29,6 +29,8 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     private var indicesByName: [Identifier: [Int]] = [:]
     /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
     public private(set) var touched: Set<Identifier> = []
+    /// Those of ``touched`` that are there, in their order.
+    public var touchedElements: [Element] { all(naming: [], orKeyed: Array(touched)) }
 
     public init() {}
 

@@ -55,8 +55,7 @@ extension ProjectDefinitions {
         let keepsOrder = sortExperiments(since: isEdit ? former : nil)
         fixPlans(since: former)
         noteRuns(since: former)
-        let candidates = isEdit ? touchedExperiments : Array(experiments)
-        let changed = candidates.filter { experiments.differs($0.key, from: former?.experiments) }
+        let changed = editedExperiments(since: former).filter { experiments.differs($0.key, from: former?.experiments) }
         let changedIDs = Set(changed.map(\.id))
         // Flags deliver what was concluded, and other experiments of theirs come after it.
         let concluded = Set(changed.filter { former?.experiments[$0.key]?.winner != $0.winner }.map(\.id))
@@ -128,8 +127,9 @@ extension ProjectDefinitions {
         return false
     }
 
-    private var touchedExperiments: [ExperimentDefinition] {
-        experiments.all(naming: [], orKeyed: Array(experiments.touched))
+    /// Returns the experiments that may differ from former definitions.
+    func editedExperiments(since former: ProjectDefinitions?) -> [ExperimentDefinition] {
+        isEdit(of: former) ? experiments.touchedElements : Array(experiments)
     }
 
     /// Notes which experiments are paused, or have a flag that is off, before they have ever run.

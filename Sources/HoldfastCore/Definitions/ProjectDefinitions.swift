@@ -162,7 +162,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
         var used: Set<Identifier>?
         // Only what was touched can lack its flag, unless a flag is gone, which may have served others.
         let isWhole = generation == nil || flags.touched.contains { !flags.contains($0) }
-        let candidates = isWhole ? Array(experiments) : experiments.all(naming: [], orKeyed: Array(experiments.touched))
+        let candidates = isWhole ? Array(experiments) : experiments.touchedElements
         for experiment in candidates where !flags.contains(experiment.key) && isServed(experiment) {
             if used == nil {
                 used = Set(flags.filter { $0.content != .experiment }.flatMap { experiments(of: $0) }.map(\.id))

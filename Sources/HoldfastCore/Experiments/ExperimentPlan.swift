@@ -87,8 +87,7 @@ extension ProjectDefinitions {
 
     /// Keeps what is planned of the experiments that a change starts.
     mutating func fixPlans(since former: ProjectDefinitions?) {
-        let isEdit = isEdit(of: former)
-        for experiment in isEdit ? experiments.all(naming: [], orKeyed: Array(experiments.touched)) : Array(experiments)
+        for experiment in editedExperiments(since: former)
         where experiment.status == ExperimentStatus.running.rawValue && experiment.details.plan.start == nil
             && former?.experiments[experiment.key]?.hasStarted != true
         {

@@ -112,16 +112,14 @@ extension Verdict {
 
 extension ExperimentResults {
     func comparison(_ role: Verdict.Role, of index: Int) -> Verdict.Comparison {
-        let isShare = if case .shareOfGuardrail = role { true } else { false }
-        let estimate = isShare ? variations[index].conversion : self.estimate(of: variations[index])
+        let estimate = role.isShareOfUsers ? variations[index].conversion : self.estimate(of: variations[index])
         return comparison(role, of: index, unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
     }
 
     func comparison(_ role: Verdict.Role, of index: Int, _ evidence: Evidence?) -> Verdict.Comparison {
-        let isShare = if case .shareOfGuardrail = role { true } else { false }
-        return Verdict.Comparison(
+        Verdict.Comparison(
             metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease,
-            unit: isShare ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
+            unit: role.isShareOfUsers ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
     /// The role of the share of users behind a metric, which is watched beside a guardrail that is a total or a mean.

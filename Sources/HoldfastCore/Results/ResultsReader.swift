@@ -190,34 +190,50 @@ public struct ResultsTotals: Sendable {
         ResultsTotals(scope: scope, tally: tally, measured: measured, frozen: frozen)
     }
 
+    /// The experiment that the totals are about: as it is, or as it was when they were frozen.
+    private struct Subject {
+        let experiment: Experiment
+        /// The keys of variations that it had, by id.
+        let formerKeys: [Identifier: Identifier]
+        let now: Timestamp
+    }
+
+    private func subject() throws(CoreError) -> Subject {
+        guard let frozen else {
+            return Subject(
+                experiment: experiment, formerKeys: scope.project.definitions.retiredVariations(of: experiment),
+                now: scope.now)
+        }
+        let former = try FrozenExperiment(frozen.definition)
+        return Subject(
+            experiment: former.experiment, formerKeys: former.retiredVariations, now: frozen.frozenAt)
+    }
+
     /// - Throws: 422 if the baseline does not exist; 503 if an experiment is not usable as it was frozen.
     public func results() throws(CoreError) -> ExperimentResults {
-        var results = try results(scope.query)
+        let subject = try subject()
+        var results = try results(scope.query, of: subject)
         guard let groups else { return results }
         results.breakdown = try BreakdownResults(groups, of: results) { tally, measured throws(CoreError) in
-            try of(tally, measured).results(scope.query)
+            try of(tally, measured).results(scope.query, of: subject)
         }
         return results
     }
 
     /// Computes how the results grew, by days of enrollment.
     public func series() throws(CoreError) -> ResultsSeries {
-        try ResultsSeries(results(scope.query)) { query throws(CoreError) in try results(query) }
+        let subject = try subject()
+        return try ResultsSeries(results(scope.query, of: subject)) { query throws(CoreError) in
+            try results(query, of: subject)
+        }
     }
 
-    private func results(_ query: ResultsQuery) throws(CoreError) -> ExperimentResults {
-        let sdkKey = scope.project.sdkKey
-        guard let frozen else {
-            var results = try ExperimentResults(
-                scope.experiment, sdkKey: sdkKey, query, tally, of: measured, periods: periods, otherGoals: otherGoals,
-                formerKeys: scope.project.definitions.retiredVariations(of: scope.experiment), now: scope.now)
-            results.userTotals = userTotals
-            return results
-        }
-        let former = try FrozenExperiment(frozen.definition)
-        return try ExperimentResults(
-            former.experiment, sdkKey: sdkKey, query, tally, of: measured, periods: periods,
-            formerKeys: former.retiredVariations, frozenAt: frozen.frozenAt, now: frozen.frozenAt)
+    private func results(_ query: ResultsQuery, of subject: Subject) throws(CoreError) -> ExperimentResults {
+        var results = try ExperimentResults(
+            subject.experiment, sdkKey: scope.project.sdkKey, query, tally, of: measured, periods: periods,
+            otherGoals: otherGoals, formerKeys: subject.formerKeys, frozenAt: frozen?.frozenAt, now: subject.now)
+        results.userTotals = userTotals
+        return results
     }
 }
 

@@ -222,6 +222,9 @@ extension Verdict.Finding {
 }
 
 extension Verdict.Role {
+    /// Whether users are compared, and not what the metric counts.
+    var isShareOfUsers: Bool { if case .shareOfGuardrail = self { true } else { false } }
+
     /// Of a guardrail.
     var margin: ExperimentMetrics.Margin? {
         switch self {
@@ -242,7 +245,7 @@ private struct Sentences {
     func certain(of variation: Int) -> [String] {
         sentences { finding in
             guard finding.variation == variation, finding.outcome != .uncertain else { return false }
-            if case .shareOfGuardrail = finding.role { return finding.outcome == .beyondMargin }
+            if finding.role.isShareOfUsers { return finding.outcome == .beyondMargin }
             return finding.role != .secondary
         }
     }
@@ -250,8 +253,7 @@ private struct Sentences {
     func uncertain(of variation: Int) -> [String] {
         sentences { finding in
             guard finding.variation == variation, finding.outcome == .uncertain else { return false }
-            if case .shareOfGuardrail = finding.role { return false }
-            return finding.role != .secondary
+            return finding.role != .secondary && !finding.role.isShareOfUsers
         }
     }
 
@@ -262,7 +264,7 @@ private struct Sentences {
     private func sentences(_ isWanted: (Verdict.Finding) -> Bool) -> [String] {
         findings.filter(isWanted).map { finding in
             let (name, base) = ("'\(names[finding.variation])'", "'\(names[baseline])'")
-            let share = if case .shareOfGuardrail = finding.role { " (share of users)" } else { "" }
+            let share = finding.role.isShareOfUsers ? " (share of users)" : ""
             let metric = namesMetrics ? "\(finding.role.name) metric '\(finding.metric)'\(share): " : ""
             return metric + statement(finding, name, base) + numbers(finding)
         }

@@ -51,7 +51,6 @@ struct SampleSizeEndpoint {
         of experiment: Experiment, in project: Project, _ metric: MetricDefinition
     ) async throws -> ResultsTotals {
         let scope = ResultsScope(experiment, in: project, .live, at: services.store.clock.now())
-        let users = ResultsReader.Users(services.projects, projects.schema, services.userTotals)
-        return try await ResultsReader(scope, store, users: users).totals(of: metric)
+        return try await services.resultsReader(scope, store, projects.schema).totals(of: metric)
     }
 }

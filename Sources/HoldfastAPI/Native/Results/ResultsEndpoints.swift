@@ -96,7 +96,7 @@ struct ResultsEndpoints {
     }
 
     private func reader(_ scope: ResultsScope) -> ResultsReader {
-        ResultsReader(scope, store, users: .init(services.projects, projects.schema, services.userTotals))
+        services.resultsReader(scope, store, projects.schema)
     }
 
     private func plan(_ scope: ResultsScope) async throws -> MeasuredPlan? {
@@ -128,6 +128,15 @@ struct ResultsEndpoints {
         let id = try experiment(request, call).1.id
         let goals = try await store.read(.goals(experimentID: id, limit: limit))
         return .json(["goals": .array(goals.map { .string($0.string) })])
+    }
+}
+
+extension Services {
+    /// Returns a reader that may read single users, too.
+    func resultsReader(
+        _ scope: ResultsScope, _ session: any StoreSession, _ schema: AttributeSchema
+    ) -> ResultsReader {
+        ResultsReader(scope, session, users: .init(projects, schema, userTotals))
     }
 }
 
