@@ -50,8 +50,8 @@ public struct WebhookOptions: Sendable {
 /// Sends what happens to the receivers of webhooks: of several servers one at a time, in order, at least once.
 ///
 /// What happens is read from the audit log, and how far each webhook has come is stored with it. Whoever sends has a claim
-/// in the database, which it renews with each step and which ends by itself. Without webhooks the store is asked once in half
-/// a minute.
+/// in the database, which it renews with each step and which ends by itself. Without webhooks the store is asked every five
+/// seconds.
 public final class WebhookSender: Sendable {
     private struct State {
         var ticks = 0
@@ -69,7 +69,7 @@ public final class WebhookSender: Sendable {
     private static let sendLimit = 16
     private static let pageSize = 200
     /// How many intervals pass between looks for webhooks of other servers, while there is none.
-    private static let quietTicks = 30
+    private static let quietTicks = 5
     private static let author = Author(name: "webhooks")
 
     private let store: any Store

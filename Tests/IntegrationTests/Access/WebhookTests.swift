@@ -50,7 +50,7 @@ import Testing
             while true {
                 let all = try messages(list)
                 if isEnough(all) { return all }
-                guard .now < deadline else { throw TestFailure("messages are missing; there are \(all)") }
+                guard .now < deadline else { throw TestFailure("messages are missing in '\(list)'; there are \(all)") }
                 usleep(20_000)
             }
         }
