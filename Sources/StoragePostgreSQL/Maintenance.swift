@@ -214,9 +214,9 @@ final class Maintenance: @unchecked Sendable {
     /// - Parameter done: called with whether a row was deleted or is not looked at again.
     private func deleteEmptyRows(of users: [Identifier], _ done: @escaping (Bool) -> Void) {
         guard !users.isEmpty else { return done(false) }
-        let ids = Parameter.texts(users.map(\.string))
+        let forced = Query.each(UserRecords.PartRows.forcedVariations.rows, of: users)
         // The versions are read first: what is stored about a user later renews it.
-        session.read([UserRows.emptyRows(ids), EventRows.forcedVariations(ids)]) { [self] result in
+        session.read([UserRows.emptyRows(.texts(users.map(\.string))), forced]) { [self] result in
             guard case .success(let rows) = result else { return done(false) }
             let forced = Set(rows[1].map { ForcedVariation($0).userID.string })
             let deleted = rows[0].filter { !forced.contains($0.text(0)) }

@@ -206,7 +206,8 @@ struct InMemoryTables {
             records.goalEvents = events.filter { $0.happenedAt >= time }.map {
                 .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt, senderID: $0.senderID)
             }
-        case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
+        case .goalEvent(let senderID):
+            if events.contains(where: { $0.senderID == senderID }) { records.senderIDs.insert(senderID) }
         case .removals:
             records.removals = removedUsers.filter { $0.userHash == ErasureRules.hash(userID) }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []

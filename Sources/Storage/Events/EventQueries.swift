@@ -194,21 +194,15 @@ extension TrackedSeries {
 }
 
 extension AllocationPeriod {
-    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery {
-        SQLQuery(
-            "allocation_periods_of_experiment",
-            "SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods WHERE experiment_id = $1",
-            .text(experimentID))
-    }
+    package static let rows = KeyedRows(.allocationPeriods, by: ["experiment_id ="])
+
+    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery { rows.query([.text(experimentID)]) }
 }
 
 extension StatusPeriod {
-    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery {
-        SQLQuery(
-            "status_periods_of_experiment",
-            "SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods WHERE experiment_id = $1",
-            .text(experimentID))
-    }
+    package static let rows = KeyedRows(.statusPeriods, by: ["experiment_id ="])
+
+    package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery { rows.query([.text(experimentID)]) }
 }
 
 extension StoreQuery<[Identifier]> {

@@ -108,7 +108,7 @@ public enum EventRules {
         var parts = [UserRecords.Part.exposures]
         if let senderID = event.senderID { parts.append(.goalEvent(senderID: senderID)) }
         guard records.has(parts) else { return nil }
-        guard event.senderID == nil || !records.hasGoalEvent else { return .repeated }
+        if let senderID = event.senderID, records.senderIDs.contains(senderID) { return .repeated }
         let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - longestLookBack }
         let experimentIDs = exposures.map(\.exposure.experimentID)
         let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: event.goal) }

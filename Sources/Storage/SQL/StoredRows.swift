@@ -42,6 +42,8 @@ extension ForcedVariation {
     }
 
     package var values: [SQLValue] { [.text(sdkKey), .text(userID), .text(experimentKey), .text(variationKey)] }
+    /// As ``UserRecords/PartRows/forcedVariations`` are found.
+    package var key: [SQLValue] { [.text(userID), .text(sdkKey), .text(experimentKey)] }
 }
 
 extension AttributeDefinition {
@@ -162,25 +164,24 @@ extension GoalEvent {
 }
 
 extension UserRecords.GoalValue {
-    /// - Parameter row: a goal, value, time and sender's id.
-    package init(_ row: any Row, at column: Int32 = 0) {
+    /// - Parameter row: the user, and a goal, value, time and sender's id.
+    package init(_ row: any Row) {
         self.init(
-            goal: row.identifier(column), value: row.double(column + 1), happenedAt: row.integer(column + 2),
-            senderID: row.optionalIdentifier(column + 3))
+            goal: row.identifier(1), value: row.double(2), happenedAt: row.integer(3),
+            senderID: row.optionalIdentifier(4))
     }
 }
 
 extension UserRecords.Several {
-    /// - Parameter row: the number of records and the greatest of their numbers.
-    package init(_ row: any Row, at column: Int32 = 0) {
-        self.init(count: Int(row.bounded(column)), newest: row.integer(column + 1))
+    /// - Parameter row: the user, the number of records, and the greatest of their numbers.
+    package init(_ row: any Row) {
+        self.init(count: Int(row.bounded(1)), newest: row.integer(2))
     }
 }
 
 extension UserRecords.StickyContent {
-    /// - Parameter row: the name of the attribute and the assignments.
-    package init(_ row: any Row, at column: Int32 = 0) {
-        self.init(attributeName: row.text(column), content: row.text(column + 1))
+    package init(_ row: any Row) {
+        self.init(attributeName: row.text(1), content: row.text(2))
     }
 }
 

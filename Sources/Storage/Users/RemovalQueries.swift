@@ -74,12 +74,14 @@ extension RemovedUser {
     ///
     /// - Parameter comparison: of the id of the user who was merged.
     package static func merges(_ dialect: SQLDialect, _ comparison: String) -> String {
-        let from =
-            switch dialect {
-            case .sqlite: "(after ->> 'from')"
-            case .postgreSQL: "(after::json ->> 'from')"
-            }
-        return "action = 'profile.merge' AND \(from) \(comparison)"
+        "action = 'profile.merge' AND \(mergedUser(dialect)) \(comparison)"
+    }
+
+    package static func mergedUser(_ dialect: SQLDialect) -> String {
+        switch dialect {
+        case .sqlite: "(after ->> 'from')"
+        case .postgreSQL: "(after::json ->> 'from')"
+        }
     }
 }
 

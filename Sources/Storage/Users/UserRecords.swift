@@ -183,8 +183,8 @@ public struct UserRecords: Sendable {
     public var exposures: [StoredExposure] = []
     public var totals: [TotalKey: UserGoal] = [:]
     public var goalEvents: [GoalValue] = []
-    /// Whether a goal event with the id that was asked for is stored.
-    public var hasGoalEvent = false
+    /// The ids of senders that stored goal events have, of those that were asked for.
+    public var senderIDs: Set<Identifier> = []
     /// Of one experiment, in any order.
     public var periods: [AllocationPeriod] = []
     /// Of one experiment, in any order.
@@ -209,6 +209,41 @@ public struct UserRecords: Sendable {
         defer { missing = [] }
         known += missing
         return missing
+    }
+
+    /// Forgets what rows of a part that is read next would be added to.
+    package mutating func begin(_ part: Part) {
+        switch part {
+        case .exposures: exposures = []
+        case .goalEvents: goalEvents = []
+        case .removals: removals = []
+        default: break
+        }
+    }
+
+    /// Copies a part from records of the same user in which it is known.
+    package mutating func copy(_ part: Part, from other: UserRecords) {
+        switch part {
+        case .profile: profile = other.profile
+        case .attributes: attributes = other.attributes
+        case .definedAttributes: definedAttributes = other.definedAttributes
+        case .otherRecords: otherRecords = other.otherRecords
+        case .stickyDocuments: stickyDocuments = other.stickyDocuments
+        case .forcedVariations: forcedVariations = other.forcedVariations
+        case .exposures: exposures = other.exposures
+        case .exposure(let experimentID):
+            exposures = other.exposures.filter { $0.exposure.experimentID == experimentID }
+        case .totals(let experimentID):
+            for (key, total) in other.totals where key.experimentID == experimentID { totals[key] = total }
+        case .someTotals(let keys): for key in keys { totals[key] = other.totals[key] }
+        case .goalEvents(let since): goalEvents = other.goalEvents.filter { $0.happenedAt >= since }
+        case .goalEvent(let senderID): if other.senderIDs.contains(senderID) { senderIDs.insert(senderID) }
+        case .periods: periods = other.periods
+        case .statuses: statuses = other.statuses
+        case .newestDatafile: newestDatafile = other.newestDatafile
+        case .series: series = other.series
+        case .removals: removals = other.removals
+        }
     }
 
     // MARK: For rules

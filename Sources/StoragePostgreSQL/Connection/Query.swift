@@ -1,15 +1,19 @@
+import Bucketing
 import Storage
 
 /// An SQL statement.
-struct Statement {
+struct Statement: Sendable {
     /// The name under which each connection prepares it once.
     let name: String
-    let sql: String
+    private let text: @Sendable () -> String
 
-    init(_ name: String, _ sql: String) {
+    /// - Parameter sql: put together only when the statement is prepared, and each time behind a pooler.
+    init(_ name: String, _ sql: @autoclosure @escaping @Sendable () -> String) {
         self.name = name
-        self.sql = sql
+        text = sql
     }
+
+    var sql: String { text() }
 
     func callAsFunction(_ parameters: Parameter...) -> Query {
         Query(statement: self, parameters: parameters)
@@ -77,6 +81,31 @@ extension Query {
             statement: Statement("\(statement.name)_locked", "\(statement.sql) FOR UPDATE"), parameters: parameters)
     }
 
+    /// A statement about the rows that any of some keys finds.
+    ///
+    /// - Parameters:
+    ///   - keys: not empty, and all of the same columns.
+    ///   - isDistributed: whether the table may be distributed by the first key.
+    static func each(
+        _ rows: KeyedRows, _ action: KeyedRows.Action = .select, _ keys: [[SQLValue]], isDistributed: Bool = false
+    ) -> Query {
+        let types = keys[0].map { value -> StoredTable.ColumnType in
+            if case .integer = value { .integer } else { .text }
+        }
+        return Query(
+            statement: Statement(
+                "each_\(rows.name(action, keys: types.count))",
+                rows.sql(action, ofEach: types.map(\.array), isDistributed: isDistributed)),
+            parameters: types.enumerated().map { index, type in Parameter.column(keys.lazy.map { $0[index] }, type) })
+    }
+
+    /// A statement about all rows of users.
+    static func each(
+        _ rows: KeyedRows, _ action: KeyedRows.Action = .select, of users: some Sequence<Identifier>
+    ) -> Query {
+        each(rows, action, users.map { [.text($0)] })
+    }
+
     /// Inserts rows, in their order; see ``StoredTable/conflict``.
     static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> Query {
         let columns = table.insertedColumns.enumerated().map { index, column in
@@ -110,7 +139,28 @@ extension Statement {
             let values = table.columnNames.dropFirst(table.keyCount).map { "\($0) = excluded.\($0)" }
             sql += " ON CONFLICT (\(key)) DO UPDATE SET \(values.joined(separator: ", "))"
         }
-        return Statement("insert_\(table)", sql)
+        let text = sql
+        return Statement("insert_\(table)", text)
+    }
+}
+
+extension KeyedRows {
+    /// - Parameter types: of the arrays with the keys.
+    fileprivate func sql(_ action: Action, ofEach types: [String], isDistributed: Bool) -> String {
+        // For Citus: it shows which shards are concerned.
+        let any = "\(keys[0]) ANY($1)"
+        guard types.count > 1 else { return sql(action, where: any) }
+        let columns = types.indices.map { "key\($0)" }
+        let arrays = types.enumerated().map { "$\($0 + 1)::\($1)" }
+        let asked = "unnest(\(arrays.joined(separator: ", "))) AS asked (\(columns.joined(separator: ", ")))"
+        let isAsked = condition(columns)
+        guard case .select = action else {
+            return sql(action, from: "\(table) USING \(asked)", where: "\(isAsked) AND \(any)")
+        }
+        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time.
+        return isDistributed
+            ? sql(action, from: "\(asked) JOIN \(table) ON \(isAsked)", where: any)
+            : "SELECT found.* FROM \(asked) CROSS JOIN LATERAL (\(sql(action, where: isAsked)) OFFSET 0) AS found"
     }
 }
 

@@ -43,16 +43,6 @@ enum ProjectStateRow {
 
 /// The `audit` table.
 enum AuditRows {
-    /// Removes what identifies erased users, see ``AuditEntry/anonymize()``.
-    static let anonymize = Statement(
-        "anonymize_audit", "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ANY($1)")
-    static let counts = Statement(
-        "audit_counts", "SELECT user_id, count(*), max(id) FROM audit WHERE user_id = ANY($1) GROUP BY user_id")
-    /// Selects how many entries of merges into other users name each of some users.
-    static let mergeCounts: Statement = {
-        let (merges, from) = (RemovedUser.merges(.postgreSQL, "= ANY($1)"), "after::json ->> 'from'")
-        return Statement("merge_counts", "SELECT \(from), count(*) FROM audit WHERE \(merges) GROUP BY \(from)")
-    }()
     static let move = Statement("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1")
     static let prune = Statement(
         "prune_audit",
@@ -80,9 +70,6 @@ enum ErasureRows {
         SELECT user_hash, $2, clock_timestamp() FROM unnest($1::bigint[]) AS user_hash
         ON CONFLICT (user_hash) DO UPDATE SET eraser = excluded.eraser, erased_at = excluded.erased_at
         """)
-    /// Selects what has happened to users since, by hashes of their ids.
-    static let removals = Statement(
-        "removals_of_users", "SELECT \(RemovedUser.columns) FROM removed_users WHERE user_hash = ANY($1)")
     /// Fails with ``PostgreSQLError/versionConflict`` if anything has happened to users since they were read.
     static let expectNoRemoval = Statement(
         "expect_no_removal",

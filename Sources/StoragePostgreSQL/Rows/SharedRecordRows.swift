@@ -62,17 +62,6 @@ enum AttributeRows {
 
 /// The `sticky_documents` table.
 enum StickyDocumentRows {
-    /// The documents of all attributes with a user's id.
-    static let ofUsers = Statement(
-        "sticky_documents_of_users",
-        """
-        SELECT attribute_value, attribute_name, assignments FROM sticky_documents WHERE attribute_value = ANY($1)
-        ORDER BY attribute_name
-        """)
-    /// Of erased users.
-    static let deleteAll = Statement(
-        "delete_sticky_documents", "DELETE FROM sticky_documents WHERE attribute_value = ANY($1)")
-
     /// Creates an empty document, unless there is one.
     static func create(_ key: StickyDocumentKey) -> Query {
         create(.text(key.attributeValue.string), .text(key.attributeName.string))

@@ -137,20 +137,3 @@ enum TallyRows {
         return insert(users + goals)
     }
 }
-
-/// The `allocation_periods` table.
-enum AllocationPeriodRows {
-    static let ofExperiments = Statement(
-        "allocation_periods",
-        """
-        SELECT \(StoredTable.allocationPeriods.columnList) FROM allocation_periods
-        WHERE experiment_id = ANY($1)
-        """)
-}
-
-/// The `status_periods` table.
-enum StatusPeriodRows {
-    static let ofExperiments = Statement(
-        "status_periods",
-        "SELECT \(StoredTable.statusPeriods.columnList) FROM status_periods WHERE experiment_id = ANY($1)")
-}

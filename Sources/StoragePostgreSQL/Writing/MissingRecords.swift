@@ -5,28 +5,15 @@ import Storage
 /// The data that rules have asked for and that a transaction must read before it applies them again. All of it is read in one
 /// exchange.
 struct MissingRecords {
-    private struct Sender: Hashable {
-        let userID: Identifier
-        let senderID: Identifier
-    }
-
     var rows: Set<Identifier> = []
     var newestDatafile = false
     var definedAttributes = false
     var series = false
     var erasures: Set<Identifier> = []
-    private var exposures: Set<Identifier> = []
-    /// Users all of whose totals are needed, and single totals of others.
-    private var totals: Set<Identifier> = []
-    private var someTotals: [Identifier: Set<UserRecords.TotalKey>] = [:]
-    private var forcedVariations: Set<Identifier> = []
-    private var otherRecords: Set<Identifier> = []
-    private var stickyDocuments: Set<Identifier> = []
-    private var goalEvents: [Identifier: Timestamp] = [:]
-    private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
     private var statuses: Set<Identifier> = []
-    private var removals: Set<Identifier> = []
+    /// What else is stored of users.
+    private var parts: [Identifier: UserParts] = [:]
 
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
@@ -35,24 +22,14 @@ struct MissingRecords {
         case .newestDatafile: newestDatafile = true
         case .periods(let experimentID): periods.insert(experimentID)
         case .statuses(let experimentID): statuses.insert(experimentID)
-        case .otherRecords: otherRecords.insert(userID)
-        case .stickyDocuments: stickyDocuments.insert(userID)
-        case .forcedVariations: forcedVariations.insert(userID)
-        case .exposures, .exposure: exposures.insert(userID)
-        case .totals: totals.insert(userID)
-        case .someTotals(let keys): someTotals[userID, default: []].formUnion(keys)
         case .series: series = true
-        case .goalEvents(let since): goalEvents[userID] = min(goalEvents[userID] ?? since, since)
-        case .removals: removals.insert(userID)
-        case .goalEvent(let senderID): senders.insert(Sender(userID: userID, senderID: senderID))
+        default: parts[userID, default: UserParts()].insert(part)
         }
     }
 
     var isEmpty: Bool {
-        rows.isEmpty && !newestDatafile && !definedAttributes && !series && erasures.isEmpty && exposures.isEmpty
-            && totals.isEmpty && someTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
-            && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && statuses.isEmpty
-            && stickyDocuments.isEmpty && removals.isEmpty
+        rows.isEmpty && !newestDatafile && !definedAttributes && !series && erasures.isEmpty && periods.isEmpty
+            && statuses.isEmpty && parts.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -101,8 +78,8 @@ struct MissingRecords {
                     { rows, transaction in transaction.series = store.took(SeriesRows.decode(rows)) }
                 ))
         }
-        readings += readingsOfErasures(store.server) + readingsOfParts(store)
-        return readings
+        return readings + readingsOfErasures(store.server) + readingsOfExperiments
+            + readingsOfParts(isDistributed: store.isDistributed)
     }
 
     private func readingsOfErasures(_ server: Int64) -> [Reading] {
@@ -126,125 +103,30 @@ struct MissingRecords {
         ]
     }
 
-    private func readingsOfParts(_ store: PostgreSQLStore) -> [Reading] {
+    private var readingsOfExperiments: [Reading] {
         var readings: [Reading] = []
-        func read(
-            _ users: Set<Identifier>, _ statement: Statement, _ take: @escaping (Rows, OptimisticTransaction) -> Void
-        ) {
-            guard !users.isEmpty else { return }
-            readings.append((statement(.texts(users.sorted().map(\.string))), take))
-        }
-        read(periods, AllocationPeriodRows.ofExperiments) { [periods] rows, transaction in
-            for experimentID in periods { transaction.readPeriods[experimentID] = [] }
-            for row in rows {
-                let (experimentID, period) = AllocationPeriod.decode(row)
-                transaction.readPeriods[experimentID]?.append(period)
-            }
-        }
-        read(statuses, StatusPeriodRows.ofExperiments) { [statuses] rows, transaction in
-            for experimentID in statuses { transaction.readStatuses[experimentID] = [] }
-            for row in rows {
-                let (experimentID, period) = StatusPeriod.decode(row)
-                transaction.readStatuses[experimentID]?.append(period)
-            }
-        }
-        read(exposures, EventRows.exposures) { [exposures] rows, transaction in
-            for userID in exposures { transaction.users[userID]?.readExposures = [] }
-            for row in rows {
-                let stored = StoredExposure(row)
-                transaction.users[stored.exposure.userID]?.readExposures?.append(stored)
-            }
-        }
-        read(totals, EventRows.totals) { [totals] rows, transaction in
-            for userID in totals { transaction.users[userID]?.readTotals = .init(isComplete: true) }
-            Self.takeTotals(rows, transaction)
-        }
-        if !someTotals.isEmpty {
-            let asked = someTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
-            let statement = store.isDistributed ? EventRows.someTotalsDistributed : EventRows.someTotals
-            let query = statement(
-                .texts(asked.map(\.userID.string)), .texts(asked.map(\.key.experimentID.string)),
-                .texts(asked.map(\.key.goal.string)))
+        if !periods.isEmpty {
             readings.append(
                 (
-                    query,
-                    { [someTotals] rows, transaction in
-                        for (userID, keys) in someTotals { transaction.users[userID]?.readTotals.keys.formUnion(keys) }
-                        Self.takeTotals(rows, transaction)
-                    }
-                ))
-        }
-        read(forcedVariations, EventRows.forcedVariations) { [forcedVariations] rows, transaction in
-            for userID in forcedVariations { transaction.users[userID]?.readForcedVariations = [] }
-            for row in rows {
-                let variation = ForcedVariation(row)
-                transaction.users[variation.userID]?.readForcedVariations?.append(variation)
-            }
-        }
-        read(otherRecords, EventRows.goalEventCounts) { [otherRecords] rows, transaction in
-            for userID in otherRecords { transaction.users[userID]?.readOtherRecords = .init() }
-            for row in rows {
-                transaction.users[row.identifier(0)]?.readOtherRecords?.goalEvents = .init(row, at: 1)
-            }
-        }
-        read(otherRecords, AuditRows.counts) { rows, transaction in
-            for row in rows {
-                transaction.users[row.identifier(0)]?.readOtherRecords?.auditEntries = .init(row, at: 1)
-            }
-        }
-        read(otherRecords, AuditRows.mergeCounts) { rows, transaction in
-            for row in rows {
-                transaction.users[row.identifier(0)]?.readOtherRecords?.mergesIntoOthers = Int(clamping: row.integer(1))
-            }
-        }
-        if !removals.isEmpty {
-            let hashes = Dictionary(
-                removals.map { (ErasureRules.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
-            readings.append(
-                (
-                    ErasureRows.removals(.integers(hashes.keys.map { $0 })),
-                    { rows, transaction in
-                        for userID in hashes.values { transaction.users[userID]?.readRemovals = [] }
+                    .each(AllocationPeriod.rows, of: periods.sorted()),
+                    { [periods] rows, transaction in
+                        for experimentID in periods { transaction.readPeriods[experimentID] = [] }
                         for row in rows {
-                            let removal = RemovedUser(row)
-                            if let userID = hashes[removal.userHash] {
-                                transaction.users[userID]?.readRemovals?.append(removal)
-                            }
+                            let (experimentID, period) = AllocationPeriod.decode(row)
+                            transaction.readPeriods[experimentID]?.append(period)
                         }
                     }
                 ))
         }
-        read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, transaction in
-            for userID in stickyDocuments { transaction.users[userID]?.readStickyDocuments = [] }
-            for row in rows {
-                transaction.users[row.identifier(0)]?.readStickyDocuments?.append(.init(row, at: 1))
-            }
-        }
-        if !goalEvents.isEmpty {
-            let asked = goalEvents.sorted { $0.key < $1.key }
-            let query = EventRows.goalEvents(.texts(asked.map(\.key.string)), .integers(asked.map(\.value)))
+        if !statuses.isEmpty {
             readings.append(
                 (
-                    query,
-                    { rows, transaction in
-                        for (userID, since) in asked { transaction.users[userID]?.readGoalEvents = (since, []) }
+                    .each(StatusPeriod.rows, of: statuses.sorted()),
+                    { [statuses] rows, transaction in
+                        for experimentID in statuses { transaction.readStatuses[experimentID] = [] }
                         for row in rows {
-                            transaction.users[row.identifier(0)]?.readGoalEvents?.events.append(.init(row, at: 1))
-                        }
-                    }
-                ))
-        }
-        if !senders.isEmpty {
-            let asked = Array(senders)
-            let query = EventRows.knownSenders(
-                .texts(asked.map(\.userID.string)), .texts(asked.map(\.senderID.string)))
-            readings.append(
-                (
-                    query,
-                    { rows, transaction in
-                        for sender in asked { transaction.users[sender.userID]?.readSenderIDs[sender.senderID] = false }
-                        for row in rows {
-                            transaction.users[row.identifier(0)]?.readSenderIDs[row.identifier(1)] = true
+                            let (experimentID, period) = StatusPeriod.decode(row)
+                            transaction.readStatuses[experimentID]?.append(period)
                         }
                     }
                 ))
@@ -252,10 +134,80 @@ struct MissingRecords {
         return readings
     }
 
-    private static func takeTotals(_ rows: Rows, _ transaction: OptimisticTransaction) {
-        for row in rows {
-            let (key, total) = UserGoal.decode(row)
-            transaction.users[row.identifier(0)]?.readTotals.found[key] = total
+    /// The parts of all users that are rows of one kind, which one statement reads.
+    private struct PartsOfUsers {
+        let rows: UserRecords.PartRows
+        var parts: [(userID: Identifier, part: UserRecords.Part)] = []
+        var keys: [[SQLValue]] = []
+
+        func take(_ found: Rows, _ transaction: OptimisticTransaction) {
+            for (userID, part) in parts { transaction.users[userID]?.begin(part) }
+            switch rows.owner {
+            case .id(let column): for row in found { transaction.users[row.identifier(column)]?.take(row, rows) }
+            case .hash(let column):
+                let users = Dictionary(
+                    parts.map { (ErasureRules.hash($0.userID), $0.userID) }, uniquingKeysWith: { first, _ in first })
+                for row in found {
+                    if let userID = users[row.integer(column)] { transaction.users[userID]?.take(row, rows) }
+                }
+            }
         }
     }
+
+    private func readingsOfParts(isDistributed: Bool) -> [Reading] {
+        var kinds: [PartsOfUsers] = []
+        var places: [String: Int] = [:]
+        for (userID, parts) in parts.sorted(by: { $0.key < $1.key }) {
+            for part in parts.all {
+                for (rows, keys) in UserRecords.rows(of: part, .postgreSQL) {
+                    let name = rows.rows.name(.select, keys: keys.count + 1)
+                    let place = places[name] ?? kinds.count
+                    if place == kinds.count { kinds.append(PartsOfUsers(rows: rows)) }
+                    places[name] = place
+                    kinds[place].parts.append((userID, part))
+                    kinds[place].keys.append([rows.key(userID)] + keys)
+                }
+            }
+        }
+        return kinds.map { kind in
+            (Query.each(kind.rows.rows, kind.keys, isDistributed: isDistributed), { kind.take($0, $1) })
+        }
+    }
+}
+
+/// Parts of a user's records that are to be read together, or have been.
+struct UserParts {
+    private var parts: Set<UserRecords.Part> = []
+    private var totals: Set<UserRecords.TotalKey> = []
+    private var eventsSince: Timestamp?
+
+    mutating func insert(_ part: UserRecords.Part) {
+        switch part {
+        // One statement for the users who need one and those who need all.
+        case .exposure: parts.insert(.exposures)
+        case .removals: parts.insert(Self.removals)
+        case .someTotals(let keys): totals.formUnion(keys)
+        case .goalEvents(let since): eventsSince = min(eventsSince ?? since, since)
+        default: parts.insert(part)
+        }
+    }
+
+    func contains(_ part: UserRecords.Part) -> Bool {
+        switch part {
+        case .exposure: parts.contains(.exposures)
+        case .removals: parts.contains(Self.removals)
+        case .someTotals(let keys):
+            keys.allSatisfy { totals.contains($0) || parts.contains(.totals(experimentID: $0.experimentID)) }
+        case .goalEvents(let since): eventsSince.map { $0 <= since } ?? false
+        default: parts.contains(part)
+        }
+    }
+
+    var all: [UserRecords.Part] {
+        Array(parts) + (totals.isEmpty ? [] : [.someTotals(Array(totals))])
+            + (eventsSince.map { [.goalEvents(since: $0)] } ?? [])
+    }
+
+    /// All removals are read, of any time.
+    private static let removals = UserRecords.Part.removals(since: .min)
 }

@@ -72,7 +72,7 @@ struct TransactionEffects {
             exposures.append(stored)
         case .insertGoalEvent(let event): goalEvents.append(event)
         case .eraseOtherRecords:
-            if !user.forcedVariations.isEmpty { changesProjects = true }
+            if !user.records.forcedVariations.isEmpty { changesProjects = true }
             exposures.removeAll { $0.exposure.userID == userID }
             goalEvents.removeAll { $0.userID == userID }
             for index in auditEntries.indices where auditEntries[index].userID == userID {
@@ -109,24 +109,24 @@ struct TransactionEffects {
         for (former, userID) in takenOver {
             let parameters = [Parameter.text(former.string), .text(userID.string)]
             queries.append(Query(statement: EventRows.copyGoalEvents, parameters: parameters))
-            queries.append(EventRows.erase(.goalEvents)(.texts([former.string])))
+            queries.append(.each(UserRecords.PartRows.goalEventsOfSenders.rows, .delete, of: [former]))
             queries.append(Query(statement: AuditRows.move, parameters: parameters))
         }
-        add(users.filter(\.isErased).map(\.userID.string)) { erased in
-            for table: StoredTable in [.exposures, .goalEvents, .userGoals, .forcedVariations] {
-                queries.append(EventRows.erase(table)(.texts(erased)))
-            }
-            return AuditRows.anonymize(.texts(erased))
+        add(users.filter(\.isErased).map(\.userID)) { erased in
+            queries += UserRecords.erasure.map { Query.each($0.rows, $0.action, of: erased) }
+            return .each(UserRecords.PartRows.forcedVariations.rows, .delete, of: erased)
         }
-        add(stickyErasures.map(\.string)) { StickyDocumentRows.deleteAll(.texts($0)) }
-        add(users.flatMap { user in user.deletedTotals.map { (user.userID, $0) } }) { totals in
-            EventRows.deleteTotals(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
+        add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, .delete, of: $0) }
+        add(users.flatMap { user in user.deletedTotals.map { [.text(user.userID), .text($0)] } }) {
+            .each(UserRecords.PartRows.totals.rows, .delete, $0)
         }
         func insert(_ rows: [[SQLValue]], into table: StoredTable) {
             add(rows) { .insert($0, into: table) }
         }
         insert(users.flatMap { user in user.putTotals.map { $1.values(user.userID, $0) } }, into: .userGoals)
-        add(users.flatMap(\.deletedForcedVariations), EventRows.delete)
+        add(users.flatMap(\.deletedForcedVariations).map(\.key)) {
+            .each(UserRecords.PartRows.forcedVariations.rows, .delete, $0)
+        }
         insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
         insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
         if !exposures.isEmpty || !goalEvents.isEmpty || seriesVersion != nil { queries.append(Self.lockNumbers) }
@@ -249,7 +249,7 @@ extension UserState {
             case .damaged: (1, 0)
             }
         }
-        let (before, after) = (numbers(readProfile), numbers(profile))
+        let (before, after) = (numbers(stored.profile), numbers(profile))
         return (after.profiles - before.profiles, after.assignments - before.assignments)
     }
 }

@@ -9,30 +9,16 @@ final class UserState {
 
     /// The version of the row; `nil` if there is none.
     private(set) var version: Int64?
-    private(set) var readProfile = UserRecords.Stored<ProfileRecord>.absent
     private var readAttributes: [UInt8]?
-    /// Parts that have been read; `nil` if not.
-    var readExposures: [StoredExposure]?
-    var readForcedVariations: [ForcedVariation]?
-    var readGoalEvents: (since: Timestamp, events: [UserRecords.GoalValue])?
-    var readSenderIDs: [Identifier: Bool] = [:]
-    var readOtherRecords: UserRecords.OtherRecords?
-    var readStickyDocuments: [UserRecords.StickyContent]?
-    var readRemovals: [RemovedUser]?
-    var readTotals = ReadTotals()
-
-    /// The totals that have been read: those of some keys, or all.
-    struct ReadTotals {
-        var isComplete = false
-        var keys: Set<UserRecords.TotalKey> = []
-        var found: [UserRecords.TotalKey: UserGoal] = [:]
-
-        func has(_ key: UserRecords.TotalKey) -> Bool { isComplete || keys.contains(key) }
-    }
+    /// The other parts that have been read.
+    private var known = UserParts()
+    /// The records, except the attributes.
+    private(set) var stored: UserRecords
 
     // MARK: After the rules
 
-    private(set) var profile = UserRecords.Stored<ProfileRecord>.absent
+    /// Except the attributes. What is shared by all users is the transaction's.
+    private(set) var records: UserRecords
     private(set) var attributes: [UInt8]?
     private(set) var profileChanged = false
     private(set) var attributesChanged = false
@@ -42,13 +28,6 @@ final class UserState {
     private(set) var isRemoved = false
     /// Whether the rows in other tables are to be deleted.
     private(set) var isErased = false
-    private var exposures: [StoredExposure] = []
-    private var totals: [UserRecords.TotalKey: UserGoal] = [:]
-    private(set) var forcedVariations: [ForcedVariation] = []
-    private var goalEvents: [UserRecords.GoalValue] = []
-    private var senderIDs: [Identifier: Bool] = [:]
-    private var otherRecords = UserRecords.OtherRecords()
-    private var stickyDocuments: [UserRecords.StickyContent] = []
     /// The experiments whose totals are to be deleted, before ``putTotals`` are written.
     private(set) var deletedTotals: Set<Identifier> = []
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
@@ -63,31 +42,37 @@ final class UserState {
     init(_ userID: Identifier, hasFeed: Bool) {
         self.userID = userID
         self.hasFeed = hasFeed
+        stored = UserRecords(userID: userID)
+        records = stored
     }
 
     /// Sets the contents of the user's row.
     func read(version: Int64?, profile: UserRecords.Stored<ProfileRecord>, attributes: [UInt8]?) {
         self.version = version
-        readProfile = profile
+        stored.profile = profile
         readAttributes = attributes
+    }
+
+    /// Begins to read another part.
+    func begin(_ part: UserRecords.Part) {
+        known.insert(part)
+        stored.begin(part)
+    }
+
+    func take(_ row: ResultRow, _ part: UserRecords.PartRows) {
+        part.take(row, &stored)
     }
 
     /// Discards the changes of the rules.
     func reset() {
-        (profile, attributes) = (readProfile, readAttributes)
+        (records, attributes) = (stored, readAttributes)
         (profileChanged, attributesChanged, needsGuard) = (false, false, false)
         (isErased, isRemoved, deletesRow) = (false, false, false)
-        exposures = readExposures ?? []
-        totals = readTotals.found
-        forcedVariations = readForcedVariations ?? []
-        goalEvents = readGoalEvents?.events ?? []
-        senderIDs = readSenderIDs
-        otherRecords = readOtherRecords ?? .init()
-        stickyDocuments = readStickyDocuments ?? []
         (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
         feed = FeedEncoder()
     }
 
+    var profile: UserRecords.Stored<ProfileRecord> { records.profile }
     var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
     /// Whether anything but the contents of the user's row changes.
     var changesOtherTables: Bool { isErased || needsGuard || deletesRow || isRemoved }
@@ -97,7 +82,7 @@ final class UserState {
     }
 
     func set(_ profile: ProfileRecord?) {
-        self.profile = profile.map { .present($0) } ?? .absent
+        records.profile = profile.map { .present($0) } ?? .absent
         profileChanged = true
     }
 
@@ -123,38 +108,9 @@ final class UserState {
         case .attributes: records.attributes = .init(attributes, of: userID)
         // The transaction itself provides what all users share.
         case .definedAttributes, .periods, .statuses, .newestDatafile, .series: break
-        case .otherRecords:
-            guard readOtherRecords != nil else { return false }
-            records.otherRecords = otherRecords
-        case .stickyDocuments:
-            guard readStickyDocuments != nil else { return false }
-            records.stickyDocuments = stickyDocuments
-        case .forcedVariations:
-            guard readForcedVariations != nil else { return false }
-            records.forcedVariations = forcedVariations
-        case .exposures:
-            guard readExposures != nil else { return false }
-            records.exposures = exposures
-        case .exposure(let experimentID):
-            guard readExposures != nil else { return false }
-            records.exposures = exposures.filter { $0.exposure.experimentID == experimentID }
-        case .totals(let experimentID):
-            guard readTotals.isComplete else { return false }
-            for (key, total) in totals where key.experimentID == experimentID { records.totals[key] = total }
-        case .someTotals(let keys):
-            guard keys.allSatisfy(readTotals.has) else { return false }
-            for key in keys { records.totals[key] = totals[key] }
-        case .goalEvents(let since):
-            guard let readGoalEvents, readGoalEvents.since <= since else { return false }
-            records.goalEvents = goalEvents.filter { $0.happenedAt >= since }
-        case .removals:
-            guard let readRemovals else { return false }
-            // Of the same transaction.
-            let present = RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .max, account: nil)
-            records.removals = readRemovals + (isRemoved ? [present] : [])
-        case .goalEvent(let senderID):
-            guard let isKnown = senderIDs[senderID] else { return false }
-            records.hasGoalEvent = isKnown
+        default:
+            guard known.contains(part) else { return false }
+            records.copy(part, from: self.records)
         }
         return true
     }
@@ -167,7 +123,7 @@ final class UserState {
         case .deleteProfile: set(ProfileRecord?.none)
         case .putForcedVariation(let variation):
             remove(variation)
-            forcedVariations.append(variation)
+            records.forcedVariations.append(variation)
             putForcedVariations.append(variation)
             needsGuard = true
         case .deleteForcedVariation(let variation):
@@ -175,35 +131,38 @@ final class UserState {
             deletedForcedVariations.append(variation)
             needsGuard = true
         case .putExposure(let stored):
-            exposures.removeAll { $0.exposure.experimentID == stored.exposure.experimentID }
-            exposures.append(stored)
+            records.exposures.removeAll { $0.exposure.experimentID == stored.exposure.experimentID }
+            records.exposures.append(stored)
             needsGuard = true
         case .putTotal(let total, let key):
-            totals[key] = total
+            records.totals[key] = total
             putTotals[key] = total
             needsGuard = true
         case .deleteTotals(let experimentID):
-            totals = totals.filter { $0.key.experimentID != experimentID }
+            records.totals = records.totals.filter { $0.key.experimentID != experimentID }
             putTotals = putTotals.filter { $0.key.experimentID != experimentID }
             deletedTotals.insert(experimentID)
             needsGuard = true
         case .insertGoalEvent(let event):
-            goalEvents.append(
+            records.goalEvents.append(
                 .init(
                     goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID))
-            if let senderID = event.senderID { senderIDs[senderID] = true }
-            otherRecords.goalEvents.count += 1
+            if let senderID = event.senderID { records.senderIDs.insert(senderID) }
+            records.otherRecords.goalEvents.count += 1
             needsGuard = true
         case .putAttributes(let record, _): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
         case .putPeriod, .putSeries, .expectNewestDatafile: break
-        case .eraseStickyDocuments: stickyDocuments = []
+        case .eraseStickyDocuments: records.stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
         case .noteRemoval:
             isRemoved = true
+            // For later changes of the same transaction.
+            records.removals.append(
+                RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .max, account: nil))
             if version != nil { deletesRow = true }
-        case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries.count += 1 }
+        case .recordAudit(let note, _): if note.userID == userID { records.otherRecords.auditEntries.count += 1 }
         }
     }
 
@@ -211,7 +170,7 @@ final class UserState {
         func isSame(_ other: ForcedVariation) -> Bool {
             other.sdkKey == variation.sdkKey && other.experimentKey == variation.experimentKey
         }
-        forcedVariations.removeAll(where: isSame)
+        records.forcedVariations.removeAll(where: isSame)
         putForcedVariations.removeAll(where: isSame)
         deletedForcedVariations.removeAll(where: isSame)
     }
@@ -220,9 +179,8 @@ final class UserState {
     private func eraseOtherRecords() {
         attributes = nil
         attributesChanged = true
-        (exposures, totals, forcedVariations, goalEvents) = ([], [:], [], [])
-        senderIDs = senderIDs.mapValues { _ in false }
-        otherRecords = .init()
+        (records.exposures, records.totals, records.forcedVariations) = ([], [:], [])
+        (records.goalEvents, records.senderIDs, records.otherRecords) = ([], [], .init())
         (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
         isErased = true
         needsGuard = false

@@ -114,6 +114,11 @@ final class Connection {
         }
     }
 
+    /// Runs the INSERT, UPDATE or DELETE of a query and returns the number of affected rows.
+    func change(_ query: SQLQuery) throws(SQLiteError) -> Int {
+        try statement(query).change { $0.bind(query.parameters) }
+    }
+
     /// Inserts a row; see ``StoredTable/conflict``.
     func insert(_ values: [SQLValue], into table: StoredTable) throws(SQLiteError) {
         if let known = inserts[table] { return try known.run { $0.bind(values) } }

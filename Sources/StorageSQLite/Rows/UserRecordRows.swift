@@ -25,12 +25,7 @@ extension WriteTransaction {
     }
 
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
-        let user = SQLValue.text(records.userID)
         switch part {
-        case .profile, .attributes, .otherRecords, .stickyDocuments, .forcedVariations, .exposures:
-            for (query, take) in UserRecords.statements(part, of: records.userID, .sqlite) {
-                try connection.run(query) { take($0, &records) }
-            }
         case .definedAttributes: records.definedAttributes = try definedAttributes()
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         case .statuses(let experimentID): records.statuses = try statusPeriods(of: experimentID)
@@ -38,48 +33,11 @@ extension WriteTransaction {
         case .series(let experimentIDs):
             records.series = []
             for experimentID in experimentIDs { records.series += try trackedSeries(of: experimentID) }
-        case .exposure(let experimentID):
-            let query = SQLQuery(
-                "exposure",
-                """
-                SELECT \(StoredTable.exposures.columnList) FROM exposures WHERE user_id = $1 AND experiment_id = $2
-                """, user, .text(experimentID))
-            try connection.run(query) { records.exposures = [StoredExposure($0)] }
-        case .totals(let experimentID):
-            try readTotals(
-                "totals", "user_id = $1 AND experiment_id = $2", [user, .text(experimentID)], into: &records)
-        case .someTotals(let keys):
-            for key in keys {
-                try readTotals(
-                    "goal_totals", "user_id = $1 AND experiment_id = $2 AND goal = $3",
-                    [user, .text(key.experimentID), .text(key.goal)], into: &records)
+        default:
+            records.begin(part)
+            for (query, take) in UserRecords.statements(part, of: records.userID, .sqlite) {
+                try connection.run(query) { take($0, &records) }
             }
-        case .goalEvents(let time):
-            records.goalEvents = try connection.all(
-                "SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = ?1 AND happened_at >= ?2",
-                user, .integer(time)
-            ) { .init($0) }
-        case .goalEvent(let senderID):
-            let found = try connection.all(
-                "SELECT 1 FROM goal_events WHERE user_id = ?1 AND sender_id = ?2", user, .text(senderID)
-            ) { _ in true }
-            records.hasGoalEvent = !found.isEmpty
-        case .removals:
-            records.removals = []
-            try connection.run(RemovedUser.query(of: [records.userID], .sqlite)) {
-                records.removals.append(RemovedUser($0))
-            }
-        }
-    }
-
-    private func readTotals(
-        _ name: String, _ condition: String, _ parameters: [SQLValue], into records: inout UserRecords
-    ) throws(SQLiteError) {
-        let query = SQLQuery(
-            name, "SELECT \(StoredTable.userGoals.columnList) FROM user_goals WHERE \(condition)", parameters)
-        try connection.run(query) { row in
-            let (key, total) = UserGoal.decode(row)
-            records.totals[key] = total
         }
     }
 
@@ -94,15 +52,11 @@ extension WriteTransaction {
             try insert(variation.values, into: .forcedVariations)
             try changedProjects()
         case .deleteForcedVariation(let variation):
-            try connection.change(
-                "DELETE FROM forced_variations WHERE sdk_key = ?1 AND user_id = ?2 AND experiment_key = ?3",
-                .text(variation.sdkKey), user, .text(variation.experimentKey))
+            try delete(.forcedVariations, variation.key)
             try changedProjects()
         case .putExposure(let stored): try insert(stored.values, into: .exposures)
         case .putTotal(let total, let key): try insert(total.values(userID, key), into: .userGoals)
-        case .deleteTotals(let experimentID):
-            try connection.change(
-                "DELETE FROM user_goals WHERE user_id = ?1 AND experiment_id = ?2", user, .text(experimentID))
+        case .deleteTotals(let experimentID): try delete(.totals, [user, .text(experimentID)])
         case .insertGoalEvent(let event): try insert(event.values, into: .goalEvents)
         case .putPeriod(let period, let experimentID): try put([(experimentID, period)])
         case .putSeries(let series):
@@ -113,7 +67,7 @@ extension WriteTransaction {
         case .takeOver(let other): try takeOver(other, userID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .eraseStickyDocuments:
-            try connection.change("DELETE FROM sticky_documents WHERE attribute_value = ?1", user)
+            try delete(.stickyDocuments, [user])
             changed()
         case .noteRemoval(let account):
             noteRemoval(ErasureRules.mark(userID, into: account))
@@ -137,15 +91,17 @@ extension WriteTransaction {
     }
 
     private func eraseOtherRecords(of userID: Identifier) throws(SQLiteError) {
-        let count = try connection.change("DELETE FROM forced_variations WHERE user_id = ?1", .text(userID))
-        if count > 0 { try changedProjects() }
+        let user = [SQLValue.text(userID)]
+        if try delete(.forcedVariations, user) > 0 { try changedProjects() }
         try AttributeRows.erase(userID, in: self)
-        for sql: StaticString in [
-            "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ?1",
-            "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
-            "DELETE FROM goal_events WHERE user_id = ?1",
-        ] { try connection.change(sql, .text(userID)) }
+        for (rows, action) in UserRecords.erasure { try connection.run(rows.query(action, user)) }
         changed()
+    }
+
+    /// Returns the number of deleted rows.
+    @discardableResult
+    private func delete(_ part: UserRecords.PartRows, _ keys: [SQLValue]) throws(SQLiteError) -> Int {
+        try connection.change(part.rows.query(.delete, keys))
     }
 
     /// Inserts a row; see ``StoredTable/conflict``.
