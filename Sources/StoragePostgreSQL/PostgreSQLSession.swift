@@ -149,10 +149,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     /// Reads, and retries after a serialization failure.
     ///
-    /// - Parameters:
-    ///   - onlyReads: see ``Connection/run(_:by:onlyReads:_:)``.
-    ///   - completion: called with the rows of each query.
-    func read(
+    /// - Parameter onlyReads: see ``Connection/run(_:by:onlyReads:_:)``.
+    /// - Returns: the rows of each query.
+    func read(_ queries: [Query], onlyReads: Bool = true) async throws(StorageError) -> [Rows] {
+        try await completed { read(queries, onlyReads: onlyReads, $0) }
+    }
+
+    private func read(
         _ queries: [Query], onlyReads: Bool = true, _ completion: @escaping (Result<[Rows], StorageError>) -> Void
     ) {
         attempt(queries, by: deadline(since: now), onlyReads: onlyReads) { completion($0.mapError(\.asStorageError)) }
