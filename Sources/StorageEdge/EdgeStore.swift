@@ -133,20 +133,17 @@ public final class EdgeStore: Store {
 
     public var closeFailure: StorageError? { base.closeFailure }
 
-    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        base.probe { [self] result in
-            outbox.probe { [self] waiting in
-                // Events that were taken are lost, or may be.
-                if case .failure(.damaged) = waiting { return completion(waiting) }
-                guard case .success = result else { return completion(isUpstreamUp ? .success(()) : result) }
-                completion(isUpstreamUp ? .success(()) : waiting)
-            }
-        }
+    public func probe() async throws(StorageError) {
+        let copy = await Result { () throws(StorageError) in try await base.probe() }
+        let waiting = await Result { () throws(StorageError) in try await outbox.probe() }
+        // Events that were taken are lost, or may be.
+        if case .failure(.damaged(let reason)) = waiting { throw .damaged(reason: reason) }
+        if isUpstreamUp { return }
+        try copy.get()
+        try waiting.get()
     }
 
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        base.probeReads(completion)
-    }
+    public func probeReads() async throws(StorageError) { try await base.probeReads() }
 
     // MARK: Metrics
 

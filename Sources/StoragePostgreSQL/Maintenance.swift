@@ -53,9 +53,13 @@ final class Maintenance: @unchecked Sendable {
         timer.resume()
     }
 
-    /// Schedules a probe.
-    func probe(_ work: @escaping @Sendable (PostgreSQLSession) -> Void) {
-        executor.submit { [probing] in work(probing) }
+    /// Runs a probe with a session of its own.
+    func probe(
+        _ work: @escaping @Sendable (PostgreSQLSession) async throws(StorageError) -> Void
+    ) async throws(StorageError) {
+        try await Task(executorPreference: executor) { () async -> Result<Void, StorageError> in
+            await Result { () throws(StorageError) in try await work(self.probing) }
+        }.value.get()
     }
 
     /// Blocks until the work in progress is done.

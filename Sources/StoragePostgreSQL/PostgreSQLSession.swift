@@ -214,31 +214,38 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     }
 
     /// Reads what lookups read, of nobody.
-    func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        guard !isClosed else { return completion(.failure(.closed)) }
-        read(probeBegin + [UserRows.profiles(.texts([])), Statement.commit()]) { [self] result in
-            if case .failure(let error) = result { store.readsFail(error) } else { store.readsWork() }
-            completion(result.map { _ in })
+    func probeReads() async throws(StorageError) {
+        guard !isClosed else { throw .closed }
+        do throws(StorageError) {
+            _ = try await read(probeBegin + [UserRows.profiles(.texts([])), Statement.commit()])
+        } catch {
+            store.readsFail(error)
+            throw error
         }
+        store.readsWork()
     }
 
     /// Does what serving needs, to nobody, and writes one small row.
-    func probe(slot: Int64, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        guard !isClosed else { return completion(.failure(.closed)) }
+    func probe(slot: Int64) async throws(StorageError) {
+        guard !isClosed else { throw .closed }
         let queries =
             probeBegin + [
                 UserRows.profiles(.texts([])), UserRows.touch(.texts([])), Self.missingRights(),
                 Self.probeStatement(.integer(slot)), Statement.commit(),
             ]
-        writers[0].connection.run(queries, by: deadline(since: now)) { [self] result in
-            let outcome = result.mapError(\.asStorageError).flatMap { rows -> Result<Void, StorageError> in
-                let missing = rows[4].map { $0.text(0) }
-                guard !missing.isEmpty else { return .success(()) }
-                return .failure(.unavailable(reason: Schema.lacking(missing)))
+        do throws(StorageError) {
+            let rows: [Rows] = try await completed { completion in
+                writers[0].connection.run(queries, by: deadline(since: now)) {
+                    completion($0.mapError(\.asStorageError))
+                }
             }
-            if case .failure(let error) = outcome { store.writesFail(error) } else { store.didProbe() }
-            completion(outcome)
+            let missing = rows[4].map { $0.text(0) }
+            guard missing.isEmpty else { throw .unavailable(reason: Schema.lacking(missing)) }
+        } catch {
+            store.writesFail(error)
+            throw error
         }
+        store.didProbe()
     }
 
     private static let missingRights = Statement("missing_rights", Schema.missingRights)

@@ -121,14 +121,14 @@ public final class PostgreSQLStore: Store {
         return PostgreSQLSession(self, on: executor)
     }
 
-    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { return completion(.failure(.closed)) }
-        maintenance.probe { [probeSlot] session in session.probe(slot: probeSlot, completion) }
+    public func probe() async throws(StorageError) {
+        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { throw .closed }
+        try await maintenance.probe { session throws(StorageError) in try await session.probe(slot: self.probeSlot) }
     }
 
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { return completion(.failure(.closed)) }
-        maintenance.probe { session in session.probeReads(completion) }
+    public func probeReads() async throws(StorageError) {
+        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { throw .closed }
+        try await maintenance.probe { session throws(StorageError) in try await session.probeReads() }
     }
 
     /// - Returns: `nil` behind a pooler, because other clients share its sessions.

@@ -61,14 +61,12 @@ public final class SQLiteStore: Store {
         return SQLiteSession(self, on: executor)
     }
 
-    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        writer.probe(completion)
-    }
+    public func probe() async throws(StorageError) { try await writer.probe() }
 
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        projectReader.read(
-            { connection throws(SQLiteError) in try connection.statement("SELECT 1 FROM profiles LIMIT 1").run() },
-            completion)
+    public func probeReads() async throws(StorageError) {
+        try await projectReader.read { connection throws(SQLiteError) in
+            try connection.statement("SELECT 1 FROM profiles LIMIT 1").run()
+        }
     }
 
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {

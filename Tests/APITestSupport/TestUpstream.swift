@@ -90,7 +90,7 @@ final class ReadOnlyCopy: Store {
         try base.makeSession(on: executor)
     }
 
-    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) { base.probe(completion) }
+    func probe() async throws(StorageError) { try await base.probe() }
     func metrics() -> StoreMetrics { base.metrics() }
     func close() { base.close() }
 }

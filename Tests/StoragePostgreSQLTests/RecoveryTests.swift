@@ -35,10 +35,7 @@ extension PostgreSQLTests {
                                 session.read(.projects(ifChangedSince: -1, datafilesAfter: 0), $0)
                             }
                         }
-                    case .probe:
-                        try await withCheckedContinuation { continuation in
-                            store.probe { continuation.resume(returning: $0) }
-                        }.get()
+                    case .probe: try await store.probe()
                     case .save:
                         try await session.run { session throws(StorageError) in
                             let save = ProfileChange(

@@ -50,7 +50,7 @@ extension PostgreSQLTests {
             #expect(store.metrics().own.first { $0.name == "holdfast_store_parked_connections" }?.value == 1)
             await #expect(throws: StorageError.self) { try await store.probe() }
             #expect(store.writeFailure != nil && store.readFailure == nil)
-            try await probeReads(of: store)
+            try await store.probeReads()
             #expect(try session.wait { $0.profile(of: "ada", $1) }?.variationID(for: "e") == "1")
 
             // As after a restart: what was refused is there, but not on the standby.
@@ -105,12 +105,6 @@ extension PostgreSQLTests {
                 return #expect(Bool(false), "\(String(describing: error))")
             }
             #expect(reason.contains("synchronous replication"))
-        }
-
-        private func probeReads(of store: PostgreSQLStore) async throws {
-            try await withCheckedContinuation { continuation in
-                store.probeReads { continuation.resume(returning: $0) }
-            }.get()
         }
 
         @Test

@@ -114,12 +114,12 @@ public final class InMemoryStore: Store {
         return InMemorySession(self, on: executor)
     }
 
-    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        schedule(nil) { [self] in completion(result { _ in }) }
+    public func probe() async throws(StorageError) {
+        try await completed { completion in schedule(nil) { [self] in completion(result { _ in }) } }
     }
 
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        schedule(nil) { [self] in completion(read { _ in }) }
+    public func probeReads() async throws(StorageError) {
+        try await completed { completion in schedule(nil) { [self] in completion(read { _ in }) } }
     }
 
     public var readFailure: StorageError? { state.withLock(\.readFailure) }

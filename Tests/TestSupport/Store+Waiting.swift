@@ -46,13 +46,6 @@ extension Store {
         try WaitingReader(self)
     }
 
-    /// Probes and waits for the result.
-    public func probe() async throws {
-        try await withCheckedContinuation { continuation in
-            probe { continuation.resume(returning: $0) }
-        }.get()
-    }
-
     // MARK: Profiles
 
     @discardableResult

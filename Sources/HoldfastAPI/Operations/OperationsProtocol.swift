@@ -47,7 +47,7 @@ struct OperationsEndpoints {
     }
 
     private func ready(for operations: Readiness.Operations) async throws -> Response {
-        if let reason = await settled({ services.readiness.check(operations, $0) }) { throw Self.notReady(reason) }
+        if let reason = await services.readiness.check(operations) { throw Self.notReady(reason) }
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("status", "ready")
@@ -62,7 +62,7 @@ struct OperationsEndpoints {
 
     /// `GET /health`: like ``ready(_:_:)``, with the body that health checks commonly expect.
     func health(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        if let reason = await settled({ services.readiness.check(.readsAndWrites, $0) }) { throw Self.notReady(reason) }
+        if let reason = await services.readiness.check() { throw Self.notReady(reason) }
         return .json(Array(#"{"status":"ok"}"#.utf8))
     }
 

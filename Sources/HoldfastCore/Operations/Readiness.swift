@@ -17,8 +17,11 @@ public final class Readiness: Sendable {
     private let isShuttingDown = Atomic<Bool>(false)
 
     public init(store: any Store, timeout: Double = 5) {
-        reads = ProbedState(timeout, { store.probeReads($0) }, failure: { store.readFailure })
-        writes = ProbedState(timeout, { store.probe($0) }, failure: { store.readFailure ?? store.writeFailure })
+        reads = ProbedState(
+            timeout, { () throws(StorageError) in try await store.probeReads() }, failure: { store.readFailure })
+        writes = ProbedState(
+            timeout, { () throws(StorageError) in try await store.probe() },
+            failure: { store.readFailure ?? store.writeFailure })
     }
 
     /// Makes every check from now on report that the server is not ready.
@@ -26,12 +29,12 @@ public final class Readiness: Sendable {
         isShuttingDown.store(true, ordering: .relaxed)
     }
 
-    /// - Parameter completion: called with why the server is not ready; `nil` if it is ready.
-    public func check(_ operations: Operations = .readsAndWrites, _ completion: @escaping @Sendable (String?) -> Void) {
-        guard !isShuttingDown.load(ordering: .relaxed) else { return completion("the server is shutting down") }
-        switch operations {
-        case .reads: reads.check(completion)
-        case .readsAndWrites: writes.check(completion)
+    /// Returns why the server is not ready; `nil` if it is.
+    public func check(_ operations: Operations = .readsAndWrites) async -> String? {
+        guard !isShuttingDown.load(ordering: .relaxed) else { return "the server is shutting down" }
+        return switch operations {
+        case .reads: await reads.check()
+        case .readsAndWrites: await writes.check()
         }
     }
 }
@@ -50,7 +53,8 @@ private final class ProbedState: Sendable {
         var isLate = false
     }
 
-    private let probeStore: @Sendable (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
+    private static let executor = DispatchExecutor(label: "readiness")
+    private let probeStore: @Sendable () async throws(StorageError) -> Void
     /// What is known to fail beside the probe, or although it succeeded.
     private let failure: @Sendable () -> StorageError?
     private let state = Mutex(State())
@@ -61,7 +65,7 @@ private final class ProbedState: Sendable {
 
     init(
         _ timeout: Double,
-        _ probe: @escaping @Sendable (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void,
+        _ probe: @escaping @Sendable () async throws(StorageError) -> Void,
         failure: @escaping @Sendable () -> StorageError?
     ) {
         self.timeout = timeout
@@ -69,8 +73,12 @@ private final class ProbedState: Sendable {
         self.failure = failure
     }
 
-    /// - Parameter completion: called with what fails; `nil` if nothing does.
-    func check(_ completion: @escaping @Sendable (String?) -> Void) {
+    /// Returns what fails; `nil` if nothing does.
+    func check() async -> String? {
+        await settled { check($0) }
+    }
+
+    private func check(_ completion: @escaping @Sendable (String?) -> Void) {
         enum Step {
             case complete(String?)
             case wait
@@ -94,7 +102,8 @@ private final class ProbedState: Sendable {
     }
 
     private func probe(_ number: UInt64) {
-        probeStore { [self] result in
+        Task(executorPreference: Self.executor) {
+            let result = await Result { () throws(StorageError) in try await probeStore() }
             report(result) { state in
                 state.isProbing = false
                 state.isLate = false

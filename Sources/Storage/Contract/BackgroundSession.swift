@@ -113,11 +113,7 @@ public final class BackgroundSession: @unchecked Sendable {
         _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
         try await Task(executorPreference: executor) { () async -> Result<Value, Failure> in
-            do throws(Failure) {
-                return .success(try await work(self.session))
-            } catch {
-                return .failure(error)
-            }
+            await Result { () throws(Failure) in try await work(self.session) }
         }.value.get()
     }
 

@@ -38,6 +38,18 @@ public func settled<Element, Value: Sendable>(
     }
 }
 
+extension Result where Success: Sendable {
+    /// Waits for an asynchronous function, and keeps what it returns or throws.
+    @inlinable
+    public init(of body: () async throws(Failure) -> Success) async {
+        do throws(Failure) {
+            self = .success(try await body())
+        } catch {
+            self = .failure(error)
+        }
+    }
+}
+
 /// A value that one task waits for.
 @usableFromInline
 final class PendingValue<Value: Sendable>: Sendable {

@@ -17,15 +17,13 @@ public final class ReadOnlyStore: Store {
     }
 
     /// Probes with a read instead of a write.
-    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        probing.run { session in
-            session.read(.datafileHistory(sdkKey: "", limit: 1)) { completion($0.map { _ in }) }
+    public func probe() async throws(StorageError) {
+        try await probing.run { session throws(StorageError) in
+            _ = try await session.read(.datafileHistory(sdkKey: "", limit: 1))
         }
     }
 
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        base.probeReads(completion)
-    }
+    public func probeReads() async throws(StorageError) { try await base.probeReads() }
 
     public var readFailure: StorageError? { base.readFailure }
 

@@ -22,14 +22,10 @@ public protocol Store: AnyObject, Sendable {
     func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession
 
     /// Tests the store with a small durable write. After a failed write, the probe writes about as much as that one.
-    ///
-    /// - Parameter completion: called on any thread.
-    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+    func probe() async throws(StorageError)
 
     /// Tests whether lookups work, whatever becomes of writes.
-    ///
-    /// - Parameter completion: called on any thread.
-    func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+    func probeReads() async throws(StorageError)
 
     /// Why lookups fail; `nil` once they work again. Cheap.
     var readFailure: StorageError? { get }
@@ -63,9 +59,7 @@ extension Store {
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? { nil }
 
     /// The default, for stores that can be read only while they can be written.
-    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        probe(completion)
-    }
+    public func probeReads() async throws(StorageError) { try await probe() }
 
     /// The defaults, for stores whose probes detect every failure.
     public var readFailure: StorageError? { nil }

@@ -30,12 +30,10 @@ final class BackgroundReader: @unchecked Sendable {
         try queue.sync { result(of: body) }.get()
     }
 
-    /// - Parameter completion: called on the reader's queue.
-    func read<Value>(
-        _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value,
-        _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
-    ) {
-        queue.async { [self] in completion(result(of: body)) }
+    func read<Value: Sendable>(
+        _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
+    ) async throws(StorageError) -> Value {
+        try await completed { completion in queue.async { [self] in completion(result(of: body)) } }
     }
 
     /// Reads a query. Each step of a scan is a separate read, so that concurrent scans alternate and none blocks

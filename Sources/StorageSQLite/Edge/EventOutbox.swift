@@ -187,16 +187,18 @@ package final class EventOutbox: @unchecked Sendable {
     }
 
     /// Whether entries can be appended at present.
-    package func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+    package func probe() async throws(StorageError) {
         let waiting = waiting
         guard waiting.entries < limits.entries, waiting.bytes < limits.bytes else {
-            return completion(.failure(.unavailable(reason: "the outbox is full")))
+            throw .unavailable(reason: "the outbox is full")
         }
-        queue.async { [self] in
-            completion(
-                write { connection throws(SQLiteError) in
-                    try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
-                })
+        try await completed { completion in
+            queue.async { [self] in
+                completion(
+                    write { connection throws(SQLiteError) in
+                        try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
+                    })
+            }
         }
     }
 

@@ -20,12 +20,12 @@ final class FeedRetention: Sendable {
     }
 
     func sweep() {
-        deletion.start { [self] in deleteOldest($0) }
-        overwriting.start { [self] in overwrite($0) }
+        deletion.start { await self.deleteOldest() }
+        overwriting.start { await self.overwrite() }
     }
 
-    private func deleteOldest(_ done: @escaping BatchChain.Done) {
-        writer.submit { [mode, batch] transaction throws(SQLiteError) in
+    private func deleteOldest() async -> Bool {
+        let deleted = try? await writer.perform { [mode, batch] transaction in
             let connection = transaction.connection
             let stored = try FeedRows.state(on: connection)
             var state = stored
@@ -44,17 +44,16 @@ final class FeedRetention: Sendable {
             if count > 0 { for query in state.deletions { try transaction.run(query) } }
             if state != stored { try transaction.run(state.update) }
             return count
-        } completion: { [batch] result in
-            // Readiness and metrics report a failure; the next sweep tries again.
-            if case .success(batch) = result { done(true) } else { done(false) }
         }
+        // Readiness and metrics report a failure; the next sweep tries again.
+        return deleted == batch
     }
 
     /// Overwrites the next rows. Nobody else changes rows, so that they may be read before the transaction.
-    private func overwrite(_ done: @escaping BatchChain.Done) {
-        let pass = scrubbing.withLock { $0 }
-        reader.read { connection throws(SQLiteError) -> (FeedScrubbing, [SQLQuery])? in
-            var pass = pass
+    private func overwrite() async -> Bool {
+        let former = scrubbing.withLock { $0 }
+        let found = try? await reader.read { connection throws(SQLiteError) -> (FeedScrubbing, [SQLQuery])? in
+            var pass = former
             if pass == nil {
                 try connection.run(FeedRemoval.newestErasure) { pass = FeedScrubbing(newestErasure: $0.integer(0)) }
             }
@@ -65,15 +64,11 @@ final class FeedRetention: Sendable {
             try connection.run(FeedScrubbing.removals) { removals.append(FeedRemoval($0)) }
             let queries = pass.take(rows, removals)
             return (pass, queries)
-        } _: { [self] result in
-            guard case .success(let (pass, queries)?) = result else { return done(false) }
-            writer.submit { transaction in
-                for query in queries { try transaction.run(query) }
-            } completion: { [self] result in
-                guard case .success = result else { return done(false) }
-                scrubbing.withLock { $0 = pass.isComplete ? nil : pass }
-                done(true)
-            }
         }
+        guard let (pass, queries) = found,
+            (try? await writer.perform { for query in queries { try $0.run(query) } }) != nil
+        else { return false }
+        scrubbing.withLock { $0 = pass.isComplete ? nil : pass }
+        return true
     }
 }

@@ -28,8 +28,8 @@ final class Retention: @unchecked Sendable {
         timer.setEventHandler { [weak self] in
             guard let self else { return }
             writer.refreshMetrics()
-            profiles.start { [self] in sweepProfiles($0) }
-            if let eventRetention { events.start { [self] in sweepEvents(eventRetention, $0) } }
+            profiles.start { await self.sweepProfiles() }
+            if let eventRetention { events.start { await self.sweepEvents(eventRetention) } }
             feed.sweep()
         }
         timer.resume()
@@ -39,8 +39,8 @@ final class Retention: @unchecked Sendable {
         timer.cancel()
     }
 
-    private func sweepProfiles(_ done: @escaping BatchChain.Done) {
-        writer.submit { [batch, auditRetention] transaction in
+    private func sweepProfiles() async -> Bool {
+        let deleted = try? await writer.perform { [batch, auditRetention] transaction in
             let now = transaction.now
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
             let old = try Self.delete(
@@ -51,16 +51,15 @@ final class Retention: @unchecked Sendable {
             try ErasureRows.prune(limit: batch, in: transaction)
             try transaction.connection.run(RemovedUser.prune(before: now))
             return (expired, old)
-        } completion: { [self] result in
-            // Readiness and metrics report a failure; the next sweep tries again.
-            guard case .success(let (expired, old)) = result else { return done(false) }
-            writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
-            done(expired.found == batch && expired.records > 0 || old == batch)
         }
+        // Readiness and metrics report a failure; the next sweep tries again.
+        guard let (expired, old) = deleted else { return false }
+        writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
+        return expired.found == batch && expired.records > 0 || old == batch
     }
 
-    private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
-        writer.submit { [batch] transaction throws(SQLiteError) in
+    private func sweepEvents(_ eventRetention: Timestamp) async -> Bool {
+        let deleted = try? await writer.perform { [batch] transaction in
             // The tallies keep counting them.
             let time = transaction.now - eventRetention
             let count = try Self.delete(
@@ -73,9 +72,8 @@ final class Retention: @unchecked Sendable {
                     "UPDATE counters SET events_since = max(events_since, ?1)", .integer(time))
             }
             return count
-        } completion: { [batch] result in
-            if case .success(batch) = result { done(true) } else { done(false) }
         }
+        return deleted == batch
     }
 
     /// Deletes the oldest rows that are from before a time.
@@ -150,14 +148,12 @@ final class AttributeRemoval: @unchecked Sendable {
 
     /// Deletes all values that are due.
     func sweep() {
-        chain.start { [writer, batch] done in
-            writer.submit { transaction in
-                try Self.deleteSome(batch, in: transaction)
-            } completion: { result in
-                // Readiness and metrics report a failure; the next sweep tries again.
-                if case .success(true) = result { done(true) } else { done(false) }
-            }
-        }
+        chain.start { await self.sweepOnce() }
+    }
+
+    private func sweepOnce() async -> Bool {
+        // Readiness and metrics report a failure; the next sweep tries again.
+        (try? await writer.perform { [batch] in try Self.deleteSome(batch, in: $0) }) ?? false
     }
 
     /// - Returns: whether there is more to do.
@@ -206,21 +202,17 @@ final class AttributeRemoval: @unchecked Sendable {
 /// Runs work in batches, each in its own transaction: one batch at a time, however often it is started, and the next when
 /// the previous one is done.
 final class BatchChain: Sendable {
-    typealias Done = @Sendable (_ isMore: Bool) -> Void
-
+    private static let executor = DispatchExecutor(label: "batches", qos: .utility)
     private let isRunning = Atomic(false)
 
-    /// Runs batches until one reports that nothing is left. Does nothing if a chain is running.
+    /// Runs batches until nothing is left. Does nothing if a chain is running.
     ///
-    /// - Parameter batch: starts a batch, and calls `done` with whether there is more to do.
-    func start(_ batch: @escaping @Sendable (_ done: @escaping Done) -> Void) {
+    /// - Parameter batch: returns whether there is more to do.
+    func start(_ batch: @escaping @Sendable () async -> Bool) {
         guard !isRunning.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        run(batch)
-    }
-
-    private func run(_ batch: @escaping @Sendable (_ done: @escaping Done) -> Void) {
-        batch { [self] isMore in
-            if isMore { run(batch) } else { isRunning.store(false, ordering: .releasing) }
+        Task(executorPreference: Self.executor) {
+            while await batch() {}
+            isRunning.store(false, ordering: .releasing)
         }
     }
 }

@@ -140,13 +140,19 @@ final class Writer: Sendable {
             })
     }
 
+    /// Makes a change after those submitted earlier, and waits until it is durable.
+    func perform<Value: Sendable>(
+        _ body: @escaping @Sendable (WriteTransaction) throws -> Value
+    ) async throws(StorageError) -> Value {
+        try await completed { submit(body, completion: $0) }
+    }
+
     /// Commits a change of the counters, and writes as much to the log as the transaction that failed.
-    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        submit(
-            { [self] transaction in
-                if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
-                transaction.changed()
-            }, completion: completion)
+    func probe() async throws(StorageError) {
+        try await perform { [self] transaction in
+            if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
+            transaction.changed()
+        }
     }
 
     /// Why transactions fail; `nil` once as much has been written as the one that failed.

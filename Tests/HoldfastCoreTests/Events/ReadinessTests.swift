@@ -10,50 +10,42 @@ import Testing
 @Suite struct ReadinessTests {
     private let store = SilentStore()
 
-    /// What one who asks is told; waits until then.
-    private func answer(of readiness: Readiness) async -> String? {
-        await withCheckedContinuation { continuation in readiness.check { continuation.resume(returning: $0) } }
-    }
-
     @Test func `A store that does not answer makes the server not ready, until it does`() async throws {
         let readiness = Readiness(store: store, timeout: 0.01)
-        let first = await answer(of: readiness)
+        let first = await readiness.check()
         #expect(first == "the store has not responded for 0.01 seconds")
         // Nobody waits for the store a second time, and no further probe is sent behind the one that goes on.
-        #expect(await answer(of: readiness) == first)
+        #expect(await readiness.check() == first)
+        await store.answer(.success(()))
+        while await readiness.check() != nil { await Task.yield() }
         #expect(store.probes == 1)
-
-        store.answer(.success(()))
-        #expect(await answer(of: readiness) == nil)
     }
 
-    @Test func `All who ask at the same time are told by one look`() {
+    @Test func `All who ask at the same time are told by one look`() async {
         let readiness = Readiness(store: store)
-        let answers = Mutex<[String?]>([])
-        for _ in 0..<2 { readiness.check { answer in answers.withLock { $0.append(answer) } } }
-        store.answer(.failure(.unavailable(reason: "disk full")))
-        let told = answers.withLock { $0 }
-        #expect(told == ["disk full", "disk full"])
+        let asking = (0..<2).map { _ in Task.immediate { await readiness.check() } }
+        await store.answer(.failure(.unavailable(reason: "disk full")))
+        for task in asking { #expect(await task.value == "disk full") }
         #expect(store.probes == 1)
     }
 
     @Test func `A write that failed makes the server not ready at once, and as long as the store says so`() async {
         let readiness = Readiness(store: store)
-        readiness.check { _ in }
-        store.answer(.success(()))
-        #expect(await answer(of: readiness) == nil)
+        let asking = Task.immediate { await readiness.check() }
+        await store.answer(.success(()))
+        #expect(await asking.value == nil)
         store.failure.withLock { $0 = .unavailable(reason: "disk full") }
-        #expect(await answer(of: readiness) == "disk full")
+        #expect(await readiness.check() == "disk full")
         // The look still serves those who ask.
         #expect(store.probes == 1)
         store.failure.withLock { $0 = nil }
-        #expect(await answer(of: readiness) == nil)
+        #expect(await readiness.check() == nil)
     }
 
     @Test func `A server that shuts down is not ready, whatever its store says`() async {
         let readiness = Readiness(store: store)
         readiness.shutDown()
-        #expect(await answer(of: readiness) == "the server is shutting down")
+        #expect(await readiness.check() == "the server is shutting down")
         #expect(store.probes == 0)
     }
 }
@@ -62,7 +54,7 @@ import Testing
 private final class SilentStore: Store {
     let clock = StoreClock(systemWallClock)
     private let store = InMemoryStore()
-    private let waiting = Mutex<[@Sendable (Result<Void, StorageError>) -> Void]>([])
+    private let waiting = AsyncStream<@Sendable (Result<Void, StorageError>) -> Void>.makeStream()
     private let count = Atomic(0)
     let failure = Mutex<StorageError?>(nil)
 
@@ -71,17 +63,16 @@ private final class SilentStore: Store {
 
     var probes: Int { count.load(ordering: .sequentiallyConsistent) }
 
-    func answer(_ result: Result<Void, StorageError>) {
-        let waiting = waiting.withLock { waiting in
-            defer { waiting = [] }
-            return waiting
-        }
-        for completion in waiting { completion(result) }
+    /// Answers a probe, as soon as there is one.
+    func answer(_ result: Result<Void, StorageError>) async {
+        for await completion in waiting.stream { return completion(result) }
     }
 
-    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        waiting.withLock { $0.append(completion) }
-        count.add(1, ordering: .sequentiallyConsistent)
+    func probe() async throws(StorageError) {
+        try await completed { completion in
+            count.add(1, ordering: .sequentiallyConsistent)
+            waiting.continuation.yield(completion)
+        }
     }
 
     func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
