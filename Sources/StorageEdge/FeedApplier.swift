@@ -110,7 +110,8 @@ final class FeedApplier: Sendable {
             }
         }
         do throws(StorageError) {
-            try write(next, to: &state) { store.mirror(users, reaching: $0, $1) }.get()
+            try write(next, to: &state) { state throws(StorageError) in try store.mirror(users, reaching: state) }
+                .get()
         } catch {
             // The rest of the transaction may have been stored, which does no harm.
             if case .damaged(let reason) = error { throw .needsCopy(reason) }
@@ -156,8 +157,8 @@ final class FeedApplier: Sendable {
             var next = state
             next.copiedTo = isLast ? nil : users.last?.userID ?? first
             let last = isLast ? nil : next.copiedTo
-            return write(next, to: &state) {
-                store.replaceUsers(with: users, after: first, through: last, reaching: $0, $1)
+            return write(next, to: &state) { state throws(StorageError) in
+                try store.replaceUsers(with: users, after: first, through: last, reaching: state)
             }
         }
         try result.get()
@@ -169,18 +170,22 @@ final class FeedApplier: Sendable {
             var next = state
             body(&next)
             guard next != state else { return .success(false) }
-            return write(next, to: &state) { store.put($0, $1) }.map { true }
+            return write(next, to: &state) { state throws(StorageError) in try store.put(state) }.map { true }
         }
         return try result.get()
     }
 
     /// Writes what brings the copy to a state, with what is known of the upstream.
     private func write(
-        _ next: EdgeState, to state: inout EdgeState,
-        _ operation: (EdgeState, @escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
+        _ next: EdgeState, to state: inout EdgeState, _ operation: (EdgeState) throws(StorageError) -> Void
     ) -> Result<Void, StorageError> {
         let reached = next.knowing(identity)
-        let result = Result { () throws(StorageError) in try blocking { operation(reached, $0) } }
+        var result = Result { () throws(StorageError) in try operation(reached) }
+        // The store's writer has too much to do.
+        while case .failure(.overloaded) = result {
+            usleep(10_000)
+            result = Result { () throws(StorageError) in try operation(reached) }
+        }
         switch result {
         case .success:
             state = reached
@@ -204,8 +209,9 @@ final class FeedApplier: Sendable {
             var next = state
             let isWhole = next.definitions < 0
             (next.definitions, next.newestDatafile) = (definitions.state.changes, definitions.state.newestDatafile)
-            return write(next, to: &state) { store.mirror(definitions.state, isWhole: isWhole, reaching: $0, $1) }
-                .mapError { .store($0) }
+            return write(next, to: &state) { state throws(StorageError) in
+                try store.mirror(definitions.state, isWhole: isWhole, reaching: state)
+            }.mapError { .store($0) }
         }
         try result.get()
         definitionsAreKnown.store(true, ordering: .releasing)
@@ -224,17 +230,4 @@ extension EdgeState {
 extension FeedCursor {
     /// Whether the place is behind another of the same feed.
     func isBehind(_ other: FeedCursor) -> Bool { (number, lines) > (other.number, other.lines) }
-}
-
-/// Waits for the store's writer, and longer if it has too much to do.
-func blocking(
-    _ operation: (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
-) throws(StorageError) {
-    while true {
-        let outcome = Outcome<Void>()
-        operation { outcome.settle($0) }
-        let result = outcome.wait()
-        guard case .failure(.overloaded) = result else { return try result.get() }
-        usleep(10_000)
-    }
 }

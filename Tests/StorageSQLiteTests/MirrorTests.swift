@@ -21,18 +21,10 @@ extension SQLiteStoreTests {
             }
         }
 
-        private func waiting(
-            _ operation: (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
-        ) throws {
-            let outcome = Outcome<Void>()
-            operation { outcome.settle($0) }
-            try outcome.wait().get()
-        }
-
         private func mirror(_ changes: [MirroredChange], of userID: Identifier, at number: Int64 = 1) throws {
             var state = try store.edgeState()
             state.cursor = FeedCursor(epoch: 7, number: number, lines: 0)
-            try waiting { store.mirror([(userID, changes)], reaching: state, $0) }
+            try store.mirror([(userID, changes)], reaching: state)
         }
 
         private func profile(_ userID: Identifier) throws -> ProfileRecord? {
@@ -98,12 +90,12 @@ extension SQLiteStoreTests {
                     attributes: nil)
             }
             let state = try store.edgeState()
-            try waiting { store.replaceUsers(with: users, after: "a", through: "d", reaching: state, $0) }
+            try store.replaceUsers(with: users, after: "a", through: "d", reaching: state)
             let found = try ["a", "b", "bb", "c", "d", "e"].map {
                 try profile(Identifier($0))?.variationID(for: "1")
             }
             #expect(found == ["old", "new", "new", "old", nil, "old"])
-            try waiting { store.replaceUsers(with: [], after: "d", through: nil, reaching: state, $0) }
+            try store.replaceUsers(with: [], after: "d", through: nil, reaching: state)
             #expect(try profile("e") == nil)
             #expect(store.metrics().profiles == 4)
             store.close()
@@ -124,9 +116,7 @@ extension SQLiteStoreTests {
             for (changes, newest, versions, isWhole, active) in [
                 (5, 17, [12], false, 12), (6, 18, [18], false, 18), (7, 18, [], false, 18), (1, 3, [3], true, 3),
             ] as [(Int64, Int64, [Int64], Bool, Int64)] {
-                try waiting {
-                    store.mirror(state(changes, newest, versions), isWhole: isWhole, reaching: edge, $0)
-                }
+                try store.mirror(state(changes, newest, versions), isWhole: isWhole, reaching: edge)
                 let found = try #require(try store.read(.projects(ifChangedSince: -1, datafilesAfter: 0)))
                 #expect(found.newestDatafile == newest)
                 #expect(found.datafiles.map(\.version) == [active])
@@ -147,7 +137,9 @@ extension SQLiteStoreTests {
                 try EventOutbox(path: path, entries: 4, bytes: 1 << 20, lockTimeout: 0.1) {}
             }
             func append(_ texts: [(Identifier, String)], to outbox: EventOutbox) throws {
-                try waiting { done in outbox.append(texts.map { ($0.0, Array($0.1.utf8)) }, done) }
+                let outcome = Outcome<Void>()
+                outbox.append(texts.map { ($0.0, Array($0.1.utf8)) }) { outcome.settle($0) }
+                try outcome.wait().get()
             }
             func content(_ outbox: EventOutbox) throws -> [String] {
                 try outbox.first(10, bytes: 1 << 20).map {

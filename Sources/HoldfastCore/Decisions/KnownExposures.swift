@@ -152,24 +152,20 @@ public final class RemovalWatch: Sendable {
 
     private func watch() {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            self?.update { [weak self] result in
-                if case .failure(.closed) = result { return }
-                // After a failure, what was removed meanwhile is read by a later query.
-                self?.watch()
-            }
+            guard let self else { return }
+            session.start { await self.update($0) }
         }
     }
 
-    /// Asks the store once.
-    public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        let time = last.withLock(\.time)
-        session.run { [self] session in
-            session.read(.removals(after: time)) { [self] result in
-                if case .success(let read) = result {
-                    known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
-                }
-                completion(result.map { _ in })
-            }
+    /// Asks the store once, and again after a while.
+    private func update(_ session: any StoreSession) async {
+        do throws(StorageError) {
+            let read = try await session.read(.removals(after: last.withLock(\.time)))
+            known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
+        } catch {
+            if case .closed = error { return }
+            // What was removed meanwhile is read by a later query.
         }
+        watch()
     }
 }

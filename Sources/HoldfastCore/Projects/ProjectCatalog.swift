@@ -117,30 +117,26 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// Reads what has been stored, then calls back on a queue of the catalog.
-    public func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+    /// Reads what has been stored.
+    public func refresh() async throws(StorageError) {
+        try await completed { refresh($0) }
+    }
+
+    /// - Parameter completion: called on a queue of the catalog.
+    private func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let isFirst = refreshes.withLock { refreshes in
             refreshes.waiting.append(completion)
             defer { refreshes.isReading = true }
             return !refreshes.isReading
         }
-        if isFirst { updates.run { [self] session in update(session) } }
-    }
-
-    public func refresh() async throws(StorageError) {
-        try await completed { refresh($0) }
+        if isFirst { updates.start { await self.update($0) } }
     }
 
     /// Reads what has been stored. Blocks; only for the start of the server.
     func updateAndWait() throws(StorageError) {
-        let isDone = DispatchSemaphore(value: 0)
-        let outcome = Mutex<Result<Void, StorageError>>(.success(()))
-        refresh { result in
-            outcome.withLock { $0 = result }
-            isDone.signal()
-        }
-        isDone.wait()
-        try outcome.withLock { $0 }.get()
+        let outcome = Outcome<Void>()
+        refresh { outcome.settle($0) }
+        try outcome.wait().get()
     }
 
     /// Runs work that checks, compiles and stores definitions of admins: one piece at a time, off the event loops.
@@ -190,31 +186,35 @@ public final class ProjectCatalog: Sendable {
 
     /// Reads for all callers that wait now, and again for those that arrive meanwhile. One read at a time, so that
     /// states arrive in order.
-    private func update(_ session: any StoreSession) {
-        let waiting = refreshes.withLock { refreshes in
-            defer { refreshes.waiting = [] }
-            refreshes.isReading = !refreshes.waiting.isEmpty
-            return refreshes.waiting
+    private func update(_ session: any StoreSession) async {
+        while true {
+            let waiting = refreshes.withLock { refreshes in
+                defer { refreshes.waiting = [] }
+                refreshes.isReading = !refreshes.waiting.isEmpty
+                return refreshes.waiting
+            }
+            guard !waiting.isEmpty else { return }
+            let result = await Result { () throws(StorageError) in try await read(session) }
+            for completion in waiting { completion(result) }
         }
-        guard !waiting.isEmpty else { return }
+    }
+
+    private func read(_ session: any StoreSession) async throws(StorageError) {
         let known = snapshot()
-        session.read(.projects(ifChangedSince: known.changes, datafilesAfter: known.version)) { [self] result in
-            if case .failure = result {
-                hasFailed.store(true, ordering: .relaxed)
-            } else {
-                hasFailed.store(false, ordering: .relaxed)
+        do throws(StorageError) {
+            let state = try await session.read(
+                .projects(ifChangedSince: known.changes, datafilesAfter: known.version))
+            hasFailed.store(false, ordering: .relaxed)
+            guard let state else { return }
+            guard known.version == 0 || state.generation == known.generation else {
+                // The store has gone back in time: what was read before may not be there any more.
+                current.withLock { ($0.changes, $0.version, $0.generation) = (-1, 0, state.generation) }
+                return try await read(session)
             }
-            if case .success(let state?) = result {
-                if known.version > 0, state.generation != known.generation {
-                    // The store has gone back in time: what was read before may not be there any more.
-                    current.withLock { ($0.changes, $0.version, $0.generation) = (-1, 0, state.generation) }
-                    refreshes.withLock { $0.waiting = waiting + $0.waiting }
-                    return update(session)
-                }
-                take(state)
-            }
-            for completion in waiting { completion(result.map { _ in }) }
-            update(session)
+            take(state)
+        } catch {
+            hasFailed.store(true, ordering: .relaxed)
+            throw error
         }
     }
 

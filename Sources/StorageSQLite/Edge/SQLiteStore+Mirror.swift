@@ -1,33 +1,31 @@
 package import Bucketing
 package import Storage
 
-/// What an edge writes into its copy. Each call is one transaction, with the place in the upstream's feed that it reaches.
+/// What an edge writes into its copy. Each call is one transaction, with the place in the upstream's feed that it reaches, and
+/// blocks until that is durable.
 extension SQLiteStore {
     package func edgeState() throws(StorageError) -> EdgeState {
         try projectReader.read { connection throws(SQLiteError) in try EdgeState.read(connection) }
     }
 
     /// Writes a state, and nothing else.
-    package func put(_ state: EdgeState, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        mirror(state, { _ throws(SQLiteError) in }, completion)
+    package func put(_ state: EdgeState) throws(StorageError) {
+        try mirror(state) { _ in }
     }
 
     /// Makes changes of users that another database made, in order.
     ///
     /// - Parameter users: each user once.
     package func mirror(
-        _ users: [(userID: Identifier, changes: [MirroredChange])], reaching state: EdgeState,
-        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
+        _ users: [(userID: Identifier, changes: [MirroredChange])], reaching state: EdgeState
+    ) throws(StorageError) {
         let rules = settings.rules
-        mirror(
-            state,
-            { transaction in
-                let now = transaction.now
-                for user in users {
-                    try transaction.apply(UserChange<Void>.mirror(user.changes, of: user.userID), rules, at: now)
-                }
-            }, completion)
+        try mirror(state) { transaction in
+            let now = transaction.now
+            for user in users {
+                try transaction.apply(UserChange<Void>.mirror(user.changes, of: user.userID), rules, at: now)
+            }
+        }
     }
 
     /// Replaces all users of a range by those of another database. Only what differs is written.
@@ -37,15 +35,12 @@ extension SQLiteStore {
     ///   - first: the range begins behind this user.
     ///   - last: the last user of the range; `nil` if it has no end.
     package func replaceUsers(
-        with users: [MirroredUser], after first: Identifier, through last: Identifier?, reaching state: EdgeState,
-        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
-        mirror(
-            state,
-            { transaction throws(SQLiteError) in
-                try transaction.replaceProfiles(with: users, after: first, through: last)
-                try transaction.replaceAttributes(with: users, after: first, through: last)
-            }, completion)
+        with users: [MirroredUser], after first: Identifier, through last: Identifier?, reaching state: EdgeState
+    ) throws(StorageError) {
+        try mirror(state) { transaction in
+            try transaction.replaceProfiles(with: users, after: first, through: last)
+            try transaction.replaceAttributes(with: users, after: first, through: last)
+        }
     }
 
     /// Replaces everything that all users share by that of another database, with its numbers and versions.
@@ -54,32 +49,31 @@ extension SQLiteStore {
     ///   - definitions: its datafiles are those that the file lacks.
     ///   - isWhole: whether all that the file has is of no use any more.
     package func mirror(
-        _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState,
-        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
-        mirror(
-            state,
-            { transaction throws(SQLiteError) in
-                if isWhole {
-                    try transaction.connection.change("DELETE FROM datafiles")
-                    // Whoever has read the former ones reads all of them, whatever their versions are.
-                    try transaction.connection.change(
-                        "UPDATE feed_state SET store_id = ?1", .integer(Int64.random(in: 1...Int64.max)))
-                }
-                try transaction.mirror(definitions)
-            }, completion)
+        _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState
+    ) throws(StorageError) {
+        try mirror(state) { transaction in
+            if isWhole {
+                try transaction.connection.change("DELETE FROM datafiles")
+                // Whoever has read the former ones reads all of them, whatever their versions are.
+                try transaction.connection.change(
+                    "UPDATE feed_state SET store_id = ?1", .integer(Int64.random(in: 1...Int64.max)))
+            }
+            try transaction.mirror(definitions)
+        }
     }
 
     private func mirror(
-        _ state: EdgeState, _ body: @escaping @Sendable (WriteTransaction) throws -> Void,
-        _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
-        writer.submit(
-            { transaction in
-                try body(transaction)
-                try state.write(transaction.connection)
-                transaction.changed()
-            }, completion: completion)
+        _ state: EdgeState, _ body: @escaping @Sendable (WriteTransaction) throws -> Void
+    ) throws(StorageError) {
+        let outcome = Outcome<Void>()
+        writer.submit { transaction in
+            try body(transaction)
+            try state.write(transaction.connection)
+            transaction.changed()
+        } completion: {
+            outcome.settle($0)
+        }
+        try outcome.wait().get()
     }
 }
 
