@@ -211,11 +211,15 @@ extension StickyDecisionService {
         to query: DecisionQuery, in project: Project, _ call: Call,
         _ encode: @escaping (Decisions) throws -> Response, error render: @escaping (any Error) -> Response
     ) {
-        decideAtOnce(query, in: project) { [self] result in
+        decideAtOnce(query, in: project) { [self] attempt in
             do {
-                if let result { return call.respond(try encode(result.get())) }
-                call.responder.send {
-                    do { return try encode(await self.decide(query, in: project)) } catch { return render(error) }
+                switch attempt {
+                case .decided(let decisions): call.respond(try encode(decisions))
+                case .failed(let error): throw error
+                case .outdated, .taken:
+                    call.responder.send {
+                        do { return try encode(await self.decide(query, in: project)) } catch { return render(error) }
+                    }
                 }
             } catch {
                 call.respond(render(error))

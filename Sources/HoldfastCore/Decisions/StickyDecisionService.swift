@@ -41,43 +41,61 @@ public final class StickyDecisionService {
         marks = EvaluationMarks(uses)
     }
 
+    /// What has come of an attempt to decide.
+    public enum Attempt: Sendable {
+        case decided(Decisions)
+        case failed(StorageError)
+        /// There may be newer definitions.
+        case outdated
+        /// The user has got other assignments meanwhile, or the profile has no room for some experiments.
+        case taken(refused: [Identifier])
+    }
+
     /// Decides in one attempt, by callbacks: a task would cost a decision a tenth of its instructions more.
     ///
-    /// - Parameter completion: called on the event loop; with `nil` if only ``decide(_:in:)`` can tell.
+    /// - Parameter completion: called on the event loop. Whatever is neither decided nor failed, only ``decide(_:in:)`` can
+    ///   tell.
     public func decideAtOnce(
-        _ query: DecisionQuery, in project: Project,
-        _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
+        _ query: DecisionQuery, in project: Project, _ completion: @escaping (Attempt) -> Void
     ) {
         guard query.anonymousID == nil, !query.user.isUnidentified, !Self.asksAttributes(query, project),
             !project.forcesVariations(on: query.user.id)
-        else { return completion(nil) }
+        else { return completion(.outdated) }
         session.profile(of: query.user.id) { [self] read in
             do throws(StorageError) {
                 let profile = try read.get()
-                guard session.projectNotices == readNotices else { return completion(nil) }
-                attempt(query, in: project, profile, completion)
+                guard session.projectNotices == readNotices else { return completion(.outdated) }
+                let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
+                attempt(query, in: project, Stored(attributes: known, profile: profile), completion)
             } catch {
-                completion(.failure(error))
+                completion(.failed(error))
             }
         }
     }
 
+    /// Decides with what is stored, and stores new assignments.
+    ///
+    /// - Parameters:
+    ///   - refused: the experiments that the profile has no room for.
+    ///   - isFirst: whether the newest datafile may have a variation that this one lacks.
+    ///   - isLast: whether nothing can be stored any more.
     private func attempt(
-        _ query: DecisionQuery, in project: Project, _ profile: ProfileRecord?,
-        _ completion: @escaping (Result<Decisions, StorageError>?) -> Void
+        _ query: DecisionQuery, in project: Project, _ stored: Stored, refusing refused: Set<Identifier> = [],
+        isFirst: Bool = true, isLast: Bool = false, _ completion: @escaping (Attempt) -> Void
     ) {
-        let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
-        var refused: Set<Identifier> = []
-        let (result, candidates) = evaluate(
-            query, project, Stored(attributes: known, profile: profile), refusing: &refused)
-        guard !result.hasStaleAssignment, candidates.isEmpty || !project.isSuperseded else { return completion(nil) }
-        guard !candidates.isEmpty else { return completion(.success(finish(query, result))) }
-        session.submit(Self.change(query, candidates, in: project)) { [self] stored in
-            switch stored {
+        let (result, candidates) = evaluate(query, project, stored, refusing: refused)
+        if result.hasStaleAssignment, isFirst { return completion(.outdated) }
+        guard !candidates.isEmpty else { return completion(.decided(finish(query, result))) }
+        guard !isLast, !project.isSuperseded else { return completion(.failed(.staleDatafile)) }
+        session.submit(Self.change(query, candidates, in: project)) { [self] change in
+            switch change {
             case .success(let now) where Self.holds(now.profile, candidates):
-                completion(.success(finish(query, result, storing: candidates)))
-            case .success, .failure(.staleDatafile), .failure(.readOnly): completion(nil)
-            case .failure(let error): completion(.failure(error))
+                completion(.decided(finish(query, result, storing: candidates)))
+            case .success(let now): completion(.taken(refused: now.refused))
+            case .failure(.readOnly) where isCopy || !query.requiresStorage:
+                completion(.decided(finish(query, result, notStoring: candidates)))
+            case .failure(.staleDatafile): completion(.outdated)
+            case .failure(let error): completion(.failed(error))
             }
         }
     }
@@ -90,30 +108,25 @@ public final class StickyDecisionService {
         if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
         // The experiments that the user's profile has turned out to have no room for.
         var refused: Set<Identifier> = []
-        var attempt = 0
+        var number = 0
         while true {
-            attempt += 1
+            number += 1
             let stored = try await readStored(for: query, project)
             // What another process has changed, such as a forced variation, counts once it is acknowledged.
-            if session.projectNotices != readNotices, attempt < Self.attempts {
+            if session.projectNotices != readNotices, number < Self.attempts {
                 project = try await newest(project)
                 continue
             }
-            let (result, candidates) = evaluate(query, project, stored, refusing: &refused)
-            if result.hasStaleAssignment, attempt == 1 {
-                project = try await newest(project)
-                continue
+            let outcome = await settled {
+                attempt(
+                    query, in: project, stored, refusing: refused, isFirst: number == 1, isLast: number > Self.attempts,
+                    $0)
             }
-            guard !candidates.isEmpty else { return finish(query, result) }
-            guard attempt <= Self.attempts, !project.isSuperseded else { throw .staleDatafile }
-            do throws(StorageError) {
-                let now = try await completed { session.submit(Self.change(query, candidates, in: project), $0) }
-                if Self.holds(now.profile, candidates) { return finish(query, result, storing: candidates) }
-                refused.formUnion(now.refused)
-            } catch .readOnly where isCopy || !query.requiresStorage {
-                return finish(query, result, notStoring: candidates)
-            } catch .staleDatafile {
-                project = try await newest(project)
+            switch outcome {
+            case .decided(let decisions): return decisions
+            case .failed(let error): throw error
+            case .outdated: project = try await newest(project)
+            case .taken(let others): refused.formUnion(others)
             }
         }
     }
@@ -165,8 +178,9 @@ public final class StickyDecisionService {
     /// - Parameter refused: the experiments that the profile has no room for. A query that stores nothing finds more.
     /// - Returns: the decisions, and the assignments to store.
     private func evaluate(
-        _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: inout Set<Identifier>
+        _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: Set<Identifier>
     ) -> (DecisionResult<Decisions>, [ProfileChange.Candidate]) {
+        var refused = refused
         while true {
             let assignments = StickyAssignments(
                 stored.profile, anonymous: stored.anonymous, query.user.id, project, attributes: stored.attributes,
