@@ -259,13 +259,13 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// - Parameter decide: see ``ProjectChange/decide``.
+    /// - Parameter writes: see ``ProjectChange/writes``.
     /// - Returns: whether the change is durable.
     private func submit(
-        lock: [Query], reads: [Query], decide: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int)
+        lock: [Query], reads: [Query], writes: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int)
     ) async -> Bool {
         await settled { done in
-            session.submit(ProjectChange(lock: lock, reads: reads, decide: decide) { done($0 == nil) })
+            session.submit(ProjectChange(lock: lock, reads: reads, writes: writes) { done($0 == nil) })
         }
     }
 

@@ -1,5 +1,5 @@
 extension DecisionRun {
-    func decide(_ experiment: Experiment) -> ExperimentDecision {
+    func decision(on experiment: Experiment) -> ExperimentDecision {
         let outcome = evaluate(experiment)
         return ExperimentDecision(
             experiment: experiment, variation: outcome.variation, source: outcome.source, holdout: nil,
@@ -8,8 +8,8 @@ extension DecisionRun {
         )
     }
 
-    func decideUnlessHeldOut(_ experiment: Experiment) -> ExperimentDecision {
-        guard let holdout = holdout(of: experiment) else { return decide(experiment) }
+    func decisionUnlessHeldOut(on experiment: Experiment) -> ExperimentDecision {
+        guard let holdout = holdout(of: experiment) else { return decision(on: experiment) }
         return ExperimentDecision(
             experiment: experiment, variation: nil, source: .holdout, holdout: holdout,
             reasons: reasons.texts, newAssignment: nil, hasStaleAssignment: hasStaleAssignment

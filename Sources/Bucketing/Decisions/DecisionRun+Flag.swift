@@ -1,5 +1,5 @@
 extension DecisionRun {
-    func decide(_ flag: Flag) -> Decision {
+    func decision(on flag: Flag) -> Decision {
         reasons = Reasons(detail)
         let outcome = evaluate(flag)
         let isEnabled = outcome.variation?.isFeatureEnabled ?? false

@@ -16,7 +16,7 @@ public struct DecisionService: Sendable {
     ) -> DecisionResult<Decision>? {
         guard let flag = datafile.flag(key: flagKey) else { return nil }
         let run = DecisionRun(datafile: datafile, user: user, stored: stored, options: options)
-        let decision = run.decide(flag)
+        let decision = run.decision(on: flag)
         return run.result(decision)
     }
 
@@ -24,24 +24,24 @@ public struct DecisionService: Sendable {
     public func decide(
         _ flagKeys: [Identifier], for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> DecisionResult<[Decision]> {
-        decide(flagKeys.compactMap(datafile.flag), user, stored, options)
+        decisions(on: flagKeys.compactMap(datafile.flag), user, stored, options)
     }
 
     /// Decides all flags, in the order of the datafile.
     public func decideAll(
         for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> DecisionResult<[Decision]> {
-        decide(datafile.flags, user, stored, options)
+        decisions(on: datafile.flags, user, stored, options)
     }
 
-    private func decide(
-        _ flags: [Flag], _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions
+    private func decisions(
+        on flags: [Flag], _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions
     ) -> DecisionResult<[Decision]> {
         let run = DecisionRun(datafile: datafile, user: user, stored: stored, options: options)
         var decisions: [Decision] = []
         decisions.reserveCapacity(flags.count)
         for flag in flags {
-            let decision = run.decide(flag)
+            let decision = run.decision(on: flag)
             if decision.isEnabled || !options.contains(.enabledFlagsOnly) {
                 decisions.append(decision)
             }
@@ -54,7 +54,7 @@ public struct DecisionService: Sendable {
         of experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
     ) -> ExperimentDecision {
-        experimentRun(user, stored, options).decide(experiment)
+        experimentRun(user, stored, options).decision(on: experiment)
     }
 
     /// Decides one experiment independently of flags, unless a holdout keeps the user out.
@@ -62,7 +62,7 @@ public struct DecisionService: Sendable {
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
     ) -> ExperimentDecision {
-        experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
+        experimentRun(user, stored, options).decisionUnlessHeldOut(on: experiment)
     }
 
     /// Decides one experiment for a user whom an SDK has found to be in its audience and traffic, which holdouts are
@@ -72,7 +72,7 @@ public struct DecisionService: Sendable {
     ) -> ExperimentDecision {
         let run = experimentRun(user, stored, options)
         run.isAdmitted = true
-        return run.decide(experiment)
+        return run.decision(on: experiment)
     }
 
     /// Decides one experiment like ``assign(_:for:stored:options:)``, and records the steps of the decision.
@@ -83,7 +83,7 @@ public struct DecisionService: Sendable {
     ) -> (decision: ExperimentDecision, steps: [DecisionStep]) {
         let run = experimentRun(user, stored, .includeReasons)
         run.trace = DecisionTrace(showsValues: showsValues)
-        let decision = run.decideUnlessHeldOut(experiment)
+        let decision = run.decisionUnlessHeldOut(on: experiment)
         return (decision, run.trace?.steps ?? [])
     }
 

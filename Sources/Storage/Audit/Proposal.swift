@@ -70,8 +70,8 @@ public struct Approval: Sendable {
 // MARK: Changes
 
 extension SharedRecords {
-    /// Takes a decision about the proposal that was read.
-    private mutating func decide(
+    /// Ends the proposal that was read.
+    private mutating func end(
         _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Timestamp
     ) {
         guard var decided = proposal else { return }
@@ -87,12 +87,12 @@ extension SharedRecords {
     /// Approves a proposal in the transaction of its change, which ``admits(_:)`` it.
     mutating func settle(_ approval: Approval?, at now: Timestamp) {
         guard let approval else { return }
-        decide(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
+        end(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
     }
 
     fileprivate mutating func reject(reason: String?, by author: Author, at now: Timestamp) -> Bool {
         guard proposal?.status == .pending else { return false }
-        decide(.rejected, .proposalReject, reason: reason, by: author, at: now)
+        end(.rejected, .proposalReject, reason: reason, by: author, at: now)
         return true
     }
 }

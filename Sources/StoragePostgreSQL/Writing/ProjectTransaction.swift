@@ -10,7 +10,7 @@ final class ProjectChange {
     let lock: [Query]
     let reads: [Query]
     /// Returns what to write, if anything, given the rows of ``lock`` and ``reads``. Each attempt calls it.
-    let decide: ([Rows]) -> (queries: [Query], auditEntries: Int)
+    let writes: ([Rows]) -> (queries: [Query], auditEntries: Int)
     let complete: (StorageError?) -> Void
     /// The memory that the change takes while it waits, estimated.
     let bytes: Int
@@ -18,13 +18,13 @@ final class ProjectChange {
     /// - Parameter lock: by default the lock of the projects, which only one transaction of all servers has at a time.
     init(
         bytes: Int = WaitingBytes.ofChange, lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
-        decide: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),
+        writes: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),
         complete: @escaping (StorageError?) -> Void
     ) {
         self.bytes = bytes
         self.lock = lock
         self.reads = reads
-        self.decide = decide
+        self.writes = writes
         self.complete = complete
     }
 }
@@ -63,7 +63,7 @@ final class ProjectTransaction {
     }
 
     private func write(_ rows: [Rows]) {
-        let (queries, auditEntries) = change.decide(rows)
+        let (queries, auditEntries) = change.writes(rows)
         connection.isInTransaction = false
         // What made a change needless may not have reached the standby.
         let isSynchronous = session.store.configuration.cluster.isSynchronous
