@@ -103,7 +103,7 @@ final class Maintenance: @unchecked Sendable {
     }
 
     private func readFeed() async {
-        guard let rows = try? await session.read([Query(FeedState.read), Query(FeedMetrics.oldestQuery)]),
+        guard let rows = try? await session.read([FeedState.read, FeedMetrics.oldestQuery]),
             let state = rows[0].first.map({ FeedState($0) })
         else { return }
         var metrics = FeedMetrics()
@@ -144,7 +144,7 @@ final class Maintenance: @unchecked Sendable {
             return count == batch
         case .erasures:
             _ = await delete(ErasureRows.prune(.double(ErasureRules.memory)))
-            _ = await delete(Query(RemovedUser.prune(before: now)))
+            _ = await delete(RemovedUser.prune(before: now))
             return false
         case .goalEvents:
             guard let retention = settings.eventRetention else { return false }
@@ -161,12 +161,12 @@ final class Maintenance: @unchecked Sendable {
     }
 
     /// - Returns: the number of deleted rows.
-    private func delete(_ query: Query) async -> Int {
+    private func delete(_ query: SQLQuery) async -> Int {
         await write([Statement.planForValues(), query])?[1].count ?? 0
     }
 
     /// - Returns: `nil` after a failure. It is not reported here: readiness and metrics show failures of other transactions.
-    private func write(_ queries: [Query]) async -> [Rows]? {
+    private func write(_ queries: [SQLQuery]) async -> [Rows]? {
         let results = try? await session.read([Statement.begin()] + queries + [Statement.commit()], onlyReads: false)
         return results.map { Array($0.dropFirst().dropLast()) }
     }
@@ -207,7 +207,7 @@ final class Maintenance: @unchecked Sendable {
     /// - Returns: whether a row was deleted or is not looked at again.
     private func deleteEmptyRows(of users: [Identifier]) async -> Bool {
         guard !users.isEmpty else { return false }
-        let forcedVariations = Query.each(UserRecords.PartRows.forcedVariations.rows, of: users)
+        let forcedVariations = SQLQuery.each(UserRecords.PartRows.forcedVariations.rows, of: users)
         // The versions are read first: what is stored about a user later renews it.
         guard
             let rows = try? await session.read([UserRows.emptyRows(.texts(users.map(\.string))), forcedVariations])
@@ -262,7 +262,7 @@ final class Maintenance: @unchecked Sendable {
     /// - Parameter writes: see ``ProjectChange/writes``.
     /// - Returns: whether the change is durable.
     private func submit(
-        lock: [Query], reads: [Query], writes: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int)
+        lock: [SQLQuery], reads: [SQLQuery], writes: @escaping ([Rows]) -> (queries: [SQLQuery], auditEntries: Int)
     ) async -> Bool {
         await settled { done in
             session.submit(ProjectChange(lock: lock, reads: reads, writes: writes) { done($0 == nil) })
@@ -290,11 +290,11 @@ final class Maintenance: @unchecked Sendable {
     /// lower number may still be open.
     private func deleteFeed(at now: Timestamp) async -> Bool {
         let (mode, batch, bound) = (store.settings.feed, store.settings.retentionBatch, settledFeed)
-        guard let rows = try? await session.read([Query(FeedState.lastNumber(.postgreSQL)), Query(FeedState.read)]),
+        guard let rows = try? await session.read([FeedState.lastNumber(.postgreSQL), FeedState.read]),
             let last = rows[0].first?.integer(0), let known = rows[1].first.map({ FeedState($0) })
         else { return false }
         var isMore = false
-        let reads = [Query(known.countNew(to: bound)), Query(FeedState.oldest(to: bound, limit: batch))]
+        let reads = [known.countNew(to: bound), FeedState.oldest(to: bound, limit: batch)]
         let isStored = await submit(lock: [FeedRows.lockState()], reads: reads) { rows in
             guard let stored = rows[0].first.map({ FeedState($0) }) else { return ([], 0) }
             var state = stored
@@ -303,7 +303,7 @@ final class Maintenance: @unchecked Sendable {
             let count = state.deleteOldest(of: rows[2].map { .init($0) }, mode, at: now)
             isMore = count == batch
             guard state != stored else { return ([], 0) }
-            return ((count > 0 ? state.deletions : []).map { Query($0) } + [Query(state.update)], 0)
+            return ((count > 0 ? state.deletions : []) + [state.update], 0)
         }
         if !isMore { settledFeed = last }
         return isStored && isMore
@@ -312,18 +312,18 @@ final class Maintenance: @unchecked Sendable {
     /// Overwrites what the feed still has of erased users.
     private func scrubFeed() async -> Bool {
         guard var pass = scrubbing else {
-            guard let rows = try? await session.read([Query(FeedRemoval.newestErasure)]),
+            guard let rows = try? await session.read([FeedRemoval.newestErasure]),
                 let newest = rows[0].first?.integer(0)
             else { return false }
             scrubbing = FeedScrubbing(newestErasure: newest)
             return true
         }
         // What is removed is read after the rows, so that it is not forgotten before them.
-        guard let rows = try? await session.read([Query(pass.query), Query(FeedScrubbing.removals)]) else {
+        guard let rows = try? await session.read([pass.query, FeedScrubbing.removals]) else {
             return false
         }
         let queries = pass.take(rows[0].map { FeedRow($0) }, rows[1].map { FeedRemoval($0) })
-        guard await write(queries.map { Query($0) }) != nil else { return false }
+        guard await write(queries) != nil else { return false }
         scrubbing = pass.isComplete ? nil : pass
         return scrubbing != nil
     }

@@ -67,7 +67,7 @@ extension PostgreSQLSession {
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
         done: @escaping (PostgreSQLError?) -> Void
     ) {
-        var queries: [Query] = []
+        var queries: [SQLQuery] = []
         if !profiles.isEmpty { queries.append(UserRows.profiles(.texts(profiles.map(\.userID.string)))) }
         if !attributes.isEmpty { queries.append(UserRows.attributes(.texts(attributes.map(\.userID.string)))) }
         attempt(queries, by: deadline) { [self] result in

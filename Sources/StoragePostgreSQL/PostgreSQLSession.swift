@@ -151,18 +151,18 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     ///
     /// - Parameter onlyReads: see ``Connection/run(_:by:onlyReads:_:)``.
     /// - Returns: the rows of each query.
-    func read(_ queries: [Query], onlyReads: Bool = true) async throws(StorageError) -> [Rows] {
+    func read(_ queries: [SQLQuery], onlyReads: Bool = true) async throws(StorageError) -> [Rows] {
         try await completed { read(queries, onlyReads: onlyReads, $0) }
     }
 
     private func read(
-        _ queries: [Query], onlyReads: Bool = true, _ completion: @escaping (Result<[Rows], StorageError>) -> Void
+        _ queries: [SQLQuery], onlyReads: Bool = true, _ completion: @escaping (Result<[Rows], StorageError>) -> Void
     ) {
         attempt(queries, by: deadline(since: now), onlyReads: onlyReads) { completion($0.mapError(\.asStorageError)) }
     }
 
     func attempt(
-        _ queries: [Query], attempts: Int = 5, by deadline: UInt64, onlyReads: Bool = true,
+        _ queries: [SQLQuery], attempts: Int = 5, by deadline: UInt64, onlyReads: Bool = true,
         _ completion: @escaping Connection.Completion
     ) {
         reader.run(queries, by: deadline, onlyReads: onlyReads) { [self] result in
@@ -181,11 +181,11 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     private func read<Value>(_ reading: Reading<Value>, _ completion: @escaping Completion<Value>) {
         guard !isClosed, !store.isClosed else { return completion(.failure(.closed)) }
-        var begin: [Query] = []
+        var begin: [SQLQuery] = []
         if reading.steps.count > 1 || reading.dependsOnValues { begin.append(Statement.beginSnapshot()) }
         if reading.dependsOnValues { begin.append(Statement.planForValues()) }
         let end = begin.isEmpty ? [] : [Statement.commit()]
-        read(begin + reading.steps.map { Query($0.query) } + end) { [self] result in
+        read(begin + reading.steps.map { $0.query } + end) { [self] result in
             let outcome = result.flatMap { results in
                 for (step, rows) in zip(reading.steps, results.dropFirst(begin.count)) {
                     for row in rows { step.take(row) }
@@ -205,7 +205,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// How long a probe waits for a lock: a table that somebody has locked for longer serves nobody.
     private static let probePatience = 1.0
 
-    private var probeBegin: [Query] {
+    private var probeBegin: [SQLQuery] {
         let configuration = store.configuration
         let patience = min(Self.probePatience, configuration.statementTimeout / 2)
         return [

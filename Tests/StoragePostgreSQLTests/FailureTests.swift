@@ -185,10 +185,10 @@ extension PostgreSQLTests {
         @Test
         func `Arrays are encoded as array_recv reads them`() {
             #expect(
-                Parameter.texts(["a", nil]).bytes == [
+                Parameter(.texts(["a", nil])).bytes == [
                     0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 25, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 97, 255, 255, 255, 255,
                 ])
-            #expect(Parameter.integers([]).bytes == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20])
+            #expect(Parameter(.integers([])).bytes == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20])
         }
     }
 }

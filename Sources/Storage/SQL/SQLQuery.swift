@@ -6,6 +6,11 @@ package enum SQLValue: Sendable {
     case double(Double)
     case text(String?)
     case bytes([UInt8]?)
+    // Arrays, which SQLite does not have.
+    case integers([Int64?])
+    case doubles([Double?])
+    case texts([String?])
+    case blobs([[UInt8]?])
 }
 
 /// The databases, where their SQL differs.
@@ -34,6 +39,10 @@ package struct SQLQuery: Sendable {
         self.name = name
         self.parameters = parameters
         text = sql
+    }
+
+    package init(name: String, text: @escaping @Sendable () -> String, _ parameters: [SQLValue]) {
+        (self.name, self.text, self.parameters) = (name, text, parameters)
     }
 
     /// Refers to its parameters as `$1`, `$2`…

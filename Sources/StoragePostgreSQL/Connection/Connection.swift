@@ -15,19 +15,19 @@ final class Connection: @unchecked Sendable {
     /// Statements that are sent together and end with one Sync message. Either all succeed, or the error of the first
     /// one that failed is reported.
     private struct Exchange {
-        let queries: [Query]
+        let queries: [SQLQuery]
         /// Monotonic nanoseconds.
         let deadline: UInt64
         /// Whether it has nothing to commit.
         var onlyReads = false
         let completion: Completion
 
-        var commits: Bool { queries.contains { $0.statement.name == Statement.commit.name } }
+        var commits: Bool { queries.contains { $0.name == Statement.commit.name } }
     }
 
     /// A result that the server sends for the current exchange.
     private enum Step {
-        case prepare(Statement)
+        case prepare(name: String, sql: String)
         case query
     }
 
@@ -104,7 +104,7 @@ final class Connection: @unchecked Sendable {
     ///   - onlyReads: whether the statements have nothing to commit, for which a standby could be awaited.
     ///   - completion: called with the rows of each statement, later or before the call returns.
     func run(
-        _ queries: [Query], by deadline: UInt64, onlyReads: Bool = false, _ completion: @escaping Completion
+        _ queries: [SQLQuery], by deadline: UInt64, onlyReads: Bool = false, _ completion: @escaping Completion
     ) {
         if case .closed = state { return completion(.failure(PostgreSQLError(connection: "the session is closed"))) }
         guard parkedAt == nil else { return completion(.failure(Self.parked)) }
@@ -200,7 +200,7 @@ final class Connection: @unchecked Sendable {
         }
     }
 
-    private func send(_ queries: [Query], _ handle: Handle) {
+    private func send(_ queries: [SQLQuery], _ handle: Handle) {
         (steps, nextStep, rows, error, endedStep) = ([], 0, [], nil, false)
         handle.forgetWarning()
         for query in queries {
@@ -210,33 +210,32 @@ final class Connection: @unchecked Sendable {
         flush(handle)
     }
 
-    private func send(_ query: Query, _ handle: Handle) -> Bool {
-        let count = Int32(query.parameters.count)
-        let statement = query.statement
-        let types = query.parameters.map { Oid($0.type) }
+    private func send(_ query: SQLQuery, _ handle: Handle) -> Bool {
+        let parameters = query.parameters.map { Parameter($0) }
+        let count = Int32(parameters.count)
+        let types = parameters.map { Oid($0.type) }
         let isPooled = configuration.usesPooler
         if !isPooled {
-            if let known = prepared[statement.name] ?? preparing(statement.name) {
-                assert(known == statement.sql, "two statements are called \(statement.name)")
+            if let known = prepared[query.name] ?? preparing(query.name) {
+                assert(known == query.sql, "two statements are called \(query.name)")
             } else {
-                guard PQsendPrepare(handle.pointer, statement.name, statement.sql, count, types) == 1 else {
-                    return false
-                }
-                steps.append(.prepare(statement))
+                let sql = query.sql
+                guard PQsendPrepare(handle.pointer, query.name, sql, count, types) == 1 else { return false }
+                steps.append(.prepare(name: query.name, sql: sql))
             }
         }
         steps.append(.query)
-        return Parameter.withValues(query.parameters) { values, lengths in
+        return Parameter.withValues(parameters) { values, lengths in
             let formats = [Int32](repeating: 1, count: Int(count))
             return isPooled
-                ? PQsendQueryParams(handle.pointer, statement.sql, count, types, values, lengths, formats, 1) == 1
-                : PQsendQueryPrepared(handle.pointer, statement.name, count, values, lengths, formats, 1) == 1
+                ? PQsendQueryParams(handle.pointer, query.sql, count, types, values, lengths, formats, 1) == 1
+                : PQsendQueryPrepared(handle.pointer, query.name, count, values, lengths, formats, 1) == 1
         }
     }
 
     /// Returns the text of a statement that is being prepared.
     private func preparing(_ name: String) -> String? {
-        for case .prepare(let statement) in steps where statement.name == name { return statement.sql }
+        for case .prepare(name, let sql) in steps { return sql }
         return nil
     }
 
@@ -296,7 +295,7 @@ final class Connection: @unchecked Sendable {
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
             guard nextStep < steps.count else { break }
             switch steps[nextStep] {
-            case .prepare(let statement): prepared[statement.name] = statement.sql
+            case .prepare(let name, let sql): prepared[name] = sql
             case .query:
                 rows.append(Rows(result))
                 return true

@@ -15,9 +15,9 @@ struct Statement: Sendable {
 
     var sql: String { text() }
 
-    func callAsFunction(_ parameters: Parameter...) -> Query {
-        Query(statement: self, parameters: parameters)
-    }
+    func callAsFunction(_ parameters: SQLValue...) -> SQLQuery { query(parameters) }
+
+    func query(_ parameters: [SQLValue]) -> SQLQuery { SQLQuery(name: name, text: text, parameters) }
 
     /// The statement with a check that it affects as many rows as its first parameter has elements. Otherwise it fails
     /// with ``PostgreSQLError/versionConflict``, and the transaction with it.
@@ -48,37 +48,17 @@ struct Statement: Sendable {
     /// - Parameters:
     ///   - lockTimeout: how long a statement may wait for a lock, in seconds.
     ///   - timeout: how long it may take, and how long the session may be idle, in seconds.
-    static func limits(lockTimeout: Double, timeout: Double) -> Query {
+    static func limits(lockTimeout: Double, timeout: Double) -> SQLQuery {
         limits(
             .text("\(PostgreSQLConfiguration.milliseconds(lockTimeout))"),
             .text("\(PostgreSQLConfiguration.milliseconds(timeout))"))
     }
 }
 
-/// A statement with its parameters.
-struct Query {
-    let statement: Statement
-    let parameters: [Parameter]
-}
-
-extension Query {
-    init(_ query: SQLQuery) {
-        self.init(
-            statement: Statement(query.name, query.sql),
-            parameters: query.parameters.map { value in
-                switch value {
-                case .integer(let number): .integer(number)
-                case .double(let number): .double(number)
-                case .text(let text): .text(text)
-                case .bytes(let bytes): .bytes(bytes)
-                }
-            })
-    }
-
+extension SQLQuery {
     /// The query, which locks the rows that it reads.
-    var locked: Query {
-        Query(
-            statement: Statement("\(statement.name)_locked", "\(statement.sql) FOR UPDATE"), parameters: parameters)
+    var locked: SQLQuery {
+        SQLQuery("\(name)_locked", "\(sql) FOR UPDATE", parameters)
     }
 
     /// A statement about the rows that any of some keys finds.
@@ -88,30 +68,29 @@ extension Query {
     ///   - isDistributed: whether the table may be distributed by the first key.
     static func each(
         _ rows: KeyedRows, _ action: KeyedRows.Action = .select, _ keys: [[SQLValue]], isDistributed: Bool = false
-    ) -> Query {
+    ) -> SQLQuery {
         let types = keys[0].map { value -> StoredTable.ColumnType in
             if case .integer = value { .integer } else { .text }
         }
-        return Query(
-            statement: Statement(
-                "each_\(rows.name(action, keys: types.count))",
-                rows.sql(action, ofEach: types.map(\.array), isDistributed: isDistributed)),
-            parameters: types.enumerated().map { index, type in Parameter.column(keys.lazy.map { $0[index] }, type) })
+        return SQLQuery(
+            "each_\(rows.name(action, keys: types.count))",
+            rows.sql(action, ofEach: types.map(\.array), isDistributed: isDistributed),
+            types.enumerated().map { index, type in SQLValue.column(keys.lazy.map { $0[index] }, type) })
     }
 
     /// A statement about all rows of users.
     static func each(
         _ rows: KeyedRows, _ action: KeyedRows.Action = .select, of users: some Sequence<Identifier>
-    ) -> Query {
+    ) -> SQLQuery {
         each(rows, action, users.map { [.text($0)] })
     }
 
     /// Inserts rows, in their order; see ``StoredTable/conflict``.
-    static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> Query {
+    static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> SQLQuery {
         let columns = table.insertedColumns.enumerated().map { index, column in
-            Parameter.column(rows.lazy.map { $0[index] }, column.type)
+            SQLValue.column(rows.lazy.map { $0[index] }, column.type)
         }
-        return Query(statement: Statement.inserts[table] ?? Statement.insert(into: table), parameters: columns)
+        return (Statement.inserts[table] ?? Statement.insert(into: table)).query(columns)
     }
 }
 
@@ -175,6 +154,18 @@ extension StoredTable.ColumnType {
     }
 }
 
+extension SQLValue {
+    /// The values of one column as an array.
+    static func column(_ values: some Collection<SQLValue>, _ type: StoredTable.ColumnType) -> SQLValue {
+        switch type {
+        case .text: .texts(values.map { if case .text(let text) = $0 { text } else { nil } })
+        case .integer, .integer32: .integers(values.map { if case .integer(let number) = $0 { number } else { nil } })
+        case .double: .doubles(values.map { if case .double(let number) = $0 { number } else { nil } })
+        case .bytes: .blobs(values.map { if case .bytes(let bytes) = $0 { bytes } else { nil } })
+        }
+    }
+}
+
 /// A parameter in PostgreSQL's binary format.
 ///
 /// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays
@@ -191,37 +182,22 @@ struct Parameter {
     private static let (bytea1, int41, text1, int81, float81): (UInt32, UInt32, UInt32, UInt32, UInt32) =
         (1001, 1007, 1009, 1016, 1022)
 
-    static func text(_ value: String?) -> Parameter {
-        Parameter(type: text, bytes: value.map { Array($0.utf8) })
-    }
-
-    static func bytes(_ value: [UInt8]?) -> Parameter {
-        Parameter(type: bytea, bytes: value)
-    }
-
-    static func integer(_ value: Int64?) -> Parameter {
-        Parameter(type: int8, bytes: value.map { bigEndian(UInt64(bitPattern: $0)) })
-    }
-
-    static func integer(_ value: Int) -> Parameter {
-        integer(Int64(value))
-    }
-
-    static func double(_ value: Double) -> Parameter {
-        Parameter(type: float8, bytes: bigEndian(value.bitPattern))
-    }
-
-    /// The values of one column as an array.
-    static func column(_ values: some Collection<SQLValue>, _ type: StoredTable.ColumnType) -> Parameter {
-        switch type {
-        case .text: texts(values.map { if case .text(let text) = $0 { text } else { nil } })
-        case .integer, .integer32: integers(values.map { if case .integer(let number) = $0 { number } else { nil } })
-        case .double: doubles(values.map { if case .double(let number) = $0 { number } else { nil } })
-        case .bytes: blobs(values.map { if case .bytes(let bytes) = $0 { bytes } else { nil } })
+    init(_ value: SQLValue) {
+        switch value {
+        case .integer(let number): self.init(Self.int8, number.map { Self.bigEndian(UInt64(bitPattern: $0)) })
+        case .double(let number): self.init(Self.float8, Self.bigEndian(number.bitPattern))
+        case .text(let text): self.init(Self.text, text.map { Array($0.utf8) })
+        case .bytes(let bytes): self.init(Self.bytea, bytes)
+        case .integers(let values): self = .integers(values)
+        case .doubles(let values): self = .doubles(values)
+        case .texts(let values): self = .texts(values)
+        case .blobs(let values): self = .blobs(values)
         }
     }
 
-    static func texts(_ values: [String?]) -> Parameter {
+    private init(_ type: UInt32, _ bytes: [UInt8]?) { (self.type, self.bytes) = (type, bytes) }
+
+    private static func texts(_ values: [String?]) -> Parameter {
         array(of: text, as: text1, values) { value, output in
             var value = value
             value.withUTF8 { bytes in
@@ -231,21 +207,21 @@ struct Parameter {
         }
     }
 
-    static func blobs(_ values: [[UInt8]?]) -> Parameter {
+    private static func blobs(_ values: [[UInt8]?]) -> Parameter {
         array(of: bytea, as: bytea1, values) { value, output in
             append(UInt32(truncatingIfNeeded: value.count), to: &output)
             output.append(contentsOf: value)
         }
     }
 
-    static func integers(_ values: [Int64?]) -> Parameter {
+    private static func integers(_ values: [Int64?]) -> Parameter {
         array(of: int8, as: int81, values) { value, output in
             append(UInt32(8), to: &output)
             append(UInt64(bitPattern: value), to: &output)
         }
     }
 
-    static func doubles(_ values: [Double?]) -> Parameter {
+    private static func doubles(_ values: [Double?]) -> Parameter {
         array(of: float8, as: float81, values) { value, output in
             append(UInt32(8), to: &output)
             append(value.bitPattern, to: &output)
@@ -263,14 +239,14 @@ struct Parameter {
         // An empty array has no dimension.
         guard !values.isEmpty else {
             for word in [0, 0, element] { append(word, to: &output) }
-            return Parameter(type: type, bytes: output)
+            return Parameter(type, output)
         }
         // One dimension, whose indices begin at 1.
         for word in [1, hasNull, element, UInt32(truncatingIfNeeded: values.count), 1] { append(word, to: &output) }
         for value in values {
             if let value { encode(value, &output) } else { append(UInt32.max, to: &output) }
         }
-        return Parameter(type: type, bytes: output)
+        return Parameter(type, output)
     }
 
     @inline(__always)

@@ -12,8 +12,8 @@ struct CopyInput {
     }
 
     /// Appends a value in the format of a parameter of a statement.
-    mutating func append(_ parameter: Parameter) {
-        guard let content = parameter.bytes else { return append(UInt32.max) }
+    mutating func append(_ value: SQLValue) {
+        guard let content = Parameter(value).bytes else { return append(UInt32.max) }
         append(UInt32(truncatingIfNeeded: content.count))
         bytes.append(contentsOf: content)
     }
@@ -111,10 +111,10 @@ extension CopiedRow {
     }
 }
 
-extension Parameter {
+extension SQLValue {
     init(_ value: CopiedValue) {
         switch value {
-        case .null: self = .text(nil)
+        case .null: self = .text(String?.none)
         case .integer(let number): self = .integer(number)
         case .double(let number): self = .double(number)
         case .bytes(let content): self = .bytes(content)
@@ -123,7 +123,7 @@ extension Parameter {
     }
 
     /// One column of rows as an array.
-    static func values(_ rows: [CopiedRow], at index: Int, _ type: StoredTable.ColumnType) -> Parameter {
+    static func values(_ rows: [CopiedRow], at index: Int, _ type: StoredTable.ColumnType) -> SQLValue {
         type == .text
             ? .texts(rows.map { $0.values[index] == .null ? nil : $0.values[index].string })
             : .integers(rows.map { $0.values[index].integer })
@@ -133,12 +133,12 @@ extension Parameter {
 extension Handle {
     /// Executes a statement of all stores.
     func run(_ query: SQLQuery) throws(PostgreSQLError) {
-        let query = Query(query)
-        _ = try self.query(query.statement.sql, query.parameters)
+        _ = try self.query(query.sql, query.parameters)
     }
 
     /// Executes a statement with parameters and blocks until done; before the connection is in pipeline mode.
-    func query(_ sql: String, _ parameters: [Parameter] = []) throws(PostgreSQLError) -> Rows {
+    func query(_ sql: String, _ values: [SQLValue] = []) throws(PostgreSQLError) -> Rows {
+        let parameters = values.map { Parameter($0) }
         let types = parameters.map { Oid($0.type) }
         let lengths = parameters.map { Int32(clamping: $0.bytes?.count ?? 0) }
         let formats = [Int32](repeating: 1, count: parameters.count)
@@ -151,8 +151,8 @@ extension Handle {
             }
         }
         defer { for buffer in buffers { buffer?.deallocate() } }
-        let values = buffers.map { $0.map { UnsafePointer($0) } }
-        let result = PQexecParams(pointer, sql, Int32(parameters.count), types, values, lengths, formats, 1)
+        let contents = buffers.map { $0.map { UnsafePointer($0) } }
+        let result = PQexecParams(pointer, sql, Int32(parameters.count), types, contents, lengths, formats, 1)
         return try Rows(checked(result))
     }
 

@@ -61,7 +61,7 @@ public final class PostgreSQLCopy: CopyTarget {
         let rows = try handle.query(
             "SELECT \(columns.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
                 + "ORDER BY \(keys) LIMIT \(limit)",
-            row.map { $0.values.prefix(table.keyCount).map(Parameter.init) } ?? [])
+            row.map { $0.values.prefix(table.keyCount).map { SQLValue($0) } } ?? [])
         return rows.map { CopiedRow($0, of: table) }
     }
 

@@ -11,11 +11,6 @@ enum FeedRows {
     static let lockState = Statement(
         "feed_state_locked", "SELECT \(FeedState.columns) FROM feed_state FOR UPDATE")
 
-    /// Notes an erasure or a merge, after the row with its entry was inserted: the last number that this session has drawn.
-    static func note(_ cause: FeedRemoval.Cause) -> [Query] {
-        cause.statements(number: nil).map { Query($0) }
-    }
-
     /// Begins or ends the feed, as the mode says. Blocks until done.
     ///
     /// - Returns: whether changes are to be kept.

@@ -33,12 +33,12 @@ enum ProjectStateRow {
 
     /// Fails if a datafile is not the newest one, and keeps others from activating a newer one until the commit. Two
     /// statements, so that the second one sees what was committed before the lock was taken.
-    static func expectNewest(_ version: Int64) -> [Query] {
+    static func expectNewest(_ version: Int64) -> [SQLQuery] {
         [lockShared(.integer(lock)), expectNewest(.integer(version))]
     }
 
     /// Waits for the transactions that depend on the newest datafile.
-    static var lockNewest: Query { lockExclusive(.integer(lock)) }
+    static var lockNewest: SQLQuery { lockExclusive(.integer(lock)) }
 }
 
 /// The `audit` table.

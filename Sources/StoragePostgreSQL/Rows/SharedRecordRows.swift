@@ -4,17 +4,17 @@ import Storage
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
 extension SharedRecords {
     /// The statements that keep other transactions from changing what is read, followed by those that read it.
-    static func readings(_ parts: [Part]) -> (locks: [Reading], reads: [Reading]) {
-        var (locks, reads): ([Reading], [Reading]) = ([], [])
+    static func readings(_ parts: [Part]) -> (locks: [Step], reads: [Step]) {
+        var (locks, reads): ([Step], [Step]) = ([], [])
         for part in parts {
             let found = statements(part, .postgreSQL)
             guard case .stickyDocument(let key, let isChanged) = part else {
-                reads += found.map { (Query($0.query), $0.take) }
+                reads += found
                 continue
             }
             // A document that does not exist is created empty, so that it can be locked.
             if isChanged { locks.append((StickyDocumentRows.create(key), { _, _ in })) }
-            locks += found.map { (Query($0.query).locked, $0.take) }
+            locks += found.map { ($0.query.locked, $0.take) }
         }
         guard locks.isEmpty else { return (locks, reads) }
         // Only one transaction of all servers has it at a time.
@@ -24,21 +24,18 @@ extension SharedRecords {
         return (locks, reads)
     }
 
-    /// A query, and what becomes of each of its rows.
-    typealias Reading = (query: Query, take: (any Row, inout SharedRecords) -> Void)
-
     /// The statements that perform the writes of a rule.
-    func queries(_ settings: StoreSettings, at now: Timestamp) -> [Query] {
+    func queries(_ settings: StoreSettings, at now: Timestamp) -> [SQLQuery] {
         let queries = writes.flatMap { write in
             Self.statements(write, keeping: settings.datafileHistory, at: now, .postgreSQL).map { statement in
                 switch statement {
-                case .insert(let rows, let table): Query.insert(rows, into: table)
-                case .run(let query): Query(query)
+                case .insert(let rows, let table): SQLQuery.insert(rows, into: table)
+                case .run(let query): query
                 }
             }
         }
         guard writes.contains(where: \.changesProjects) else { return queries }
-        let changes = writes.compactMap { write -> Query? in
+        let changes = writes.compactMap { write -> SQLQuery? in
             switch write {
             case .insertDatafile(let datafile): ProjectStateRow.newestDatafile(.integer(datafile.version))
             case .insertAttribute(let definition): ProjectStateRow.newestAttribute(.integer(Int(definition.number)))
@@ -63,7 +60,7 @@ enum AttributeRows {
 /// The `sticky_documents` table.
 enum StickyDocumentRows {
     /// Creates an empty document, unless there is one.
-    static func create(_ key: StickyDocumentKey) -> Query {
+    static func create(_ key: StickyDocumentKey) -> SQLQuery {
         create(.text(key.attributeValue.string), .text(key.attributeName.string))
     }
 

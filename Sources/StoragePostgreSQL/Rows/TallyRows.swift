@@ -106,8 +106,8 @@ enum TallyRows {
         """)
 
     /// - Parameter areTotals: whether the rows are the sums of all that were folded of their keys.
-    static func insert(_ rows: [TallyRow], areTotals: Bool = false) -> Query {
-        var parameters: [Parameter] = [
+    static func insert(_ rows: [TallyRow], areTotals: Bool = false) -> SQLQuery {
+        var parameters: [SQLValue] = [
             .texts(rows.map(\.key.experimentID.string)), .texts(rows.map(\.key.variationID.string)),
             .integers(rows.map(\.key.period)), .integers(rows.map(\.key.day)),
             .texts(rows.map { $0.key.goal?.string }),
@@ -119,10 +119,10 @@ enum TallyRows {
         }
         parameters.append(.integer(areTotals ? 1 : 0))
         parameters.append(.integers(rows.map { $0.counts[4] }))
-        return Query(statement: insertAll, parameters: parameters)
+        return insertAll.query(parameters)
     }
 
-    static func insert(_ changes: TallyChanges) -> Query {
+    static func insert(_ changes: TallyChanges) -> SQLQuery {
         let users = changes.users.map { key, counts in
             TallyRow(
                 .init(

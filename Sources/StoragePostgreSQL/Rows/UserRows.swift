@@ -68,8 +68,8 @@ enum UserRows {
     /// ``PostgreSQLError/versionConflict`` if one has changed already.
     ///
     /// - Parameter versions: by user; `nil`: there is no row, and must be none.
-    static func keep(_ versions: [Identifier: Int64?]) -> [Query] {
-        var queries: [Query] = []
+    static func keep(_ versions: [Identifier: Int64?]) -> [SQLQuery] {
+        var queries: [SQLQuery] = []
         var absent: [Identifier] = []
         for (userID, version) in versions.sorted(by: { $0.key < $1.key }) {
             guard let version else {
@@ -81,7 +81,7 @@ enum UserRows {
         guard !absent.isEmpty else { return queries }
         // A row that does not exist cannot be locked. But until the commit nobody can insert one that was inserted and
         // deleted here.
-        let rows: (ids: Parameter, versions: Parameter) = (
+        let rows: (ids: SQLValue, versions: SQLValue) = (
             .texts(absent.map(\.string)), .integers(absent.map { _ in newVersion() })
         )
         let none = [Int64?](repeating: nil, count: absent.count)

@@ -33,7 +33,7 @@ struct MissingRecords {
     }
 
     /// A query, and what to do with its rows.
-    typealias Reading = (query: Query, take: (Rows, OptimisticTransaction) -> Void)
+    typealias Reading = (query: SQLQuery, take: (Rows, OptimisticTransaction) -> Void)
 
     /// Returns the queries. Those of users' rows come first: if anything changes after a version was read, the write
     /// fails.
@@ -170,7 +170,7 @@ struct MissingRecords {
             }
         }
         return kinds.map { kind in
-            (Query.each(kind.rows.rows, kind.keys, isDistributed: isDistributed), { kind.take($0, $1) })
+            (SQLQuery.each(kind.rows.rows, kind.keys, isDistributed: isDistributed), { kind.take($0, $1) })
         }
     }
 }

@@ -201,12 +201,12 @@ final class OptimisticTransaction {
     /// When the first of the changes is due, in monotonic nanoseconds.
     private var deadline: UInt64 { session.deadline(since: changes.lazy.map(\.submittedAt).min() ?? session.now) }
 
-    func run(_ queries: [Query], _ completion: @escaping Connection.Completion) {
+    func run(_ queries: [SQLQuery], _ completion: @escaping Connection.Completion) {
         connection.run(queries, by: deadline, completion)
     }
 
     /// Begins a transaction. Sessions of the server have the limits of most; those behind a pooler have none.
-    private var begin: [Query] {
+    private var begin: [SQLQuery] {
         let configuration = store.configuration
         guard waitsForLocks || configuration.usesPooler else { return [Statement.begin()] }
         // So that the server gives up first, and the connection stays.

@@ -7,18 +7,18 @@ final class ProjectChange {
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The statements that keep other transactions from changing what is read.
-    let lock: [Query]
-    let reads: [Query]
+    let lock: [SQLQuery]
+    let reads: [SQLQuery]
     /// Returns what to write, if anything, given the rows of ``lock`` and ``reads``. Each attempt calls it.
-    let writes: ([Rows]) -> (queries: [Query], auditEntries: Int)
+    let writes: ([Rows]) -> (queries: [SQLQuery], auditEntries: Int)
     let complete: (StorageError?) -> Void
     /// The memory that the change takes while it waits, estimated.
     let bytes: Int
 
     /// - Parameter lock: by default the lock of the projects, which only one transaction of all servers has at a time.
     init(
-        bytes: Int = WaitingBytes.ofChange, lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
-        writes: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),
+        bytes: Int = WaitingBytes.ofChange, lock: [SQLQuery] = [ProjectStateRow.readLocked()], reads: [SQLQuery],
+        writes: @escaping ([Rows]) -> (queries: [SQLQuery], auditEntries: Int),
         complete: @escaping (StorageError?) -> Void
     ) {
         self.bytes = bytes

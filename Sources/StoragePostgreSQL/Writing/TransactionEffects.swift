@@ -42,7 +42,7 @@ struct TransactionEffects {
     /// reader who has seen a number has seen all lower ones.
     private static let numbering: Int64 = 4_739_118_003
     private static let lock = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
-    static var lockNumbers: Query { lock(.integer(numbering)) }
+    static var lockNumbers: SQLQuery { lock(.integer(numbering)) }
 
     /// Whether there is nothing to write.
     var isEmpty: Bool {
@@ -97,9 +97,9 @@ struct TransactionEffects {
     ///   - feed: what the feed says of all users; empty if it is written elsewhere, or not at all.
     func queries(
         _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Timestamp
-    ) -> [Query] {
-        var queries: [Query] = []
-        func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
+    ) -> [SQLQuery] {
+        var queries: [SQLQuery] = []
+        func add<Element>(_ elements: [Element], _ query: ([Element]) -> SQLQuery) {
             if !elements.isEmpty { queries.append(query(elements)) }
         }
         // Now that the users' rows are locked.
@@ -107,13 +107,13 @@ struct TransactionEffects {
             ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .integers($0.map(\.value)))
         }
         for (former, userID) in takenOver {
-            let parameters = [Parameter.text(former.string), .text(userID.string)]
-            queries.append(Query(statement: EventRows.copyGoalEvents, parameters: parameters))
+            let users = [SQLValue.text(former), .text(userID)]
+            queries.append(EventRows.copyGoalEvents.query(users))
             queries.append(.each(UserRecords.PartRows.goalEventsOfSenders.rows, .delete, of: [former]))
-            queries.append(Query(statement: AuditRows.move, parameters: parameters))
+            queries.append(AuditRows.move.query(users))
         }
         add(users.filter(\.isErased).map(\.userID)) { erased in
-            queries += UserRecords.erasure.map { Query.each($0.rows, $0.action, of: erased) }
+            queries += UserRecords.erasure.map { SQLQuery.each($0.rows, $0.action, of: erased) }
             return .each(UserRecords.PartRows.forcedVariations.rows, .delete, of: erased)
         }
         add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, .delete, of: $0) }
@@ -139,23 +139,23 @@ struct TransactionEffects {
         insert(auditEntries.map(\.values), into: .audit)
         add(Set(removals.map(ErasureRules.mark)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
         for (userID, account) in removals {
-            queries += RemovedUser.statements(userID, into: account, at: now, .postgreSQL).map { Query($0) }
+            queries += RemovedUser.statements(userID, into: account, at: now, .postgreSQL)
         }
         queries += self.feed(feed, isDistributed: isDistributed, at: now)
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
     }
 
-    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Timestamp) -> [Query] {
+    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Timestamp) -> [SQLQuery] {
         guard !entries.isEmpty else { return [] }
         return (isDistributed ? [FeedRows.assignTransaction()] : [])
-            + [FeedRows.insert(.integer(now), .bytes(entries))] + feedRemovals.flatMap(FeedRows.note)
+            + [FeedRows.insert(.integer(now), .bytes(entries))] + feedRemovals.flatMap { $0.statements(number: nil) }
     }
 }
 
 /// The statements that write users' rows.
 struct UserRowWrites {
-    private(set) var queries: [Query] = []
+    private(set) var queries: [SQLQuery] = []
     /// The users of each statement.
     private var touched: [[Identifier]] = []
 
@@ -166,7 +166,7 @@ struct UserRowWrites {
     init(_ users: [UserState], isGuarded: Bool, feeds: Bool, at now: Timestamp) {
         var fed: Set<Identifier> = []
         func add(
-            _ some: [UserState], _ statement: Statement, _ parameters: [Parameter]
+            _ some: [UserState], _ statement: Statement, _ parameters: [SQLValue]
         ) {
             guard !some.isEmpty else { return }
             var statement = isGuarded ? statement.guarded : statement
@@ -178,14 +178,14 @@ struct UserRowWrites {
                 parameters += [.integer(now), .blobs(entries)]
                 statement = statement.feeding(time: parameters.count - 1, entries: parameters.count)
             }
-            queries.append(Query(statement: statement, parameters: parameters))
+            queries.append(statement.query(parameters))
         }
         let kept = users.filter { $0.version != nil && !$0.deletesRow }
         let profiles = kept.filter { $0.profileChanged || $0.attributesChanged && !$0.needsRow }
         var versions: [Identifier: Int64] = [:]
         for user in kept { versions[user.userID] = user.version }
-        func expected(_ some: [UserState]) -> Parameter { .integers(some.map { versions[$0.userID] }) }
-        func renewed(_ some: [UserState]) -> Parameter {
+        func expected(_ some: [UserState]) -> SQLValue { .integers(some.map { versions[$0.userID] }) }
+        func renewed(_ some: [UserState]) -> SQLValue {
             for user in some { versions[user.userID] = UserRows.newVersion() }
             return .integers(some.map { versions[$0.userID] })
         }

@@ -53,7 +53,7 @@ public enum DatabaseMaintenance {
         defer { close(descriptor) }
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
-            try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
+            try connection.change("VACUUM INTO ?1", .text(partial))
         } catch {
             // On a full disk SQLite may leave a journal of the copy behind.
             for name in [partial, partial + "-journal", partial + "-wal", partial + "-shm"] { unlink(name) }

@@ -88,7 +88,7 @@ extension DatabaseMaintenance {
             guard problems == ["ok"] else {
                 throw SQLiteError(code: SQLITE_CORRUPT, message: problems.joined(separator: "; "))
             }
-            try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
+            try connection.change("VACUUM INTO ?1", .text(partial))
             try renewFeed(of: partial)
             return (
                 Int(try connection.integer("PRAGMA user_version")),

@@ -94,6 +94,7 @@ final class Statement: Row {
             case .double(let number): bind(number, at: place)
             case .text(let text): bind(text, at: place)
             case .bytes(let bytes): if let bytes { bind(bytes, at: place) } else { bind(String?.none, at: place) }
+            case .integers, .doubles, .texts, .blobs: assertionFailure("SQLite has no arrays")
             }
         }
     }
