@@ -214,6 +214,9 @@ public struct UserRecords: Sendable {
     /// Forgets what rows of a part that is read next would be added to.
     package mutating func begin(_ part: Part) {
         switch part {
+        case .otherRecords: otherRecords = OtherRecords()
+        case .stickyDocuments: stickyDocuments = []
+        case .forcedVariations: forcedVariations = []
         case .exposures: exposures = []
         case .goalEvents: goalEvents = []
         case .removals: removals = []

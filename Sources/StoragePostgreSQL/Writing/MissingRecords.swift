@@ -108,7 +108,7 @@ struct MissingRecords {
         if !periods.isEmpty {
             readings.append(
                 (
-                    .each(AllocationPeriod.rows, of: periods.sorted()),
+                    SQLQuery.each(AllocationPeriod.rows, of: periods.sorted()),
                     { [periods] rows, transaction in
                         for experimentID in periods { transaction.readPeriods[experimentID] = [] }
                         for row in rows {
@@ -121,7 +121,7 @@ struct MissingRecords {
         if !statuses.isEmpty {
             readings.append(
                 (
-                    .each(StatusPeriod.rows, of: statuses.sorted()),
+                    SQLQuery.each(StatusPeriod.rows, of: statuses.sorted()),
                     { [statuses] rows, transaction in
                         for experimentID in statuses { transaction.readStatuses[experimentID] = [] }
                         for row in rows {
@@ -137,16 +137,17 @@ struct MissingRecords {
     /// The parts of all users that are rows of one kind, which one statement reads.
     private struct PartsOfUsers {
         let rows: UserRecords.PartRows
-        var parts: [(userID: Identifier, part: UserRecords.Part)] = []
+        /// The parts of which these rows are read first.
+        var begun: [(userID: Identifier, part: UserRecords.Part)] = []
         var keys: [[SQLValue]] = []
 
         func take(_ found: Rows, _ transaction: OptimisticTransaction) {
-            for (userID, part) in parts { transaction.users[userID]?.begin(part) }
+            for (userID, part) in begun { transaction.users[userID]?.begin(part) }
             switch rows.owner {
             case .id(let column): for row in found { transaction.users[row.identifier(column)]?.take(row, rows) }
             case .hash(let column):
                 let users = Dictionary(
-                    parts.map { (ErasureRules.hash($0.userID), $0.userID) }, uniquingKeysWith: { first, _ in first })
+                    begun.map { (ErasureRules.hash($0.userID), $0.userID) }, uniquingKeysWith: { first, _ in first })
                 for row in found {
                     if let userID = users[row.integer(column)] { transaction.users[userID]?.take(row, rows) }
                 }
@@ -159,12 +160,12 @@ struct MissingRecords {
         var places: [String: Int] = [:]
         for (userID, parts) in parts.sorted(by: { $0.key < $1.key }) {
             for part in parts.all {
-                for (rows, keys) in UserRecords.rows(of: part, .postgreSQL) {
+                for (index, (rows, keys)) in UserRecords.rows(of: part, .postgreSQL).enumerated() {
                     let name = rows.rows.name(.select, keys: keys.count + 1)
                     let place = places[name] ?? kinds.count
                     if place == kinds.count { kinds.append(PartsOfUsers(rows: rows)) }
                     places[name] = place
-                    kinds[place].parts.append((userID, part))
+                    if index == 0 { kinds[place].begun.append((userID, part)) }
                     kinds[place].keys.append([rows.key(userID)] + keys)
                 }
             }

@@ -117,7 +117,7 @@ struct TransactionEffects {
             return .each(UserRecords.PartRows.forcedVariations.rows, .delete, of: erased)
         }
         add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, .delete, of: $0) }
-        add(users.flatMap { user in user.deletedTotals.map { [.text(user.userID), .text($0)] } }) {
+        add(users.flatMap { user in user.deletedTotals.map { [SQLValue.text(user.userID), .text($0)] } }) {
             .each(UserRecords.PartRows.totals.rows, .delete, $0)
         }
         func insert(_ rows: [[SQLValue]], into table: StoredTable) {
