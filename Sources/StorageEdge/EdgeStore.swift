@@ -134,8 +134,8 @@ public final class EdgeStore: Store {
     public var closeFailure: StorageError? { base.closeFailure }
 
     public func probe() async throws(StorageError) {
-        let copy = await Result { () throws(StorageError) in try await base.probe() }
-        let waiting = await Result { () throws(StorageError) in try await outbox.probe() }
+        let copy = await Result.of { () throws(StorageError) in try await base.probe() }
+        let waiting = await Result.of { () throws(StorageError) in try await outbox.probe() }
         // Events that were taken are lost, or may be.
         if case .failure(.damaged(let reason)) = waiting { throw .damaged(reason: reason) }
         if isUpstreamUp { return }

@@ -58,7 +58,7 @@ final class Maintenance: @unchecked Sendable {
         _ work: @escaping @Sendable (PostgreSQLSession) async throws(StorageError) -> Void
     ) async throws(StorageError) {
         try await Task(executorPreference: executor) { () async -> Result<Void, StorageError> in
-            await Result { () throws(StorageError) in try await work(self.probing) }
+            await Result.of { () throws(StorageError) in try await work(self.probing) }
         }.value.get()
     }
 

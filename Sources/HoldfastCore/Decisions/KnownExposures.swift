@@ -125,6 +125,7 @@ public final class RemovalWatch: Sendable {
     private let known: KnownExposures
     private let session: BackgroundSession
     private let last = Mutex(Last())
+    private let timer = RepeatedTask(every: .milliseconds(250))
 
     private struct Last {
         var time: Int64 = 0
@@ -140,32 +141,23 @@ public final class RemovalWatch: Sendable {
         }
     }
 
-    /// How often the store is asked.
-    private static let interval = DispatchTimeInterval.milliseconds(250)
-
-    /// Asks until the watch is released.
+    /// Asks the store again and again until the watch is released.
     public init(_ catalog: ProjectCatalog, _ known: KnownExposures) {
         self.known = known
         session = catalog.updates
-        watch()
+        timer.start { [weak self] in await self?.update() }
     }
 
-    private func watch() {
-        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            guard let self else { return }
-            session.start { await self.update($0) }
-        }
-    }
-
-    /// Asks the store once, and again after a while.
-    private func update(_ session: any StoreSession) async {
+    private func update() async {
+        let time = last.withLock(\.time)
         do throws(StorageError) {
-            let read = try await session.read(.removals(after: last.withLock(\.time)))
+            let read = try await session.run { session throws(StorageError) in
+                try await session.read(.removals(after: time))
+            }
             known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
         } catch {
-            if case .closed = error { return }
-            // What was removed meanwhile is read by a later query.
+            // After another failure, what was removed meanwhile is read by a later query.
+            if case .closed = error { timer.close() }
         }
-        watch()
     }
 }

@@ -103,7 +103,7 @@ private final class ProbedState: Sendable {
 
     private func probe(_ number: UInt64) {
         Task(executorPreference: Self.executor) {
-            let result = await Result { () throws(StorageError) in try await probeStore() }
+            let result = await Result.of { () throws(StorageError) in try await probeStore() }
             report(result) { state in
                 state.isProbing = false
                 state.isLate = false

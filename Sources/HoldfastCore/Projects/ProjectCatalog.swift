@@ -65,11 +65,13 @@ public final class ProjectCatalog: Sendable {
     /// Checks, compiles and stores definitions that admins send.
     let definitions: BackgroundSession
 
-    /// How often the store is asked for changes by other processes, if it does not notify of them.
-    private static let interval = DispatchTimeInterval.milliseconds(250)
+    /// Asks the store for changes by other processes, if it does not notify of them.
+    private let timer = RepeatedTask(every: .milliseconds(250))
     /// How many of these queries are skipped while the store notifies. Not all, because a dead connection may not have
     /// been detected yet.
     private static let skipped = 19
+    /// How many were skipped since the last one.
+    private let skips = Atomic<Int>(0)
     private let notification = Mutex<(any ProjectWatch)?>(nil)
     /// Whether the last read failed.
     private let hasFailed = Atomic<Bool>(false)
@@ -83,7 +85,7 @@ public final class ProjectCatalog: Sendable {
         try updateAndWait()
         let watch = store.watchProjects { [weak self] in self?.refresh { _ in } }
         notification.withLock { $0 = watch }
-        self.watch()
+        timer.start { [weak self] in await self?.lookForChanges() }
     }
 
     deinit {
@@ -102,18 +104,14 @@ public final class ProjectCatalog: Sendable {
         !hasFailed.load(ordering: .relaxed) && notification.withLock { $0 }?.isActive == true
     }
 
-    /// Looks for changes until the catalog is released.
-    ///
-    /// - Parameter skipped: the number of queries that were skipped since the last one.
-    private func watch(skipped: Int = 0) {
-        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            guard let self else { return }
-            guard skipped >= Self.skipped || !isNotified else { return watch(skipped: skipped + 1) }
-            refresh { [weak self] result in
-                if case .failure(.closed) = result { return }
-                // After a failure decisions continue with the projects in memory; readiness reports the store.
-                self?.watch()
-            }
+    private func lookForChanges() async {
+        if isNotified, skips.add(1, ordering: .relaxed).newValue <= Self.skipped { return }
+        skips.store(0, ordering: .relaxed)
+        do throws(StorageError) {
+            try await refresh()
+        } catch {
+            // After another failure decisions continue with the projects in memory; readiness reports the store.
+            if case .closed = error { timer.close() }
         }
     }
 
@@ -194,7 +192,7 @@ public final class ProjectCatalog: Sendable {
                 return refreshes.waiting
             }
             guard !waiting.isEmpty else { return }
-            let result = await Result { () throws(StorageError) in try await read(session) }
+            let result = await Result.of { () throws(StorageError) in try await read(session) }
             for completion in waiting { completion(result) }
         }
     }

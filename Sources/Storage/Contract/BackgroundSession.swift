@@ -113,7 +113,7 @@ public final class BackgroundSession: @unchecked Sendable {
         _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
         try await Task(executorPreference: executor) { () async -> Result<Value, Failure> in
-            await Result { () throws(Failure) in try await work(self.session) }
+            await Result.of { () throws(Failure) in try await work(self.session) }
         }.value.get()
     }
 

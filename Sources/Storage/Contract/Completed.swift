@@ -41,11 +41,11 @@ public func settled<Element, Value: Sendable>(
 extension Result where Success: Sendable {
     /// Waits for an asynchronous function, and keeps what it returns or throws.
     @inlinable
-    public init(of body: () async throws(Failure) -> Success) async {
+    public static func of(_ body: () async throws(Failure) -> Success) async -> Self {
         do throws(Failure) {
-            self = .success(try await body())
+            return .success(try await body())
         } catch {
-            self = .failure(error)
+            return .failure(error)
         }
     }
 }

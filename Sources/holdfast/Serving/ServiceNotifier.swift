@@ -49,7 +49,8 @@ final class ServiceNotifier: Sendable {
     /// Reports that the server is ready as soon as all event loops run; then notifies the watchdog regularly.
     func serve(_ server: HTTPServer, _ store: any Store) {
         state.withLock { $0.status = "serving at http://\(server.address)" }
-        checkLoops(of: server) { [self] in
+        Task {
+            guard await checkLoops(of: server) else { return }
             let status = state.withLock { state in
                 state.isServing = true
                 return state.status
@@ -62,23 +63,23 @@ final class ServiceNotifier: Sendable {
     /// Continues until the process ends, because a shutdown may hang, too.
     private func feedWatchdog(every interval: DispatchTimeInterval, _ server: HTTPServer, _ store: any Store) {
         queue.asyncAfter(deadline: .now() + interval) { [self] in
-            checkLoops(of: server) { [self] in send("WATCHDOG=1", "STATUS=\(status(of: store))") }
+            Task { if await checkLoops(of: server) { send("WATCHDOG=1", "STATUS=\(status(of: store))") } }
             feedWatchdog(every: interval, server, store)
         }
     }
 
-    /// Calls back, on the queue, when each event loop has run a job. Does nothing while another check is in progress.
-    private func checkLoops(of server: HTTPServer, _ completion: @escaping @Sendable () -> Void) {
+    /// Waits until each event loop has run a job.
+    ///
+    /// - Returns: `false` at once while another check is in progress.
+    private func checkLoops(of server: HTTPServer) async -> Bool {
         let isWaiting = state.withLock { state in
             defer { state.isWaitingForLoops = true }
             return state.isWaitingForLoops
         }
-        guard !isWaiting else { return }
-        Task {
-            _ = await server.collect { _, _ in }
-            state.withLock { $0.isWaitingForLoops = false }
-            queue.async(execute: completion)
-        }
+        guard !isWaiting else { return false }
+        _ = await server.collect { _, _ in }
+        state.withLock { $0.isWaitingForLoops = false }
+        return true
     }
 
     private func status(of store: any Store) -> String {
