@@ -78,8 +78,10 @@ struct MissingRecords {
                     { rows, transaction in transaction.series = store.took(SeriesRows.decode(rows)) }
                 ))
         }
-        return readings + readingsOfErasures(store.server) + readingsOfExperiments
-            + readingsOfParts(isDistributed: store.isDistributed)
+        readings += readingsOfErasures(store.server)
+        readings += Self.readings(of: periods, AllocationPeriod.rows, into: \.readPeriods, AllocationPeriod.decode)
+        readings += Self.readings(of: statuses, StatusPeriod.rows, into: \.readStatuses, StatusPeriod.decode)
+        return readings + readingsOfParts(isDistributed: store.isDistributed)
     }
 
     private func readingsOfErasures(_ server: Int64) -> [Reading] {
@@ -103,35 +105,21 @@ struct MissingRecords {
         ]
     }
 
-    private var readingsOfExperiments: [Reading] {
-        var readings: [Reading] = []
-        if !periods.isEmpty {
-            readings.append(
-                (
-                    SQLQuery.each(AllocationPeriod.rows, of: periods.sorted()),
-                    { [periods] rows, transaction in
-                        for experimentID in periods { transaction.readPeriods[experimentID] = [] }
-                        for row in rows {
-                            let (experimentID, period) = AllocationPeriod.decode(row)
-                            transaction.readPeriods[experimentID]?.append(period)
-                        }
-                    }
-                ))
+    /// Reads what experiments have, such as periods.
+    private static func readings<Element>(
+        of experimentIDs: Set<Identifier>, _ rows: KeyedRows,
+        into known: ReferenceWritableKeyPath<OptimisticTransaction, [Identifier: [Element]]>,
+        _ decode: @escaping (any Row) -> (experimentID: Identifier, period: Element)
+    ) -> [Reading] {
+        guard !experimentIDs.isEmpty else { return [] }
+        func take(_ found: Rows, _ transaction: OptimisticTransaction) {
+            for experimentID in experimentIDs { transaction[keyPath: known][experimentID] = [] }
+            for row in found {
+                let (experimentID, element) = decode(row)
+                transaction[keyPath: known][experimentID]?.append(element)
+            }
         }
-        if !statuses.isEmpty {
-            readings.append(
-                (
-                    SQLQuery.each(StatusPeriod.rows, of: statuses.sorted()),
-                    { [statuses] rows, transaction in
-                        for experimentID in statuses { transaction.readStatuses[experimentID] = [] }
-                        for row in rows {
-                            let (experimentID, period) = StatusPeriod.decode(row)
-                            transaction.readStatuses[experimentID]?.append(period)
-                        }
-                    }
-                ))
-        }
-        return readings
+        return [(.each(rows, of: experimentIDs.sorted()), take)]
     }
 
     /// The parts of all users that are rows of one kind, which one statement reads.

@@ -114,6 +114,15 @@ final class Connection {
         }
     }
 
+    /// Runs the statement of a query and returns the decoded rows.
+    ///
+    /// - Parameter decode: returns `nil` for a row that is skipped.
+    func all<Value>(_ query: SQLQuery, decode: (any Row) -> Value?) throws(SQLiteError) -> [Value] {
+        var values: [Value] = []
+        try run(query) { if let value = decode($0) { values.append(value) } }
+        return values
+    }
+
     /// Runs the INSERT, UPDATE or DELETE of a query and returns the number of affected rows.
     func change(_ query: SQLQuery) throws(SQLiteError) -> Int {
         try statement(query).change { $0.bind(query.parameters) }

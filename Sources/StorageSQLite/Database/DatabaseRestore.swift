@@ -83,8 +83,7 @@ extension DatabaseMaintenance {
         do throws(SQLiteError) {
             // Read-only, so that a backup on a read-only disk will do.
             let connection = try Connection(path: backup, access: .read, lockTimeout: 10)
-            var problems: [String] = []
-            try connection.statement("PRAGMA integrity_check(3)").run(row: { problems.append($0.text(0)) })
+            let problems = try connection.all("PRAGMA integrity_check(3)") { $0.text(0) }
             guard problems == ["ok"] else {
                 throw SQLiteError(code: SQLITE_CORRUPT, message: problems.joined(separator: "; "))
             }

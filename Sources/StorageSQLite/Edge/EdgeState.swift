@@ -140,11 +140,10 @@ extension EdgeState {
 
     private static func damage(_ path: String) -> String? {
         do throws(SQLiteError) {
-            var problems: [String] = []
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
             // Without the order of indexes: as fast as the file can be read.
-            try connection.statement("PRAGMA quick_check(1)").run(row: { problems.append($0.text(0)) })
+            let problems = try connection.all("PRAGMA quick_check(1)") { $0.text(0) }
             return problems == ["ok"] ? nil : problems.joined(separator: "; ")
         } catch {
             return error.isDamage ? "\(error)" : nil

@@ -67,12 +67,7 @@ package final class EventOutbox: @unchecked Sendable {
                 COMMIT;
                 """)
             self.connection = connection
-            var found = Size()
-            try connection.statement("SELECT count(*), coalesce(sum(length(content) + ?1), 0) FROM outbox").run {
-                $0.bind(Int64(Self.overhead), at: 1)
-            } row: {
-                found = Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1)))
-            }
+            let found = try Self.size(where: "true", [], on: connection)
             size.withLock { $0 = found }
         } catch {
             throw error.isBusy
@@ -146,12 +141,17 @@ package final class EventOutbox: @unchecked Sendable {
         try delete("number IN (SELECT value FROM json_each($1))", .text(list)).get()
     }
 
+    private static func size(
+        where condition: String, _ parameters: [SQLValue], on connection: Connection
+    ) throws(SQLiteError) -> Size {
+        let columns = "count(*), coalesce(sum(length(content) + \(overhead)), 0)"
+        let query = SQLQuery("size \(condition)", "SELECT \(columns) FROM outbox WHERE \(condition)", parameters)
+        return try connection.all(query) { Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1))) }.first ?? Size()
+    }
+
     private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {
         let deleted = result { connection throws(SQLiteError) in
-            var deleted = Size()
-            let columns = "count(*), coalesce(sum(length(content) + \(Self.overhead)), 0)"
-            let sizes = SQLQuery("size \(condition)", "SELECT \(columns) FROM outbox WHERE \(condition)", parameter)
-            try connection.run(sizes) { deleted = Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1))) }
+            let deleted = try Self.size(where: condition, [parameter], on: connection)
             guard deleted.entries > 0 else { return deleted }
             try connection.run(SQLQuery("delete \(condition)", "DELETE FROM outbox WHERE \(condition)", parameter))
             return deleted

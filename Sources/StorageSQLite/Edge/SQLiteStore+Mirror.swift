@@ -121,13 +121,11 @@ extension WriteTransaction {
     private func rows(
         _ sql: StaticString, after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
-        var rows: [(userID: Identifier, record: [UInt8])] = []
         let limit = last.map { _ in " AND user_id <= ?2" } ?? ""
         let parameters: [SQLValue] = [.text(first)] + (last.map { [.text($0)] } ?? [])
         // Named by its whole text.
         let text = "\(sql)\(limit) ORDER BY user_id"
-        try connection.run(SQLQuery(text, text, parameters)) { rows.append(($0.identifier(0), $0.bytes(1))) }
-        return rows
+        return try connection.all(SQLQuery(text, text, parameters)) { ($0.identifier(0), $0.bytes(1)) }
     }
 
     fileprivate func mirror(_ state: ProjectState) throws(SQLiteError) {

@@ -35,8 +35,7 @@ final class FeedRetention: Sendable {
             let kept = state
             var count = 0
             for limit in [1, batch] {
-                var oldest: [FeedState.Size] = []
-                try connection.run(FeedState.oldest(to: last, limit: limit)) { oldest.append(.init($0)) }
+                let oldest = try connection.all(FeedState.oldest(to: last, limit: limit)) { FeedState.Size($0) }
                 state = kept
                 count = state.deleteOldest(of: oldest, mode, at: transaction.now)
                 if count == 0 { break }
@@ -58,11 +57,8 @@ final class FeedRetention: Sendable {
                 try connection.run(FeedRemoval.newestErasure) { pass = FeedScrubbing(newestErasure: $0.integer(0)) }
             }
             guard var pass else { return nil }
-            var rows: [FeedRow] = []
-            try connection.run(pass.query) { rows.append(FeedRow($0)) }
-            var removals: [FeedRemoval] = []
-            try connection.run(FeedScrubbing.removals) { removals.append(FeedRemoval($0)) }
-            let queries = pass.take(rows, removals)
+            let rows = try connection.all(pass.query) { FeedRow($0) }
+            let queries = pass.take(rows, try connection.all(FeedScrubbing.removals) { FeedRemoval($0) })
             return (pass, queries)
         }
         guard let (pass, queries) = found,

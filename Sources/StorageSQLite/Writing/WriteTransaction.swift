@@ -239,9 +239,8 @@ final class WriteTransaction {
 
     func allocationPeriods(of experimentID: Identifier) throws(SQLiteError) -> [AllocationPeriod] {
         if let known = allocationPeriods[experimentID] { return known }
-        var periods: [AllocationPeriod] = []
-        try connection.run(AllocationPeriod.ofExperiment(experimentID)) {
-            periods.append(AllocationPeriod.decode($0).period)
+        let periods = try connection.all(AllocationPeriod.ofExperiment(experimentID)) {
+            AllocationPeriod.decode($0).period
         }
         allocationPeriods[experimentID] = periods
         return periods
@@ -256,8 +255,7 @@ final class WriteTransaction {
 
     func statusPeriods(of experimentID: Identifier) throws(SQLiteError) -> [StatusPeriod] {
         if let known = statusPeriods[experimentID] { return known }
-        var periods: [StatusPeriod] = []
-        try connection.run(StatusPeriod.ofExperiment(experimentID)) { periods.append(StatusPeriod.decode($0).period) }
+        let periods = try connection.all(StatusPeriod.ofExperiment(experimentID)) { StatusPeriod.decode($0).period }
         statusPeriods[experimentID] = periods
         return periods
     }
@@ -266,10 +264,7 @@ final class WriteTransaction {
 
     func trackedSeries(of experimentID: Identifier) throws(SQLiteError) -> [TrackedSeries] {
         if let known = series[experimentID] { return known }
-        var found: [TrackedSeries] = []
-        try connection.run(TrackedSeries.ofExperiment(experimentID)) {
-            if let series = TrackedSeries($0) { found.append(series) }
-        }
+        let found = try connection.all(TrackedSeries.ofExperiment(experimentID)) { TrackedSeries($0) }
         series[experimentID] = found
         return found
     }
