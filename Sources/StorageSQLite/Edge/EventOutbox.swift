@@ -146,7 +146,8 @@ package final class EventOutbox: @unchecked Sendable {
     ) throws(SQLiteError) -> Size {
         let columns = "count(*), coalesce(sum(length(content) + \(overhead)), 0)"
         let query = SQLQuery("size \(condition)", "SELECT \(columns) FROM outbox WHERE \(condition)", parameters)
-        return try connection.all(query) { Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1))) }.first ?? Size()
+        return try connection.all(query) { Size(entries: Int($0.integer(0)), bytes: Int($0.integer(1))) }.first
+            ?? Size()
     }
 
     private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {
