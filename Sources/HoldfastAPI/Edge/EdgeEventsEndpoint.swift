@@ -35,7 +35,7 @@ struct EdgeEventsEndpoint {
                 throw FeedEndpoint.problem(failure)
             }
         }
-        batch.follow(try await completed { store.read(.removedUsers(batch.users), $0) })
+        batch.follow(try await store.read(.removedUsers(batch.users)))
         try await resolve(&batch)
         let outcomes = try await services.reporter.record(batch.events)
         services.events.noteErased(batch.erased)

@@ -31,7 +31,7 @@ struct TrackEndpoint {
         let goal = GoalEvent(
             userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
-        _ = try await completed { events.record([.goal(goal)], $0) }
+        _ = try await events.record([.goal(goal)])
         if let event {
             notifications.send(event, by: User(id: userID, attributes: attributes), tags: tags, in: request.project)
         }

@@ -108,19 +108,26 @@ public final class EventQueue: Sendable {
         onFailure()
     }
 
-    /// Stores events, all or none.
+    /// Stores events, all or none, and waits until they are durable.
     ///
-    /// - Parameter completion: called when they are durable or have failed; with ``StorageError/overloaded`` when too
-    ///   many are waiting.
-    public func record(_ events: [UserEvent], _ completion: @escaping Completion) {
+    /// - Throws: ``StorageError/overloaded`` when too many are waiting, or why they could not be stored.
+    public func record(_ events: [UserEvent]) async throws(StorageError) -> [EventOutcome] {
+        try await completed { record(events, $0) }
+    }
+
+    /// Waits until everything that was added before is stored or has failed, unless the store is overloaded.
+    public func waitForEarlier() async throws(StorageError) {
+        try await completed { afterEarlier($0) }
+    }
+
+    func record(_ events: [UserEvent], _ completion: @escaping Completion) {
         guard !events.isEmpty else { return completion(.success([])) }
         if !submit(Submission(events: events, isAwaited: true, completion: completion)) {
             completion(.failure(.overloaded))
         }
     }
 
-    /// Calls back once everything that was added before is stored or has failed, unless the store is overloaded.
-    public func afterWaiting(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+    func afterEarlier(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let submission = Submission(events: [], isAwaited: true) { result in
             if case .failure(.overloaded) = result { return completion(.failure(.overloaded)) }
             completion(.success(()))

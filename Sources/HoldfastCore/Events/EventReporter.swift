@@ -17,18 +17,18 @@ public struct EventReporter: Sendable {
         self.uses = uses
     }
 
-    /// Stores events; see ``EventQueue/record(_:_:)``. After a failure some may be stored: a repeat does not count them
+    /// Stores events; see ``EventQueue/record(_:)``. After a failure some may be stored: a repeat does not count them
     /// again.
     public func record(_ events: [UserEvent]) async throws(StorageError) -> [EventOutcome] {
         var events = events
-        var outcomes = try await completed { self.events.record(events, $0) }
+        var outcomes = try await self.events.record(events)
         var outdated = outcomes.indices.filter { outcomes[$0] == .outdated }
         for _ in 1..<Self.attempts where !outdated.isEmpty {
             try await catalog.refresh()
             let projects = catalog.snapshot().projects
             for index in outdated { events[index] = events[index].renewed(in: projects) }
             let renewed = outdated.map { events[$0] }
-            for (index, outcome) in zip(outdated, try await completed { self.events.record(renewed, $0) }) {
+            for (index, outcome) in zip(outdated, try await self.events.record(renewed)) {
                 outcomes[index] = outcome
             }
             outdated.removeAll { outcomes[$0] != .outdated }

@@ -61,7 +61,7 @@ import Testing
     }
 
     private func addErasure(to queue: EventQueue) {
-        queue.afterWaiting { [answers] result in answers.add("erasure", result.map { [] }) }
+        queue.afterEarlier { [answers] result in answers.add("erasure", result.map { [] }) }
     }
 
     @Test func `While one transaction is under way others gather, and each request is answered by its own`() {

@@ -95,7 +95,7 @@ struct ProfileEndpoints {
             userID: userID, operation: keepsTotals ? .eraseKeepingTotals : .erase,
             condition: Self.condition(request, of: userID))
         let author = call.author(request)
-        try await completed { events.afterWaiting($0) }
+        try await events.waitForEarlier()
         let result = await settled { store.submit(change, by: author, $0) }
         knownExposures.forget([ErasureRules.hash(userID)])
         guard let erased = try result.get().erased, !erased.isEmpty else { throw Self.unknown }

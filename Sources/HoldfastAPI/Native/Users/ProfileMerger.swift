@@ -10,7 +10,7 @@ struct ProfileMerger {
 
     /// Waits until the queued events of all users are stored.
     func waitForQueuedEvents() async throws(StorageError) {
-        try await completed { services.events.afterWaiting($0) }
+        try await services.events.waitForEarlier()
     }
 
     /// - Throws: an error without a pointer, as it is about stored data.
