@@ -4,7 +4,7 @@ import Bucketing
 // and how their own rows are written, is the store's.
 
 /// Rows of a table that are found by keys: of one user or experiment, and perhaps by further columns.
-package struct KeyedRows: Sendable {
+package final class KeyedRows: Sendable {
     /// What a statement does with the rows.
     package enum Action: Sendable {
         case select
@@ -30,7 +30,7 @@ package struct KeyedRows: Sendable {
     }
 
     /// Whole rows.
-    package init(_ table: StoredTable, by keys: [String], _ end: String = "") {
+    package convenience init(_ table: StoredTable, by keys: [String], _ end: String = "") {
         self.init("\(table)", table.columnList, of: table.rawValue, by: keys, end)
     }
 
@@ -69,7 +69,7 @@ package struct KeyedRows: Sendable {
 
 extension UserRecords {
     /// Rows that are read as a part of users' records.
-    package struct PartRows: Sendable {
+    package final class PartRows: Sendable {
         /// How a row names its user.
         package enum Owner: Sendable {
             case id(column: Int32)
@@ -88,38 +88,28 @@ extension UserRecords {
         ) {
             (self.rows, self.owner, self.take) = (rows, owner, take)
         }
-
-        /// The value of the first key.
-        package func key(_ userID: Identifier) -> SQLValue {
-            switch owner {
-            case .id: .text(userID)
-            case .hash: .integer(ErasureRules.hash(userID))
-            }
-        }
     }
 
-    package typealias Step = (query: SQLQuery, take: (any Row, inout UserRecords) -> Void)
-
-    /// Returns the statements that read a part for one user.
-    package static func statements(_ part: Part, of userID: Identifier, _ dialect: SQLDialect) -> [Step] {
-        rows(of: part, dialect).map { part, keys in (part.rows.query([part.key(userID)] + keys), part.take) }
-    }
-
-    /// Returns what rows a part consists of, and by what they are found beside the user. None for what all users share.
-    package static func rows(of part: Part, _ dialect: SQLDialect) -> [(part: PartRows, keys: [SQLValue])] {
-        switch part {
-        case .profile: [(PartRows.profiles[dialect], [])]
-        case .attributes: [(PartRows.attributes[dialect], [])]
-        case .forcedVariations: [(.forcedVariations, [])]
-        case .exposures: [(.exposures, [])]
-        case .exposure(let experimentID): [(.exposures, [.text(experimentID)])]
-        case .totals(let experimentID): [(.totals, [.text(experimentID)])]
-        case .someTotals(let keys): keys.map { (.totals, [.text($0.experimentID), .text($0.goal)]) }
-        case .goalEvents(let since): [(PartRows.goalEvents[dialect], [.integer(since)])]
-        case .goalEvent(let senderID): [(.goalEventsOfSenders, [.text(senderID)])]
-        case .otherRecords: [(.goalEventCounts, []), (.auditCounts, []), (PartRows.mergeCounts[dialect], [])]
-        case .stickyDocuments: [(.stickyDocuments, [])]
-        case .removals: [(.removals, [])]
+    /// Returns what rows a part of a user consists of, and the values of the keys by which they are found. None for what all
+    /// users share.
+    package static func rows(
+        of part: Part, _ userID: Identifier, _ dialect: SQLDialect
+    ) -> [(part: PartRows, keys: [SQLValue])] {
+        let user = SQLValue.text(userID)
+        return switch part {
+        case .profile: [(PartRows.profiles[dialect], [user])]
+        case .attributes: [(PartRows.attributes[dialect], [user])]
+        case .forcedVariations: [(.forcedVariations, [user])]
+        case .exposures: [(.exposures, [user])]
+        case .exposure(let experimentID): [(.exposures, [user, .text(experimentID)])]
+        case .totals(let experimentID): [(.totals, [user, .text(experimentID)])]
+        case .someTotals(let keys): keys.map { (.totals, [user, .text($0.experimentID), .text($0.goal)]) }
+        case .goalEvents(let since): [(PartRows.goalEvents[dialect], [user, .integer(since)])]
+        case .goalEvent(let senderID): [(.goalEventsOfSenders, [user, .text(senderID)])]
+        case .otherRecords:
+            [(.goalEventCounts, [user]), (.auditCounts, [user]), (PartRows.mergeCounts[dialect], [user])]
+        case .stickyDocuments: [(.stickyDocuments, [user])]
+        case .removals: [(.removals, [.integer(ErasureRules.hash(userID))])]
         case .definedAttributes, .periods, .statuses, .newestDatafile, .series: []
         }
     }

@@ -136,9 +136,8 @@ extension StoreQuery<UserRecords> {
         Self(.records(of: userID)) { context in
             var records = UserRecords(userID: userID)
             let steps = UserRecords.everything.flatMap { part in
-                UserRecords.statements(part, of: userID, context.dialect).map {
-                    query, take -> Reading<UserRecords>.Step in
-                    (query, { take($0, &records) })
+                UserRecords.rows(of: part, userID, context.dialect).map { part, keys -> Reading<UserRecords>.Step in
+                    (part.rows.query(keys), { part.take($0, &records) })
                 }
             }
             return Reading(steps) { .value(records) }

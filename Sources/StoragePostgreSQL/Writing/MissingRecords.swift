@@ -148,13 +148,13 @@ struct MissingRecords {
         var places: [String: Int] = [:]
         for (userID, parts) in parts.sorted(by: { $0.key < $1.key }) {
             for part in parts.all {
-                for (index, (rows, keys)) in UserRecords.rows(of: part, .postgreSQL).enumerated() {
-                    let name = rows.rows.name(.select, keys: keys.count + 1)
+                for (index, (rows, keys)) in UserRecords.rows(of: part, userID, .postgreSQL).enumerated() {
+                    let name = rows.rows.name(.select, keys: keys.count)
                     let place = places[name] ?? kinds.count
                     if place == kinds.count { kinds.append(PartsOfUsers(rows: rows)) }
                     places[name] = place
                     if index == 0 { kinds[place].begun.append((userID, part)) }
-                    kinds[place].keys.append([rows.key(userID)] + keys)
+                    kinds[place].keys.append(keys)
                 }
             }
         }

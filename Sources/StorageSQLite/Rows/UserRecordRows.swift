@@ -35,8 +35,8 @@ extension WriteTransaction {
             for experimentID in experimentIDs { records.series += try trackedSeries(of: experimentID) }
         default:
             records.begin(part)
-            for (query, take) in UserRecords.statements(part, of: records.userID, .sqlite) {
-                try connection.run(query) { take($0, &records) }
+            for (part, keys) in UserRecords.rows(of: part, records.userID, .sqlite) {
+                try connection.run(part.rows.query(keys)) { part.take($0, &records) }
             }
         }
     }
