@@ -125,29 +125,29 @@ extension UserRecords {
 }
 
 extension UserRecords.PartRows {
-    package static let exposures = Self(KeyedRows(.exposures, by: ["user_id =", "experiment_id ="])) {
+    package static let exposures = PartRows(KeyedRows(.exposures, by: ["user_id =", "experiment_id ="])) {
         $1.exposures.append(StoredExposure($0))
     }
-    package static let totals = Self(KeyedRows(.userGoals, by: ["user_id =", "experiment_id =", "goal ="])) {
+    package static let totals = PartRows(KeyedRows(.userGoals, by: ["user_id =", "experiment_id =", "goal ="])) {
         let (key, total) = UserGoal.decode($0)
         $1.totals[key] = total
     }
-    package static let forcedVariations = Self(
+    package static let forcedVariations = PartRows(
         KeyedRows(.forcedVariations, by: ["user_id =", "sdk_key =", "experiment_key ="]), .id(column: 1)
     ) { $1.forcedVariations.append(ForcedVariation($0)) }
-    package static let stickyDocuments = Self(
+    package static let stickyDocuments = PartRows(
         KeyedRows(.stickyDocuments, by: ["attribute_value ="], " ORDER BY attribute_name")
     ) { $1.stickyDocuments.append(.init($0)) }
-    package static let goalEventsOfSenders = Self(
+    package static let goalEventsOfSenders = PartRows(
         KeyedRows("goal_events_of_senders", "user_id, sender_id", of: "goal_events", by: ["user_id =", "sender_id ="])
     ) { $1.senderIDs.insert($0.identifier(1)) }
-    fileprivate static let goalEventCounts = Self(counts(of: "goal_events", "number")) {
+    fileprivate static let goalEventCounts = PartRows(counts(of: "goal_events", "number")) {
         $1.otherRecords.goalEvents = .init($0)
     }
-    fileprivate static let auditCounts = Self(counts(of: "audit", "id")) {
+    fileprivate static let auditCounts = PartRows(counts(of: "audit", "id")) {
         $1.otherRecords.auditEntries = .init($0)
     }
-    fileprivate static let removals = Self(
+    fileprivate static let removals = PartRows(
         KeyedRows("removals", RemovedUser.columns, of: "removed_users", by: ["user_hash ="]), .hash(column: 0)
     ) { $1.removals.append(RemovedUser($0)) }
 
@@ -170,12 +170,12 @@ extension UserRecords.PartRows {
     }
 
     fileprivate static let profiles = OfDialects { dialect in
-        Self(record("profile", dialect, sqlite: "profiles")) {
+        PartRows(record("profile", dialect, sqlite: "profiles")) {
             $1.profile = .init($0.optionalBytes(1), of: $1.userID)
         }
     }
     fileprivate static let attributes = OfDialects { dialect in
-        Self(record("attributes", dialect, sqlite: "user_attributes")) {
+        PartRows(record("attributes", dialect, sqlite: "user_attributes")) {
             $1.attributes = .init($0.optionalBytes(1), of: $1.userID)
         }
     }
@@ -186,7 +186,7 @@ extension UserRecords.PartRows {
     }
 
     fileprivate static let goalEvents = OfDialects { dialect in
-        Self(
+        PartRows(
             KeyedRows(
                 "goal_events_since", "user_id, goal, value, happened_at, sender_id", of: "goal_events",
                 by: ["user_id =", "happened_at >="],
@@ -196,7 +196,7 @@ extension UserRecords.PartRows {
     }
     fileprivate static let mergeCounts = OfDialects { dialect in
         let from = RemovedUser.mergedUser(dialect)
-        return Self(
+        return PartRows(
             KeyedRows(
                 "merge_counts", "\(from), count(*)", of: "audit", by: [RemovedUser.merges(dialect, "=")],
                 " GROUP BY \(from)")
