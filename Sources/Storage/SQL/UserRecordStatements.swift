@@ -1,4 +1,4 @@
-import Bucketing
+package import Bucketing
 
 // How databases read what they store of a user, and delete it. How many users a statement concerns, which locks protect them,
 // and how their own rows are written, is the store's.
@@ -60,10 +60,10 @@ package final class KeyedRows: Sendable {
     }
 
     /// A statement about the rows with one value of each of the first keys.
-    package func query(_ action: Action = .select, _ values: [SQLValue]) -> SQLQuery {
+    package func query(_ values: [SQLValue], _ action: Action = .select) -> SQLQuery {
         SQLQuery(
             name(action, keys: values.count),
-            sql(action, where: condition(values.indices.map { "$\($0 + 1)" })), values)
+            self.sql(action, where: self.condition(values.indices.map { "$\($0 + 1)" })), values)
     }
 }
 
@@ -125,29 +125,31 @@ extension UserRecords {
 }
 
 extension UserRecords.PartRows {
-    package static let exposures = PartRows(KeyedRows(.exposures, by: ["user_id =", "experiment_id ="])) {
+    package static let exposures = UserRecords.PartRows(KeyedRows(.exposures, by: ["user_id =", "experiment_id ="])) {
         $1.exposures.append(StoredExposure($0))
     }
-    package static let totals = PartRows(KeyedRows(.userGoals, by: ["user_id =", "experiment_id =", "goal ="])) {
+    package static let totals = UserRecords.PartRows(
+        KeyedRows(.userGoals, by: ["user_id =", "experiment_id =", "goal ="])
+    ) {
         let (key, total) = UserGoal.decode($0)
         $1.totals[key] = total
     }
-    package static let forcedVariations = PartRows(
+    package static let forcedVariations = UserRecords.PartRows(
         KeyedRows(.forcedVariations, by: ["user_id =", "sdk_key =", "experiment_key ="]), .id(column: 1)
     ) { $1.forcedVariations.append(ForcedVariation($0)) }
-    package static let stickyDocuments = PartRows(
+    package static let stickyDocuments = UserRecords.PartRows(
         KeyedRows(.stickyDocuments, by: ["attribute_value ="], " ORDER BY attribute_name")
     ) { $1.stickyDocuments.append(.init($0)) }
-    package static let goalEventsOfSenders = PartRows(
+    package static let goalEventsOfSenders = UserRecords.PartRows(
         KeyedRows("goal_events_of_senders", "user_id, sender_id", of: "goal_events", by: ["user_id =", "sender_id ="])
     ) { $1.senderIDs.insert($0.identifier(1)) }
-    fileprivate static let goalEventCounts = PartRows(counts(of: "goal_events", "number")) {
+    fileprivate static let goalEventCounts = UserRecords.PartRows(counts(of: "goal_events", "number")) {
         $1.otherRecords.goalEvents = .init($0)
     }
-    fileprivate static let auditCounts = PartRows(counts(of: "audit", "id")) {
+    fileprivate static let auditCounts = UserRecords.PartRows(counts(of: "audit", "id")) {
         $1.otherRecords.auditEntries = .init($0)
     }
-    fileprivate static let removals = PartRows(
+    fileprivate static let removals = UserRecords.PartRows(
         KeyedRows("removals", RemovedUser.columns, of: "removed_users", by: ["user_hash ="]), .hash(column: 0)
     ) { $1.removals.append(RemovedUser($0)) }
 
@@ -170,12 +172,12 @@ extension UserRecords.PartRows {
     }
 
     fileprivate static let profiles = OfDialects { dialect in
-        PartRows(record("profile", dialect, sqlite: "profiles")) {
+        UserRecords.PartRows(record("profile", dialect, sqlite: "profiles")) {
             $1.profile = .init($0.optionalBytes(1), of: $1.userID)
         }
     }
     fileprivate static let attributes = OfDialects { dialect in
-        PartRows(record("attributes", dialect, sqlite: "user_attributes")) {
+        UserRecords.PartRows(record("attributes", dialect, sqlite: "user_attributes")) {
             $1.attributes = .init($0.optionalBytes(1), of: $1.userID)
         }
     }
@@ -186,7 +188,7 @@ extension UserRecords.PartRows {
     }
 
     fileprivate static let goalEvents = OfDialects { dialect in
-        PartRows(
+        UserRecords.PartRows(
             KeyedRows(
                 "goal_events_since", "user_id, goal, value, happened_at, sender_id", of: "goal_events",
                 by: ["user_id =", "happened_at >="],
@@ -196,7 +198,7 @@ extension UserRecords.PartRows {
     }
     fileprivate static let mergeCounts = OfDialects { dialect in
         let from = RemovedUser.mergedUser(dialect)
-        return PartRows(
+        return UserRecords.PartRows(
             KeyedRows(
                 "merge_counts", "\(from), count(*)", of: "audit", by: [RemovedUser.merges(dialect, "=")],
                 " GROUP BY \(from)")

@@ -67,7 +67,7 @@ extension SQLQuery {
     ///   - keys: not empty, and all of the same columns.
     ///   - isDistributed: whether the table may be distributed by the first key.
     static func each(
-        _ rows: KeyedRows, _ action: KeyedRows.Action = .select, _ keys: [[SQLValue]], isDistributed: Bool = false
+        _ rows: KeyedRows, _ keys: [[SQLValue]], _ action: KeyedRows.Action = .select, isDistributed: Bool = false
     ) -> SQLQuery {
         let types = keys[0].map { value -> StoredTable.ColumnType in
             if case .integer = value { .integer } else { .text }
@@ -80,9 +80,9 @@ extension SQLQuery {
 
     /// A statement about all rows of users.
     static func each(
-        _ rows: KeyedRows, _ action: KeyedRows.Action = .select, of users: some Sequence<Identifier>
+        _ rows: KeyedRows, of users: some Sequence<Identifier>, _ action: KeyedRows.Action = .select
     ) -> SQLQuery {
-        each(rows, action, users.map { [.text($0)] })
+        each(rows, users.map { [.text($0)] }, action)
     }
 
     /// Inserts rows, in their order; see ``StoredTable/conflict``.

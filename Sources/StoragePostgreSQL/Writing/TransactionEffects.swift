@@ -109,23 +109,23 @@ struct TransactionEffects {
         for (former, userID) in takenOver {
             let users = [SQLValue.text(former), .text(userID)]
             queries.append(EventRows.copyGoalEvents.query(users))
-            queries.append(.each(UserRecords.PartRows.goalEventsOfSenders.rows, .delete, of: [former]))
+            queries.append(.each(UserRecords.PartRows.goalEventsOfSenders.rows, of: [former], .delete))
             queries.append(AuditRows.move.query(users))
         }
         add(users.filter(\.isErased).map(\.userID)) { erased in
-            queries += UserRecords.erasure.map { SQLQuery.each($0.rows, $0.action, of: erased) }
-            return .each(UserRecords.PartRows.forcedVariations.rows, .delete, of: erased)
+            queries += UserRecords.erasure.map { SQLQuery.each($0.rows, of: erased, $0.action) }
+            return .each(UserRecords.PartRows.forcedVariations.rows, of: erased, .delete)
         }
-        add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, .delete, of: $0) }
+        add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, of: $0, .delete) }
         add(users.flatMap { user in user.deletedTotals.map { [SQLValue.text(user.userID), .text($0)] } }) {
-            .each(UserRecords.PartRows.totals.rows, .delete, $0)
+            .each(UserRecords.PartRows.totals.rows, $0, .delete)
         }
         func insert(_ rows: [[SQLValue]], into table: StoredTable) {
             add(rows) { .insert($0, into: table) }
         }
         insert(users.flatMap { user in user.putTotals.map { $1.values(user.userID, $0) } }, into: .userGoals)
         add(users.flatMap(\.deletedForcedVariations).map(\.key)) {
-            .each(UserRecords.PartRows.forcedVariations.rows, .delete, $0)
+            .each(UserRecords.PartRows.forcedVariations.rows, $0, .delete)
         }
         insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
         insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)

@@ -94,14 +94,14 @@ extension WriteTransaction {
         let user = [SQLValue.text(userID)]
         if try delete(.forcedVariations, user) > 0 { try changedProjects() }
         try AttributeRows.erase(userID, in: self)
-        for (rows, action) in UserRecords.erasure { try connection.run(rows.query(action, user)) }
+        for (rows, action) in UserRecords.erasure { try connection.run(rows.query(user, action)) }
         changed()
     }
 
     /// Returns the number of deleted rows.
     @discardableResult
     private func delete(_ part: UserRecords.PartRows, _ keys: [SQLValue]) throws(SQLiteError) -> Int {
-        try connection.change(part.rows.query(.delete, keys))
+        try connection.change(part.rows.query(keys, .delete))
     }
 
     /// Inserts a row; see ``StoredTable/conflict``.
