@@ -250,14 +250,13 @@ extension PostgreSQLTests {
     @Suite("Readiness")
     struct ReadinessTests {
         private func outcomes(_ store: PostgreSQLStore) async -> (reads: StorageError?, writes: StorageError?) {
-            func failure(
-                _ probe: (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
-            ) async -> StorageError? {
-                let result = await withCheckedContinuation { continuation in
-                    probe { continuation.resume(returning: $0) }
+            func failure(_ probe: () async throws(StorageError) -> Void) async -> StorageError? {
+                do throws(StorageError) {
+                    try await probe()
+                    return nil
+                } catch {
+                    return error
                 }
-                if case .failure(let error) = result { return error }
-                return nil
             }
             return (await failure(store.probeReads), await failure(store.probe))
         }

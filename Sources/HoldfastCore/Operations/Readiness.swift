@@ -103,8 +103,8 @@ private final class ProbedState: Sendable {
 
     private func probe(_ number: UInt64) {
         Task(executorPreference: Self.executor) {
-            let result = await Result.of { () throws(StorageError) in try await probeStore() }
-            report(result) { state in
+            let result = await Result.of { () throws(StorageError) in try await self.probeStore() }
+            self.report(result) { state in
                 state.isProbing = false
                 state.isLate = false
                 return true

@@ -41,6 +41,7 @@ final class UserFilter: Sendable {
     /// The minimum size of a profile in the file, in bytes.
     private static let minimumProfileSize = 8
 
+    private static let executor = DispatchExecutor(label: "user-scan", qos: .utility)
     private let state = Mutex(State())
     private let file: DatabaseFile
     private let reader: BackgroundReader
@@ -125,13 +126,41 @@ final class UserFilter: Sendable {
             return true
         }
         guard isNeeded else { return }
+        Task(executorPreference: Self.executor) { await self.scan() }
+    }
+
+    private func scan() async {
         let start = DispatchTime.now()
-        reader.read { [self] connection throws(SQLiteError) in
-            try beginScan(connection)
-        } _: { [self] begun in
-            guard case .success(let filter?) = begun else { return endScan(since: start) }
-            scan(into: filter, after: nil, since: start)
+        let filter = await filled()
+        let end = DispatchTime.now()
+        state.withLock { state in
+            if let filter, filter === state.growing { state.complete = filter }
+            state.growing = nil
+            state.isScanning = false
+            state.nextScan = end + max(pause, start.seconds(to: end) * Self.pauseFactor)
         }
+    }
+
+    /// Returns a filter that contains all users; `nil` if the scan failed.
+    private func filled() async -> BloomFilter? {
+        let begun = try? await reader.read { [self] connection throws(SQLiteError) in try beginScan(connection) }
+        guard let filter = begun else { return nil }
+        var last: Identifier?
+        while state.withLock({ $0.growing === filter }) {
+            let (start, after) = (DispatchTime.now(), last)
+            let step = await Result.of { () throws(StorageError) in
+                try await reader.read { connection throws(SQLiteError) -> Identifier? in
+                    let users = try ProfileRows.userIDs(after: after, limit: Self.scanStep, on: connection)
+                    for user in users { filter.add(user.withKey(\.hash)) }
+                    return users.count == Self.scanStep ? users.last : nil
+                }
+            }
+            guard case .success(let reached) = step else { return nil }
+            guard let reached else { return filter }
+            last = reached
+            try? await Task.sleep(for: .seconds(start.seconds(to: .now()) * Self.stepPauseFactor))
+        }
+        return nil
     }
 
     /// - Returns: `nil` if other processes write too fast to determine the last commit.
@@ -152,37 +181,6 @@ final class UserFilter: Sendable {
             if state.complete == nil, state.last == last { state.last = commit }
         }
         return filter
-    }
-
-    private func scan(into filter: BloomFilter, after last: Identifier?, since start: DispatchTime) {
-        guard state.withLock({ $0.growing === filter }) else { return endScan(since: start) }
-        let stepStart = DispatchTime.now()
-        reader.read { connection throws(SQLiteError) in
-            let users = try ProfileRows.userIDs(after: last, limit: Self.scanStep, on: connection)
-            for user in users { filter.add(user.withKey(\.hash)) }
-            return users.count == Self.scanStep ? users.last : nil
-        } _: { [self] step in
-            switch step {
-            case .success(let last?):
-                let pause = stepStart.seconds(to: .now()) * Self.stepPauseFactor
-                DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + pause) { [self] in
-                    scan(into: filter, after: last, since: start)
-                }
-            case .success(nil): endScan(since: start, filter)
-            case .failure: endScan(since: start)
-            }
-        }
-    }
-
-    /// - Parameter filter: contains all users; `nil` if the scan failed.
-    private func endScan(since start: DispatchTime, _ filter: BloomFilter? = nil) {
-        let end = DispatchTime.now()
-        state.withLock { state in
-            if let filter, filter === state.growing { state.complete = filter }
-            state.growing = nil
-            state.isScanning = false
-            state.nextScan = end + max(pause, start.seconds(to: end) * Self.pauseFactor)
-        }
     }
 }
 

@@ -61,9 +61,11 @@ final class FeedRetention: Sendable {
             let queries = pass.take(rows, try connection.all(FeedScrubbing.removals) { FeedRemoval($0) })
             return (pass, queries)
         }
-        guard let (pass, queries) = found,
-            (try? await writer.perform { for query in queries { try $0.run(query) } }) != nil
-        else { return false }
+        guard let (pass, queries) = found else { return false }
+        let written: Void? = try? await writer.perform { transaction in
+            for query in queries { try transaction.run(query) }
+        }
+        guard written != nil else { return false }
         scrubbing.withLock { $0 = pass.isComplete ? nil : pass }
         return true
     }

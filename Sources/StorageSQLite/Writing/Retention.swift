@@ -212,7 +212,7 @@ final class BatchChain: Sendable {
         guard !isRunning.exchange(true, ordering: .acquiringAndReleasing) else { return }
         Task(executorPreference: Self.executor) {
             while await batch() {}
-            isRunning.store(false, ordering: .releasing)
+            self.isRunning.store(false, ordering: .releasing)
         }
     }
 }
