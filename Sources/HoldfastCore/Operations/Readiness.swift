@@ -1,5 +1,5 @@
 import Bucketing
-import Dispatch
+public import Dispatch
 public import Storage
 internal import Synchronization
 
@@ -16,11 +16,14 @@ public final class Readiness: Sendable {
     private let writes: ProbedState
     private let isShuttingDown = Atomic<Bool>(false)
 
-    public init(store: any Store, timeout: Double = 5) {
+    /// - Parameters:
+    ///   - timeout: the seconds after which a store that does not respond to a probe counts as not ready.
+    ///   - freshness: for how long the result of a probe is used.
+    public init(store: any Store, timeout: Double = 5, freshness: DispatchTimeInterval = .milliseconds(500)) {
         reads = ProbedState(
-            timeout, { () throws(StorageError) in try await store.probeReads() }, failure: { store.readFailure })
+            timeout, freshness, { () throws(StorageError) in try await store.probeReads() }, failure: { store.readFailure })
         writes = ProbedState(
-            timeout, { () throws(StorageError) in try await store.probe() },
+            timeout, freshness, { () throws(StorageError) in try await store.probe() },
             failure: { store.readFailure ?? store.writeFailure })
     }
 
@@ -58,17 +61,16 @@ private final class ProbedState: Sendable {
     /// What is known to fail beside the probe, or although it succeeded.
     private let failure: @Sendable () -> StorageError?
     private let state = Mutex(State())
-    /// For how long the result of a probe is used.
-    private let freshness = DispatchTimeInterval.milliseconds(500)
-    /// Seconds after which a store that does not respond to a probe counts as not ready.
+    private let freshness: DispatchTimeInterval
     private let timeout: Double
 
     init(
-        _ timeout: Double,
+        _ timeout: Double, _ freshness: DispatchTimeInterval,
         _ probe: @escaping @Sendable () async throws(StorageError) -> Void,
         failure: @escaping @Sendable () -> StorageError?
     ) {
         self.timeout = timeout
+        self.freshness = freshness
         probeStore = probe
         self.failure = failure
     }

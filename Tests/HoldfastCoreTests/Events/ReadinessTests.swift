@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `All who ask at the same time are told by one look`() async {
-        let readiness = Readiness(store: store)
+        let readiness = Readiness(store: store, timeout: 600, freshness: .seconds(600))
         let asking = (0..<2).map { _ in Task.immediate { await readiness.check() } }
         await store.answer(.failure(.unavailable(reason: "disk full")))
         for task in asking { #expect(await task.value == "disk full") }
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test func `A write that failed makes the server not ready at once, and as long as the store says so`() async {
-        let readiness = Readiness(store: store)
+        let readiness = Readiness(store: store, timeout: 600, freshness: .seconds(600))
         let asking = Task.immediate { await readiness.check() }
         await store.answer(.success(()))
         #expect(await asking.value == nil)
