@@ -21,7 +21,8 @@ public final class Readiness: Sendable {
     ///   - freshness: for how long the result of a probe is used.
     public init(store: any Store, timeout: Double = 5, freshness: DispatchTimeInterval = .milliseconds(500)) {
         reads = ProbedState(
-            timeout, freshness, { () throws(StorageError) in try await store.probeReads() }, failure: { store.readFailure })
+            timeout, freshness, { () throws(StorageError) in try await store.probeReads() },
+            failure: { store.readFailure })
         writes = ProbedState(
             timeout, freshness, { () throws(StorageError) in try await store.probe() },
             failure: { store.readFailure ?? store.writeFailure })
