@@ -10,11 +10,28 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// What `GET` shows besides, which a request may repeat.
     let shown: [String]
 
+    // What is asked of each element of a set is found once.
+    public let names: [String]
+    /// The names of what a body may have besides what `GET` shows.
+    public let givenNames: [String]
+    /// The names of what the owner of an element says, if it has one.
+    public let ownedNames: [String]
+    /// The names of those that a copy takes over.
+    public let copied: [String]
+    /// What a member is that a file leaves out; without those that keep what they were.
+    public let defaults: [String: JSONValue]
+
     public init(_ noun: String, blank: Element, showing shown: [String] = [], _ members: [Member<Element>]) {
         self.noun = noun
         self.blank = blank
         self.members = members
         self.shown = shown
+        names = members.map(\.name)
+        givenNames = ["key"] + names
+        ownedNames = members.filter(\.traits.isOwned).map(\.name)
+        copied = members.filter(\.traits.isCopied).map(\.name)
+        let defaults = members.compactMap { member in member.traits.fileDefault.map { (member.name, $0) } }
+        self.defaults = Dictionary(defaults, uniquingKeysWith: { $1 })
     }
 
     /// Returns members by their names, for the table of an element that has some of them.
@@ -25,23 +42,6 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// Returns the table of an element that has some of the members.
     func only(_ names: [String], of noun: String, blank: Element) -> Self {
         Self(noun, blank: blank, showing: shown, members.filter { names.contains($0.name) })
-    }
-
-    public var names: [String] { members.map(\.name) }
-
-    /// The names of what a body may have besides what `GET` shows.
-    public var givenNames: [String] { ["key"] + names }
-
-    /// The names of what the owner of an element says, if it has one.
-    public var ownedNames: [String] { members.filter(\.traits.isOwned).map(\.name) }
-
-    /// The names of those that a copy takes over.
-    public var copied: [String] { members.filter(\.traits.isCopied).map(\.name) }
-
-    /// What a member is that a file leaves out; without those that keep what they were.
-    public var defaults: [String: JSONValue] {
-        let pairs = members.compactMap { member in member.traits.fileDefault.map { (member.name, $0) } }
-        return Dictionary(pairs, uniquingKeysWith: { $1 })
     }
 
     /// As OpenAPI describes an object with the members, and with what `GET` shows besides.
@@ -121,9 +121,14 @@ public struct MemberTable<Element: Sendable>: Sendable {
 
     /// Adds what a file has.
     ///
-    /// - Parameter excluded: the names of what it leaves out.
-    public func writeFile(_ element: Element, to object: inout JSONObject, except excluded: Set<String> = []) {
-        for member in members where !excluded.contains(member.name) && isSet(member, of: element) {
+    /// - Parameters:
+    ///   - isOwned: whether it leaves out what the owner of the element says.
+    ///   - excluded: the names of what else it leaves out.
+    public func writeFile(
+        _ element: Element, to object: inout JSONObject, isOwned: Bool = false, except excluded: Set<String> = []
+    ) {
+        for member in members
+        where !(isOwned && member.traits.isOwned) && !excluded.contains(member.name) && isSet(member, of: element) {
             if let value = member.file(element) { object[member.name] = value }
         }
     }

@@ -2,7 +2,7 @@ import CCrypto
 import HTTPServer
 import HoldfastCore
 import JSON
-public import Storage
+import Storage
 
 /// Who signs people in: an identity provider whose JSON Web Tokens (RFC 7519) are tokens here. The claims say who the
 /// person is and what the person may do.

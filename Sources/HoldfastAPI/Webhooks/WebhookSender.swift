@@ -1,9 +1,9 @@
-public import Dispatch
+import Dispatch
 import Definitions
 import HoldfastCore
 import JSON
-public import Logging
-public import Storage
+import Logging
+import Storage
 internal import Synchronization
 
 /// A request to the receiver of a webhook.

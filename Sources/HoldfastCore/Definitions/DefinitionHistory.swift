@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 import Definitions
 public import JSON
 public import Storage

@@ -139,8 +139,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     public mutating func archive(_ key: Identifier) throws(CoreError) -> Bool {
         guard var experiment = experiments[key] else { return false }
         experiment.status = ExperimentStatus.archived.rawValue
-        experiments.set(experiment)
-        if let id = experiment.groupID { try allocateGroup(id) }
+        try set(experiment)
         return true
     }
 

@@ -121,7 +121,7 @@ extension ExperimentChange {
         if former == nil, status == nil, details.schedule?.startAt != nil {
             experiment.status = ExperimentStatus.draft.rawValue
         }
-        if let traffic, !isOfRamp, let former, traffic != former.enrolledTraffic,
+        if let traffic, let former, traffic != former.enrolledTraffic,
             experiment.details.ramp.map({ $0.isPending || $0.state.status == .held }) ?? false
         {
             experiment.details.ramp?.end(.ended, at: nil, "the traffic was changed by hand", nil)
@@ -198,29 +198,10 @@ extension ExperimentChange {
     private func allocate(
         _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool
     ) {
-        let split = former?.split
         let givenRamp = given.has("ramp") ? experiment.details.ramp : nil
         let rampTraffic = givenRamp.flatMap { $0.isPending ? $0.step.traffic : nil }
-        let total = traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100
-        // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.
-        let ownTraffic = isGrouped || experiment.gate != nil ? 100 : total
-        if experiment.gate != nil { experiment.gate = isGrouped ? 100 : total }
-        if variations != nil || split?.traffic != ownTraffic {
-            if variations == nil, let split {
-                // The shares of little traffic, rounded to hundredths, would lose the weights.
-                let weights = split.weights
-                for index in experiment.variations.indices {
-                    experiment.variations[index].weight = weights[experiment.variations[index].id] ?? 0
-                }
-            }
-            let ratio = experiment.variations.map { $0.weight ?? 1 }
-            let former = experiment.allocation.shares
-            let isGrown = variations == nil && ownTraffic >= split?.traffic ?? 0
-            experiment.allocation = experiment.allocation.reallocated(
-                to: TrafficAllocation.weights(
-                    of: experiment.variations.map(\.id), ratio: ratio, traffic: ownTraffic,
-                    atLeast: isGrown ? experiment.variations.map { former[$0.id] ?? 0 } : nil))
-        }
-        experiment.traffic = isGrouped ? total : nil
+        experiment.allocate(
+            traffic: traffic ?? rampTraffic ?? former?.enrolledTraffic ?? 100, since: former?.split,
+            dividesAnew: variations != nil, isGrouped: isGrouped)
     }
 }

@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 public import Definitions
 public import JSON
 
@@ -7,8 +7,6 @@ public import JSON
 public struct ExperimentChange: Sendable {
     public var key: String
     var given: Given<ExperimentView>
-    /// Whether the experiment's ramp makes the change.
-    private(set) var isOfRamp = false
 
     /// Whether anybody new is enrolled.
     public enum Enrollment: String, Sendable, CaseIterable {
@@ -24,19 +22,6 @@ public struct ExperimentChange: Sendable {
     init(key: String, _ given: Given<ExperimentView> = Given(draft: ExperimentView())) {
         self.key = key
         self.given = given
-    }
-
-    /// A step of the experiment's ramp.
-    init(key: String, rampTraffic: Double) {
-        self.init(key: key)
-        given.set("traffic", \.traffic, to: rampTraffic)
-        isOfRamp = true
-    }
-
-    /// What the experiment's bandit gives to its variations, by their keys.
-    init(key: String, weights: [(key: Identifier, weight: Double)]) {
-        self.init(key: key)
-        give(weights.map { .init(key: $0.key, weight: $0.weight) })
     }
 
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.

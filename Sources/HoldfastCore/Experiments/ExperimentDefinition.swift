@@ -46,7 +46,7 @@ struct ExperimentDefinition: KeyedDefinition {
     var assignmentLifetime: AssignmentLifetime?
     /// Whether it was made or left the draft without ever running, so that nobody depends on it yet.
     var hasNeverRun = false
-    var details = ExperimentDetails()
+    @SharedPart var details = ExperimentDetails()
     var conclusion: Conclusion?
     private(set) var written = WrittenElement.empty
     /// The experiment as the datafile has it. Members that are not defined here stay.
@@ -215,6 +215,35 @@ extension ExperimentDefinition {
     var split: VariationSplit {
         VariationSplit(
             ids: variations.map(\.id), given: variations.compactMap(\.weight), shares: allocation.shares)
+    }
+
+    /// Gives the experiment a percentage of users and divides them among its variations. As few bucket values as possible
+    /// move to another variation.
+    ///
+    /// - Parameters:
+    ///   - former: how users were divided; `nil` for a new experiment.
+    ///   - dividesAnew: whether the variations or their weights have changed.
+    ///   - isGrouped: whether it is in a named group, which admits the percentage.
+    mutating func allocate(
+        traffic percentage: Double, since former: VariationSplit?, dividesAnew: Bool = false, isGrouped: Bool
+    ) {
+        // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.
+        let ownTraffic = isGrouped || gate != nil ? 100 : percentage
+        if gate != nil { gate = isGrouped ? 100 : percentage }
+        if dividesAnew || former?.traffic != ownTraffic {
+            if !dividesAnew, let former {
+                // The shares of little traffic, rounded to hundredths, would lose the weights.
+                let weights = former.weights
+                for index in variations.indices { variations[index].weight = weights[variations[index].id] ?? 0 }
+            }
+            let shares = allocation.shares
+            let isGrown = !dividesAnew && ownTraffic >= former?.traffic ?? 0
+            allocation = allocation.reallocated(
+                to: TrafficAllocation.weights(
+                    of: variations.map(\.id), ratio: variations.map { $0.weight ?? 1 }, traffic: ownTraffic,
+                    atLeast: isGrown ? variations.map { shares[$0.id] ?? 0 } : nil))
+        }
+        traffic = isGrouped ? percentage : nil
     }
 }
 

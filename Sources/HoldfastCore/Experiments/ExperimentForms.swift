@@ -1,6 +1,6 @@
-public import Bucketing
-public import Definitions
-public import JSON
+import Bucketing
+import Definitions
+import JSON
 import Storage
 
 extension Form where Value == Identifier {

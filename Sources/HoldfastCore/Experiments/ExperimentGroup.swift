@@ -47,6 +47,14 @@ extension ProjectDefinitions {
         experiment?.groupID.flatMap { groups[$0] }
     }
 
+    /// Sets an experiment that stays in its group, of which it may need another part.
+    ///
+    /// - Throws: 422 if the experiments of the group would have more than 100% of the traffic.
+    mutating func set(_ experiment: ExperimentDefinition) throws(CoreError) {
+        experiments.set(experiment)
+        if let id = experiment.groupID { try allocateGroup(id) }
+    }
+
     /// Sets an experiment, in a named group or outside of groups, and gives each experiment of the groups that change its
     /// traffic. As few bucket values as possible move to another experiment.
     ///

@@ -1,5 +1,5 @@
-public import Bucketing
-public import Definitions
+import Bucketing
+import Definitions
 import Dispatch
 import JSON
 public import Logging

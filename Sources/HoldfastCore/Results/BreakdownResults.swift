@@ -1,5 +1,5 @@
 public import Bucketing
-public import Definitions
+import Definitions
 public import Storage
 
 /// The results of the users of each value of an attribute. They explore: no verdict depends on them.

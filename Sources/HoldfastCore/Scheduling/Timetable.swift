@@ -79,11 +79,13 @@ extension ProjectDefinitions {
 
     /// Makes a change that is due.
     ///
-    /// - Throws: what ``ExperimentChange/apply(to:)`` throws, for example if a group has no room for the traffic.
+    /// - Throws: 422 if the group of the experiment has no room for the traffic.
     mutating func apply(
         _ change: TimedChange, to key: Identifier, at now: Timestamp, _ evidence: Ramp.Evidence?
     ) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
+        let (split, traffic) = (experiment.split, experiment.enrolledTraffic)
+        let isGrouped = group(of: experiment)?.name != nil
         switch change {
         case .start:
             experiment.details.schedule?.startedAt = now
@@ -91,10 +93,20 @@ extension ProjectDefinitions {
         case .end:
             experiment.details.schedule?.endedAt = now
             experiment.isClosed = true
-        case .begin(let step): experiment.details.ramp?.begin(step, at: now, evidence)
+        case .begin(let step):
+            experiment.details.ramp?.begin(step, at: now, evidence)
+            experiment.allocate(
+                traffic: experiment.details.ramp?.step.traffic ?? traffic, since: split, isGrouped: isGrouped)
         case .complete: experiment.details.ramp?.end(.completed, at: now, nil, evidence)
         case .wait: experiment.details.ramp?.end(.waiting, at: now, nil, nil)
-        case .weigh(let look): return try weigh(key, look ?? Bandit.Look(), at: now)
+        case .weigh(let look):
+            let look = look ?? Bandit.Look()
+            experiment.details.bandit?.note(look, at: now)
+            guard let shares = experiment.shares(look) else { break }
+            for (index, share) in shares.enumerated() {
+                experiment.variations[index].weight = (share * 100).rounded() / 100
+            }
+            experiment.allocate(traffic: traffic, since: split, dividesAnew: true, isGrouped: isGrouped)
         case .hold(let reason): experiment.details.ramp?.end(.held, at: now, reason, nil)
         case .alarm(let reason):
             guard let ramp = experiment.details.ramp else { return }
@@ -103,31 +115,11 @@ extension ProjectDefinitions {
             if ramp.alarmAction == .pause || ramp.alarmAction == .back && !ramp.keepsUsers {
                 experiment.status = ExperimentStatus.paused.rawValue
             }
+            if ramp.alarmAction == .back {
+                experiment.allocate(traffic: 0, since: split, isGrouped: isGrouped)
+            }
         }
-        experiments.set(experiment)
-        guard let traffic = traffic(after: change, of: experiment) else { return }
-        try ExperimentChange(key: key.string, rampTraffic: traffic).apply(to: &self)
-    }
-
-    /// Gives the variations of an experiment the weights that its bandit has found.
-    private mutating func weigh(_ key: Identifier, _ look: Bandit.Look, at now: Timestamp) throws(CoreError) {
-        guard var experiment = experiments[key], var bandit = experiment.details.bandit else { return }
-        bandit.note(look, at: now)
-        experiment.details.bandit = bandit
-        experiments.set(experiment)
-        guard let shares = experiment.shares(look) else { return }
-        let change = zip(experiment.variations, shares).map { (key: $0.key, weight: ($1 * 100).rounded() / 100) }
-        try ExperimentChange(key: key.string, weights: change).apply(to: &self)
-    }
-
-    /// Returns the traffic that a change sets; `nil` if it stays.
-    private func traffic(after change: TimedChange, of experiment: ExperimentDefinition) -> Double? {
-        guard let ramp = experiment.details.ramp else { return nil }
-        switch change {
-        case .begin: return ramp.step.traffic
-        case .alarm where ramp.alarmAction == .back: return 0
-        default: return nil
-        }
+        try set(experiment)
     }
 
     /// Ends the ramp of an experiment by hand, or lets it go on where it ended.

@@ -121,7 +121,7 @@ import Testing
                 let body: JSONValue = ["variations": .array(variations), "traffic": .number(traffic)]
                 try ExperimentChange(body, key: "e").apply(to: &definitions)
             } else {
-                try ExperimentChange(key: "e", rampTraffic: traffic).apply(to: &definitions)
+                try ExperimentChange(["traffic": .number(traffic)], key: "e").apply(to: &definitions)
             }
             let experiment = try #require(definitions.experiments["e"])
             let owners = Self.owners(experiment.allocation)

@@ -10,7 +10,12 @@ extension DefinitionSet {
     /// - Parameters:
     ///   - definitions: `nil` if there is no project yet.
     ///   - webhooks: those of this project and of all projects; `nil` to say nothing of webhooks.
-    public init(_ definitions: ProjectDefinitions?, _ schema: AttributeSchema, webhooks: [Webhook]? = nil) {
+    ///   - edited: the definitions of which these are an edit, with their description, of which everything is taken over that
+    ///     the edit did not touch.
+    public init(
+        _ definitions: ProjectDefinitions?, _ schema: AttributeSchema, webhooks: [Webhook]? = nil,
+        since edited: (definitions: ProjectDefinitions, set: DefinitionSet)? = nil
+    ) {
         self[.webhooks] = (webhooks ?? []).map {
             var object = JSONObject(.init(key: "key", value: .string($0.key)))
             Webhook.Definition.members.writeFile($0.definition, to: &object)
@@ -28,16 +33,52 @@ extension DefinitionSet {
         func sorted(_ elements: [Element]) -> [Element] { elements.sorted { $0.key < $1.key } }
         self[.metrics] = sorted(definitions.metrics.map { Element(key: $0.key, object: $0.definition) })
         self[.groups] = sorted(definitions.groups.compactMap { definitions.element(of: $0) })
+        let touched = edited.map { definitions.touchedElements(since: $0.definitions) }
         self[.experiments] = sorted(
-            definitions.experiments.compactMap { experiment in
-                definitions.definition(of: experiment).map { Element(key: experiment.key, object: $0) }
-            })
+            Self.elements(
+                definitions.experiments, touched?.experiments, edited?.set[.experiments], definitions.definition))
         self[.flags] = sorted(
-            definitions.flags.compactMap { flag in
-                definitions.definition(of: flag).map { Element(key: flag.key, object: $0) }
-            })
+            Self.elements(definitions.flags, touched?.flags, edited?.set[.flags], definitions.definition))
         // In their order, because of several holdouts the first one counts.
         self[.holdouts] = definitions.holdouts.map { Element(key: $0.key, object: $0.definition) }
+    }
+
+    /// - Parameters:
+    ///   - touched: the keys of those that may differ from former ones; `nil` for all.
+    ///   - former: the elements that were described before.
+    private static func elements<Defined>(
+        _ list: DefinitionList<Defined>, _ touched: Set<Identifier>?, _ former: [Element]?,
+        _ describe: (Defined) -> JSONObject?
+    ) -> [Element] {
+        guard let touched, let former else {
+            return list.compactMap { element in
+                describe(element).map { Element(key: element.listKey, object: $0) }
+            }
+        }
+        let described = list.all(naming: [], orKeyed: Array(touched)).compactMap { element in
+            describe(element).map { Element(key: element.listKey, object: $0) }
+        }
+        return former.filter { !touched.contains($0.key) } + described
+    }
+}
+
+extension ProjectDefinitions {
+    /// Returns the keys of the experiments and flags whose form in files may differ from that in former definitions, of which
+    /// these are an edit: what was touched, the flags of such experiments, and the experiments of such flags.
+    fileprivate func touchedElements(
+        since former: ProjectDefinitions
+    ) -> (experiments: Set<Identifier>, flags: Set<Identifier>) {
+        var (touchedExperiments, touchedFlags) = (experiments.touched, flags.touched)
+        for definitions in [former, self] {
+            let ids = experiments.touched.compactMap { definitions.experiments[$0]?.id }
+            let owners = definitions.flags.all(
+                naming: ids + experiments.touched, orKeyed: Array(experiments.touched) + flags.touched)
+            for flag in owners {
+                touchedFlags.insert(flag.key)
+                touchedExperiments.formUnion(definitions.experiments(of: flag).map(\.key))
+            }
+        }
+        return (touchedExperiments, touchedFlags)
     }
 }
 
@@ -70,11 +111,9 @@ extension ProjectDefinitions {
         var object = JSONObject()
         object["key"] = JSONValue(experiment.key)
         var excluded = experiment.namesThatChange
-        if isRule {
-            excluded.formUnion(ExperimentView.members.ownedNames)
-            if experiment.conclusion == nil { excluded.insert("status") }
-        }
-        ExperimentView.members.writeFile(fileView(of: experiment), to: &object, except: excluded)
+        if isRule, experiment.conclusion == nil { excluded.insert("status") }
+        ExperimentView.members.writeFile(
+            fileView(of: experiment), to: &object, isOwned: isRule, except: excluded)
         if let conclusion = experiment.conclusion {
             let shown = conclusion.description(of: experiment).object ?? JSONObject()
             object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
@@ -95,8 +134,7 @@ extension ProjectDefinitions {
             view.rules = rules.rules.map { fileView(of: $0) }
             view.otherwise = rules.otherwise
         }
-        let owned = flag.rules == nil ? FlagView.members.ownedNames : []
-        FlagView.members.writeFile(view, to: &object, except: Set(owned))
+        FlagView.members.writeFile(view, to: &object, isOwned: flag.rules == nil)
         return object.count == 1 ? nil : object
     }
 

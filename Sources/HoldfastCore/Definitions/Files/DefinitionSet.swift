@@ -191,7 +191,8 @@ extension DefinitionSet {
     }
 
     private static func differ(_ before: JSONObject?, _ after: JSONObject?) -> Bool {
-        guard var before, var after else { return (before == nil) != (after == nil) }
+        guard before != after else { return false }
+        guard var before, var after else { return true }
         (before[allocation], after[allocation]) = (nil, nil)
         return !DefinitionChanges.areSame(.object(before), .object(after))
     }

@@ -58,7 +58,9 @@ public struct DefinitionSetEdit: Sendable {
         try run.check()
         run.definitions.serveExperiments()
         definitions = run.definitions
-        let after = DefinitionSet(definitions, run.schema, webhooks: run.webhooks)
+        let after = DefinitionSet(
+            definitions, run.schema, webhooks: run.webhooks,
+            since: project.map { ($0.definitions, run.former) })
         var differences = after.differences(from: run.former)
         if after.project != run.former.project {
             differences.insert(
