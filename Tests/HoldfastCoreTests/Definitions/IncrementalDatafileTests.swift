@@ -27,7 +27,13 @@ private struct History {
     ///
     /// - Returns: whether the edit is possible.
     mutating func edit() throws -> Bool {
-        let change = change()
+        let edit = change()
+        let change: Change = { definitions, project throws(CoreError) in
+            try edit(&definitions, project)
+            definitions.serveExperiments()
+            let former = project.map { ($0.definitions, DefinitionSet($0.definitions, .empty)) }
+            #expect(DefinitionSet(definitions, .empty, since: former) == DefinitionSet(definitions, .empty))
+        }
         let read = GoldenProject.project(
             CompiledDefinitions(try Project.compile(project.definitions.content)), version: project.version)
         let draft: ProjectEditor.Draft<Void>
