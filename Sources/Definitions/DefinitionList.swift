@@ -49,6 +49,23 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         }
     }
 
+    /// Returns the touched elements with their places in the order; `nil` if an element was added, removed or moved since a
+    /// former list, of which this one is an edit.
+    public func changedPlaces(since former: Self) -> [(index: Int, element: Element)]? {
+        guard boxes.count == former.boxes.count else { return nil }
+        var places: [(index: Int, element: Element)] = []
+        for key in touched {
+            guard let index = indices[key], former.indices[key] == index else { return nil }
+            places.append((index, boxes[index].element))
+        }
+        return places
+    }
+
+    /// Whether anything differs from a former list, of which this one is an edit.
+    public func hasChanges(since former: Self) -> Bool {
+        changedPlaces(since: former) == nil || touched.contains { differs($0, from: former) }
+    }
+
     public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
 
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in their order.

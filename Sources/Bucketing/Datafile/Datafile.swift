@@ -40,9 +40,10 @@ public final class Datafile: Sendable {
     private let deliveryRules: Set<Identifier>
     let elements: DatafileElements
     private let holdoutsByRule: [Identifier: [Holdout]]
-    private let experimentsByKey: [Identifier: Experiment]
-    private let experimentsByID: [Identifier: Experiment]
-    private let flagsByKey: [Identifier: Flag]
+    // Indices, which most edits leave as they are.
+    private let experimentsByKey: [Identifier: Int]
+    private let experimentsByID: [Identifier: Int]
+    private let flagsByKey: [Identifier: Int]
     private let eventsByKey: [Identifier: Event]
     private let audiencesByID: [Identifier: Audience]
 
@@ -90,9 +91,9 @@ public final class Datafile: Sendable {
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         deliveryRules = Set(rollouts.lazy.flatMap(\.rules).map(\.id))
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))
-        experimentsByKey = Dictionary(experiments.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
-        experimentsByID = Dictionary(experiments.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
-        flagsByKey = Dictionary(flags.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
+        experimentsByKey = Dictionary(experiments.enumerated().map { ($1.key, $0) }, uniquingKeysWith: { $1 })
+        experimentsByID = Dictionary(experiments.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
+        flagsByKey = Dictionary(flags.enumerated().map { ($1.key, $0) }, uniquingKeysWith: { $1 })
         eventsByKey = Dictionary(events.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         audiencesByID = Dictionary(audiences.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
     }
@@ -122,9 +123,9 @@ public final class Datafile: Sendable {
         globalHoldouts = former.globalHoldouts
         deliveryRules = former.deliveryRules
         holdoutsByRule = former.holdoutsByRule
-        experimentsByKey = former.experimentsByKey.merging(next.changedExperiments.values.map { ($0.key, $0) }) { $1 }
-        experimentsByID = former.experimentsByID.merging(next.changedExperiments) { $1 }
-        flagsByKey = former.flagsByKey.merging(next.changedFlags) { $1 }
+        experimentsByKey = former.experimentsByKey
+        experimentsByID = former.experimentsByID
+        flagsByKey = former.flagsByKey
         eventsByKey = former.eventsByKey
         audiencesByID = former.audiencesByID
     }
@@ -161,15 +162,15 @@ extension Datafile {
     }
 
     public func flag(key: Identifier) -> Flag? {
-        flagsByKey[key]
+        flagsByKey[key].map { flags[$0] }
     }
 
     public func experiment(key: Identifier) -> Experiment? {
-        experimentsByKey[key]
+        experimentsByKey[key].map { experiments[$0] }
     }
 
     public func experiment(id: Identifier) -> Experiment? {
-        experimentsByID[id]
+        experimentsByID[id].map { experiments[$0] }
     }
 
     /// Returns the experiments that a former datafile does not have as they are here.

@@ -67,9 +67,9 @@ extension Datafile {
         private(set) var experiments: [Experiment]
         private(set) var flags: [Flag]
         private(set) var elements: DatafileElements
-        /// Those that were changed.
-        private(set) var changedExperiments: [Identifier: Experiment] = [:]
-        private(set) var changedFlags: [Identifier: Flag] = [:]
+        /// The experiments that are new, by their ids, and those whose place they take.
+        private var changed: [Identifier: Experiment] = [:]
+        private var replaced: [Experiment] = []
         private let former: Datafile
         private let holdoutVariations: [Variation]
 
@@ -88,18 +88,29 @@ extension Datafile {
                 parsed.groupID == nil, known.groupID == nil, parsed.type != "fr", known.type != "fr",
                 !former.holdouts.contains(where: { $0.key == parsed.key })
             else { return false }
-            for variation in known.variations { elements.texts[variation.id] = nil }
-            for variation in parsed.variations {
-                guard elements.texts[variation.id] == nil, !holdoutVariations.contains(where: { $0.id == variation.id })
-                else { return false }
-                elements.texts[variation.id] = variation.variableValues
-            }
+            guard setTexts(of: parsed.variations, replacing: known.variations) else { return false }
             let experiment = Experiment(
                 parsed, audience: Condition.ofExperiment(parsed.audienceConditions, audiences: elements.conditions),
                 exclusionGroup: nil, variationsOfKey: parsed.variations)
             elements.experiments[index] = DatafileElements.Element(source: element, parsed: parsed)
+            replaced.append(experiments[index])
             experiments[index] = experiment
-            changedExperiments[parsed.id] = experiment
+            changed[parsed.id] = experiment
+            return true
+        }
+
+        /// - Returns: false if anything else has the id of a variation.
+        private mutating func setTexts(of variations: [Variation], replacing known: [Variation]) -> Bool {
+            let areSame = variations.elementsEqual(known) {
+                $0.id == $1.id && $0.variableValues == $1.variableValues
+            }
+            if areSame { return true }
+            for variation in known { elements.texts[variation.id] = nil }
+            for variation in variations {
+                guard elements.texts[variation.id] == nil, !holdoutVariations.contains(where: { $0.id == variation.id })
+                else { return false }
+                elements.texts[variation.id] = variation.variableValues
+            }
             return true
         }
 
@@ -120,9 +131,9 @@ extension Datafile {
 
         /// Makes the flags of changed experiments anew.
         fileprivate mutating func remakeFlags(besides known: Set<Int>) {
-            guard !changedExperiments.isEmpty else { return }
+            guard !replaced.isEmpty else { return }
             for index in flags.indices where !known.contains(index) {
-                if flags[index].experiments.contains(where: { changedExperiments[$0.id] != nil }) {
+                if flags[index].experiments.contains(where: { rule in replaced.contains { $0 === rule } }) {
                     makeFlag(at: index)
                 }
             }
@@ -130,13 +141,11 @@ extension Datafile {
 
         private mutating func makeFlag(at index: Int) {
             let parsed = elements.flags[index].parsed
-            let flag = Flag(
+            flags[index] = Flag(
                 id: parsed.id, key: parsed.key,
-                experiments: parsed.experimentIDs.compactMap { changedExperiments[$0] ?? former.experiment(id: $0) },
+                experiments: parsed.experimentIDs.compactMap { changed[$0] ?? former.experiment(id: $0) },
                 rollout: former.rollouts.last { $0.id == parsed.rolloutID }, variables: parsed.variables,
                 annotations: parsed.annotations, holdoutVariations: holdoutVariations, texts: elements.texts)
-            flags[index] = flag
-            changedFlags[flag.key] = flag
         }
     }
 }

@@ -25,6 +25,7 @@ struct VariationIDs: Sendable, Equatable {
     }
 
     mutating func replace(_ former: ExperimentDefinition?, with experiment: ExperimentDefinition?) {
+        guard former?.variations.map(\.id) != experiment?.variations.map(\.id) else { return }
         for variation in former?.variations ?? [] {
             let count = (counts[variation.id] ?? 1) - 1
             counts[variation.id] = count == 0 ? nil : count
@@ -84,19 +85,8 @@ extension ProjectDefinitions {
         write(affectedFlags, of: affected, replacing: former)
         write(affected)
         removeDeliveries(of: former)
-        var outside: [JSONValue] = []
-        var grouped: [Identifier: [JSONValue]] = [:]
-        for (groupID, element) in experiments.map({ ($0.groupID, JSONValue.object($0.source)) }) {
-            if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
-        }
         writeHoldouts(since: former)
-        root["experiments"] = .array(outside)
-        root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
-        for (name, list) in [
-            ("featureFlags", flags.map { .object($0.source) }), ("rollouts", rollouts), ("typedAudiences", audiences),
-        ] where root[name] != nil || !list.isEmpty {
-            root[name] = .array(list)
-        }
+        writeLists(since: isEdit && keepsOrder ? former : nil)
         root[Annotations.member] = ownMembers(
             experiments.all(naming: Array(changedIDs)), isEdit: isEdit, keepsOrder: keepsOrder)
         // As they are read.
@@ -106,6 +96,50 @@ extension ProjectDefinitions {
         flags.forgetChanges()
         groups.forgetChanges()
         metrics.forgetChanges()
+    }
+
+    /// Puts the written elements into the datafile.
+    ///
+    /// - Parameter former: the definitions before an edit that keeps the order of the experiments; then what was touched is
+    ///   replaced in its place if all others have theirs.
+    private mutating func writeLists(since former: ProjectDefinitions?) {
+        let changedExperiments = former.flatMap { experiments.changedPlaces(since: $0.experiments) }
+        if let changedExperiments, changedExperiments.allSatisfy({ $0.element.groupID == nil }) {
+            replace("experiments", changedExperiments.map { ($0.index, $0.element.source) })
+        } else {
+            var outside: [JSONValue] = []
+            var grouped: [Identifier: [JSONValue]] = [:]
+            for (groupID, element) in experiments.map({ ($0.groupID, JSONValue.object($0.source)) }) {
+                if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
+            }
+            root["experiments"] = .array(outside)
+            root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
+        }
+        if let changedFlags = former.flatMap({ flags.changedPlaces(since: $0.flags) }) {
+            replace("featureFlags", changedFlags.map { ($0.index, $0.element.source) })
+        } else if root["featureFlags"] != nil || !flags.isEmpty {
+            root["featureFlags"] = .array(flags.map { .object($0.source) })
+        }
+        for (name, list) in [("rollouts", rollouts), ("typedAudiences", audiences)]
+        where root[name] != nil || !list.isEmpty {
+            root[name] = .array(list)
+        }
+    }
+
+    private mutating func replace(_ name: String, _ changes: [(index: Int, object: JSONObject)]) {
+        guard !changes.isEmpty, var list = root[name]?.array else { return }
+        for (index, object) in changes where list.indices.contains(index) { list[index] = .object(object) }
+        root[name] = .array(list)
+    }
+
+    /// Whether anything differs from former definitions, of which these are probably an edit: then only what was touched is
+    /// compared.
+    func hasChanges(since former: ProjectDefinitions) -> Bool {
+        guard isEdit(of: former) else { return self != former }
+        return experiments.hasChanges(since: former.experiments) || flags.hasChanges(since: former.flags)
+            || groups.hasChanges(since: former.groups) || metrics.hasChanges(since: former.metrics)
+            || holdouts != former.holdouts || rollouts != former.rollouts || audiences != former.audiences
+            || assignmentLifetime != former.assignmentLifetime || sdkKey != former.sdkKey || root != former.root
     }
 
     /// Whether these definitions are a copy of former ones that was changed, so that what was touched is known.

@@ -195,7 +195,7 @@ public struct ProjectEditor: Sendable {
         var edited = former ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
         let outcome = try change(&edited, project)
         edited.serveExperiments()
-        if let project, edited == former {
+        if let project, let former, !edited.hasChanges(since: former) {
             return Draft(project: project, compiled: project.compiled, outcome: outcome, hasChanged: false)
         }
         edited.incrementRevision()

@@ -34,10 +34,12 @@ enum TimedChange: Sendable, Equatable {
 extension ProjectDefinitions {
     /// The keys of the experiments whose schedule, ramp or bandit still has something to do.
     var timedExperiments: [Identifier] {
-        experiments.filter { experiment in
+        experiments.compactMap { experiment in
             let details = experiment.details
-            return details.schedule?.isPending ?? false || details.ramp?.isPending ?? false || details.bandit != nil
-        }.map(\.key)
+            let isTimed =
+                details.schedule?.isPending ?? false || details.ramp?.isPending ?? false || details.bandit != nil
+            return isTimed ? experiment.key : nil
+        }
     }
 
     /// Returns what the schedule, the bandit or the ramp of an experiment is to do.
