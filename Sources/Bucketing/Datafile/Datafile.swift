@@ -60,34 +60,33 @@ public final class Datafile: Sendable {
     ///
     /// - Throws: ``DatafileError`` with every problem found.
     public convenience init(_ source: JSONValue, similarTo former: Datafile? = nil) throws(DatafileError) {
-        var compiler = DatafileCompiler(source, similarTo: former)
-        let parts = compiler.compile()
-        guard compiler.problems.isEmpty else { throw DatafileError(problems: compiler.problems) }
-        self.init(parts)
+        let (model, changes) = try DatafileReader.read(source, similarTo: former)
+        var linker = DatafileLinker(model, changes)
+        self.init(model, linker.link())
     }
 
-    private init(_ parts: DatafileCompiler.Parts) {
-        source = parts.source
-        accountID = parts.accountID
-        projectID = parts.projectID
-        revision = parts.revision
-        sdkKey = parts.sdkKey
-        environmentKey = parts.environmentKey
-        anonymizesIP = parts.anonymizesIP
-        botFiltering = parts.botFiltering
-        sendsFlagDecisions = parts.sendsFlagDecisions
-        assignmentLifetime = AssignmentLifetime(parts.source.object?[Annotations.member]?.object)
-        attributes = parts.attributes
-        audiences = parts.audiences
-        events = parts.events
-        groups = parts.groups
-        experiments = parts.experiments
-        flags = parts.flags
-        rollouts = parts.rollouts
-        holdouts = parts.holdouts
-        mentions = parts.mentions
-        hasLargeAudiences = parts.hasLargeAudiences
-        elements = parts.elements
+    private init(_ model: DatafileModel, _ linked: DatafileLinker.Linked) {
+        source = model.source
+        accountID = model.accountID
+        projectID = model.projectID
+        revision = model.revision
+        sdkKey = model.sdkKey
+        environmentKey = model.environmentKey
+        anonymizesIP = model.anonymizesIP
+        botFiltering = model.botFiltering
+        sendsFlagDecisions = model.sendsFlagDecisions
+        assignmentLifetime = AssignmentLifetime(model.source.object?[Annotations.member]?.object)
+        attributes = model.attributes
+        audiences = model.audiences
+        events = model.events
+        groups = model.groups.values
+        experiments = linked.experiments
+        flags = linked.flags
+        rollouts = linked.rollouts
+        holdouts = linked.holdouts
+        mentions = linked.mentions
+        hasLargeAudiences = linked.hasLargeAudiences
+        elements = linked.elements
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         deliveryRules = Set(rollouts.lazy.flatMap(\.rules).map(\.id))
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))

@@ -81,21 +81,21 @@ extension Datafile {
 
         /// - Returns: false if more than this experiment depends on the change, or if anything is wrong.
         fileprivate mutating func setExperiment(_ element: JSONValue, at index: Int) -> Bool {
-            var reader = DatafileReader()
-            let parsed = reader.experiment(DatafileReader.Node(element: element, index, of: ["experiments"]))
-            let known = elements.experiments[index].parsed
-            guard reader.problems.isEmpty, element.object != nil, parsed.id == known.id, parsed.key == known.key,
-                parsed.groupID == nil, known.groupID == nil, parsed.type != "fr", known.type != "fr",
-                !former.holdouts.contains(where: { $0.key == parsed.key })
+            var reader = MemberReader()
+            let model = reader.experiment(MemberReader.Node(element: element, index, of: ["experiments"]))
+            let known = elements.experiments[index].model
+            guard reader.problems.isEmpty, element.object != nil, model.id == known.id, model.key == known.key,
+                model.groupID == nil, known.groupID == nil, model.type != "fr", known.type != "fr",
+                !former.holdouts.contains(where: { $0.key == model.key })
             else { return false }
-            guard setTexts(of: parsed.variations, replacing: known.variations) else { return false }
+            guard setTexts(of: model.variations, replacing: known.variations) else { return false }
             let experiment = Experiment(
-                parsed, audience: Condition.ofExperiment(parsed.audienceConditions, audiences: elements.conditions),
-                exclusionGroup: nil, variationsOfKey: parsed.variations)
-            elements.experiments[index] = DatafileElements.Element(source: element, parsed: parsed)
+                model, audience: Condition.ofExperiment(model.audienceConditions, audiences: elements.conditions),
+                exclusionGroup: nil, variationsOfKey: model.variations)
+            elements.experiments[index] = ReadElement(source: element, model: model)
             replaced.append(experiments[index])
             experiments[index] = experiment
-            changed[parsed.id] = experiment
+            changed[model.id] = experiment
             return true
         }
 
@@ -116,15 +116,15 @@ extension Datafile {
 
         /// - Returns: false if more than this flag depends on the change, or if anything is wrong.
         fileprivate mutating func setFlag(_ element: JSONValue, at index: Int) -> Bool {
-            var reader = DatafileReader()
-            let parsed = reader.flag(
-                DatafileReader.Node(element: element, index, of: ["featureFlags"]),
+            var reader = MemberReader()
+            let model = reader.flag(
+                MemberReader.Node(element: element, index, of: ["featureFlags"]),
                 hasExperiment: { former.experiment(id: $0).map { $0.type != "fr" } ?? false },
                 hasRollout: { id in former.rollouts.contains { $0.id == id } })
-            guard reader.problems.isEmpty, element.object != nil, parsed.key == elements.flags[index].parsed.key else {
+            guard reader.problems.isEmpty, element.object != nil, model.key == elements.flags[index].model.key else {
                 return false
             }
-            elements.flags[index] = DatafileElements.Element(source: element, parsed: parsed)
+            elements.flags[index] = ReadElement(source: element, model: model)
             makeFlag(at: index)
             return true
         }
@@ -140,12 +140,11 @@ extension Datafile {
         }
 
         private mutating func makeFlag(at index: Int) {
-            let parsed = elements.flags[index].parsed
+            let model = elements.flags[index].model
             flags[index] = Flag(
-                id: parsed.id, key: parsed.key,
-                experiments: parsed.experimentIDs.compactMap { changed[$0] ?? former.experiment(id: $0) },
-                rollout: former.rollouts.last { $0.id == parsed.rolloutID }, variables: parsed.variables,
-                annotations: parsed.annotations, holdoutVariations: holdoutVariations, texts: elements.texts)
+                model, experiments: model.experimentIDs.compactMap { changed[$0] ?? former.experiment(id: $0) },
+                rollout: former.rollouts.last { $0.id == model.rolloutID }, holdoutVariations: holdoutVariations,
+                texts: elements.texts)
         }
     }
 }

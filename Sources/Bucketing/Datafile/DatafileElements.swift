@@ -1,21 +1,10 @@
 import JSON
 
-/// What a datafile was compiled from, element by element. Of the next datafile, which usually differs in one of them,
-/// only that one is compiled.
-struct DatafileElements {
-    final class Element<Parsed: Sendable>: Sendable {
-        let source: JSONValue
-        let parsed: Parsed
-
-        init(source: JSONValue, parsed: Parsed) {
-            self.source = source
-            self.parsed = parsed
-        }
-    }
-
+/// What a datafile was made of. Of the next datafile, which usually differs in one element, only that one is made.
+struct DatafileElements: Sendable {
     /// The experiments and delivery rules in the order in which they are read.
-    var experiments: [Element<ParsedExperiment>] = []
-    var flags: [Element<ParsedFlag>] = []
+    var experiments: [ReadElement<ExperimentModel>] = []
+    var flags: [ReadElement<FlagModel>] = []
     /// By the id of the audience.
     var conditions: [Identifier: Condition] = [:]
     /// The variable values of variations, by variation id and variable id.
@@ -24,28 +13,26 @@ struct DatafileElements {
     var areUnique = false
 }
 
-extension DatafileElements: Sendable {}
-
 /// Finds the elements of the former datafile again, in order.
-struct FormerElements<Parsed: Sendable> {
-    private let elements: [DatafileElements.Element<Parsed>]
+struct FormerElements<Model: Sendable> {
+    private let elements: [ReadElement<Model>]
     private var next = 0
     /// Those that the new datafile does not have.
-    private(set) var missing: [Parsed] = []
+    private(set) var missing: [Model] = []
 
-    init(_ elements: [DatafileElements.Element<Parsed>]) {
+    init(_ elements: [ReadElement<Model>]) {
         self.elements = elements
     }
 
-    /// Returns what an element was parsed to, if it is as before. Between two calls one element may have been replaced
-    /// or removed; behind a greater difference the rest is parsed again.
+    /// Returns what an element was read to, if it is as before. Between two calls one element may have been replaced or
+    /// removed; behind a greater difference the rest is read again.
     ///
     /// Values that the edit has left alone share their storage with the former ones, so comparing them is fast.
-    mutating func parsed(of source: JSONValue) -> Parsed? {
+    mutating func model(of source: JSONValue) -> Model? {
         for index in next..<min(next + 2, elements.count) where elements[index].source == source {
-            if index > next { missing.append(elements[next].parsed) }
+            if index > next { missing.append(elements[next].model) }
             next = index + 1
-            return elements[index].parsed
+            return elements[index].model
         }
         skip()
         return nil
@@ -58,7 +45,7 @@ struct FormerElements<Parsed: Sendable> {
 
     private mutating func skip() {
         guard next < elements.count else { return }
-        missing.append(elements[next].parsed)
+        missing.append(elements[next].model)
         next += 1
     }
 }
@@ -88,33 +75,33 @@ struct DatafileChanges {
     /// Notes the experiments that are new, changed or gone.
     ///
     /// - Parameter all: those of the new datafile, several of which may have one id.
-    mutating func add(experiments changed: [ParsedExperiment], of all: [DatafileElements.Element<ParsedExperiment>]) {
+    mutating func add(experiments changed: [ExperimentModel], of all: [ReadElement<ExperimentModel>]) {
         ids = Set(changed.map(\.id))
         // Which of several experiments of an id counts may have changed, too.
-        for experiment in changed + all.lazy.map(\.parsed).filter({ ids.contains($0.id) }) {
+        for experiment in changed + all.lazy.map(\.model).filter({ ids.contains($0.id) }) {
             keys.insert(experiment.key)
             variationIDs.formUnion(experiment.variations.map(\.id))
         }
     }
 
-    mutating func add(flags changed: [ParsedFlag]) {
+    mutating func add(flags changed: [FlagModel]) {
         flagKeys = Set(changed.map(\.key))
     }
 
-    /// Returns the former experiment if a parsed one would become the same.
-    func unchanged(_ parsed: ParsedExperiment) -> Experiment? {
-        guard keepsHoldouts, keepsAudiences || parsed.audienceConditions == [],
+    /// Returns the former experiment if a model would be linked to the same.
+    func unchanged(_ model: ExperimentModel) -> Experiment? {
+        guard keepsHoldouts, keepsAudiences || model.audienceConditions == [],
             // Its variations depend on its flag's rules.
-            parsed.type != "fr", !ids.contains(parsed.id), !keys.contains(parsed.key),
-            let experiment = former.experiment(id: parsed.id),
-            keepsGroups || parsed.groupID == nil && experiment.exclusionGroup == nil
+            model.type != "fr", !ids.contains(model.id), !keys.contains(model.key),
+            let experiment = former.experiment(id: model.id),
+            keepsGroups || model.groupID == nil && experiment.exclusionGroup == nil
         else { return nil }
         return experiment
     }
 
-    /// Returns the former flag if a parsed one would become the same.
-    func unchanged(_ parsed: ParsedFlag, _ experiments: [Experiment], _ rollout: Rollout?) -> Flag? {
-        guard keepsHoldouts, !flagKeys.contains(parsed.key), let flag = former.flag(key: parsed.key),
+    /// Returns the former flag if a model would be linked to the same.
+    func unchanged(_ model: FlagModel, _ experiments: [Experiment], _ rollout: Rollout?) -> Flag? {
+        guard keepsHoldouts, !flagKeys.contains(model.key), let flag = former.flag(key: model.key),
             flag.experiments.elementsEqual(experiments, by: ===),
             (flag.rollout?.rules ?? []).elementsEqual(rollout?.rules ?? [], by: ===),
             flag.rollout?.id == rollout?.id, !flag.variations.contains(where: { variationIDs.contains($0.id) })

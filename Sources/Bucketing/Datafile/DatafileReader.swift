@@ -1,178 +1,202 @@
 import JSON
 
-/// Reads members of a datafile and collects problems instead of stopping at the first one.
-///
-/// A missing or wrong member is read as an empty value; the datafile is rejected in the end.
+/// Reads a datafile and collects every problem on the way. Of a datafile that is similar to a former one, only what differs is
+/// read.
 struct DatafileReader {
-    /// A value and its location.
-    struct Node {
-        let value: JSONValue
-        /// Of the value, or of the list that it is an element of.
-        private let base: JSONPointer
-        private let index: Int?
+    private typealias Node = MemberReader.Node
 
-        init(value: JSONValue, pointer: JSONPointer) {
-            (self.value, base, index) = (value, pointer, nil)
-        }
+    private let root: Node
+    private var members = MemberReader()
+    private var model: DatafileModel
+    private var formerExperiments: FormerElements<ExperimentModel>
+    private var formerFlags: FormerElements<FlagModel>
+    /// Those that the former datafile does not have like this.
+    private var newExperiments: [ExperimentModel] = []
+    private var newFlags: [FlagModel] = []
 
-        /// An element of the list at a pointer, whose own pointer is made only when it is asked for.
-        init(element: JSONValue, _ index: Int, of list: JSONPointer) {
-            (value, base, self.index) = (element, list, index)
-        }
-
-        var pointer: JSONPointer { index.map { base.appending($0) } ?? base }
-
-        var annotations: JSONObject? { value.object?[Annotations.member]?.object }
+    /// Reads a datafile.
+    ///
+    /// - Returns: what it says, and what of it differs from a former one; `nil` if there is none.
+    /// - Throws: ``DatafileError`` with every problem found.
+    static func read(
+        _ source: JSONValue, similarTo former: Datafile?
+    ) throws(DatafileError) -> (model: DatafileModel, changes: DatafileChanges?) {
+        var reader = DatafileReader(source, former)
+        let changes = reader.read(former.map { DatafileChanges(source, since: $0) })
+        let problems = reader.members.problems
+        guard problems.isEmpty else { throw DatafileError(problems: problems) }
+        return (reader.model, changes)
     }
 
-    private(set) var problems: [JSONFault] = []
-
-    /// Records a problem.
-    mutating func reject(_ pointer: JSONPointer, _ reason: String) {
-        problems.append(JSONFault(pointer: pointer, reason: reason))
+    private init(_ source: JSONValue, _ former: Datafile?) {
+        root = Node(value: source, pointer: JSONPointer())
+        model = DatafileModel(source)
+        formerExperiments = FormerElements(former?.elements.experiments ?? [])
+        formerFlags = FormerElements(former?.elements.flags ?? [])
     }
 
-    /// Reads a required member.
-    private mutating func required<Value>(
-        _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
-    ) -> Value? {
-        guard let value = node.value.object?[key] else {
-            reject(node.pointer, "`\(key)` is required")
+    private mutating func read(_ changes: DatafileChanges?) -> DatafileChanges? {
+        var changes = changes
+        guard root.value.object != nil else {
+            members.reject(root.pointer, "a datafile must be an object; got \(root.value.kind)")
             return nil
         }
-        if let read = read(value) { return read }
-        reject(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
-        return nil
-    }
-
-    /// Reads a member that may be absent or null.
-    private mutating func optional<Value>(
-        _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
-    ) -> Value? {
-        guard let value = node.value.object?[key], !value.isNull else { return nil }
-        if let read = read(value) { return read }
-        reject(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
-        return nil
-    }
-}
-
-// MARK: - Strings, booleans, numbers
-
-extension DatafileReader {
-    mutating func string(_ key: String, of node: Node) -> String {
-        required(key, of: node, "a string", \.string) ?? ""
-    }
-
-    mutating func id(_ key: String, of node: Node) -> Identifier {
-        Identifier(string(key, of: node))
-    }
-
-    mutating func optionalString(_ key: String, of node: Node) -> String? {
-        optional(key, of: node, "a string", \.string)
-    }
-
-    mutating func optionalBool(_ key: String, of node: Node) -> Bool? {
-        optional(key, of: node, "a boolean", \.bool)
-    }
-
-    /// Reads the end of a range of bucket values, 0...10000. Fractions are rounded up, which does not change how a
-    /// whole bucket value compares with the end.
-    mutating func endOfRange(_ key: String, of node: Node) -> Int {
-        let end = required(key, of: node, "a number", \.double) ?? 0
-        return Int(max(0, min(end, Double(Bucketer.bucketCount))).rounded(.up))
-    }
-}
-
-// MARK: - Lists and objects
-
-extension DatafileReader {
-    /// Reads a list of objects. Other elements are problems and left out.
-    mutating func objects(_ key: String, of node: Node, isOptional: Bool = false) -> [Node] {
-        let list: [JSONValue]?
-        if isOptional {
-            list = optional(key, of: node, "an array", \.array)
-        } else {
-            list = required(key, of: node, "an array", \.array)
+        readProject()
+        readAudiences()
+        readExperiments()
+        changes?.add(experiments: newExperiments + formerExperiments.missing, of: model.readExperiments)
+        readFlags()
+        changes?.add(flags: newFlags + formerFlags.missing)
+        readHoldouts()
+        for experiment in model.experiments.values {
+            guard Group.excludes(policy: experiment.groupPolicy), let id = experiment.groupID, model.groups[id] == nil
+            else { continue }
+            members.reject(["groups"], "no group has the id '\(id)', which the experiment '\(experiment.key)' names")
         }
-        let pointer = node.pointer.appending(key)
-        return (list ?? []).enumerated().compactMap { index, element in
-            let node = Node(element: element, index, of: pointer)
-            guard element.object != nil else {
-                reject(node.pointer, "an element must be an object; got \(element.kind)")
-                return nil
+        return changes
+    }
+
+    private mutating func readProject() {
+        let version = members.string("version", of: root)
+        if members.problems.isEmpty, version != "4" {
+            members.reject(["version"], "`version` must be '4'; got '\(version)'")
+        }
+        model.accountID = members.string("accountId", of: root)
+        model.projectID = members.string("projectId", of: root)
+        model.revision = members.string("revision", of: root)
+        model.sdkKey = members.optionalString("sdkKey", of: root)
+        model.environmentKey = members.optionalString("environmentKey", of: root)
+        model.anonymizesIP = members.optionalBool("anonymizeIP", of: root) ?? false
+        model.botFiltering = members.optionalBool("botFiltering", of: root)
+        model.sendsFlagDecisions = members.optionalBool("sendFlagDecisions", of: root) ?? false
+        model.attributes = members.objects("attributes", of: root).map { node in
+            Attribute(id: members.id("id", of: node), key: members.id("key", of: node))
+        }
+        model.events = members.objects("events", of: root).map { node in
+            Event(
+                id: members.id("id", of: node), key: members.id("key", of: node),
+                experimentIDs: members.ids("experimentIds", of: node)
+            )
+        }
+    }
+
+    /// Reads `audiences`, whose conditions are JSON encoded as a string, and `typedAudiences`, which replace them.
+    private mutating func readAudiences() {
+        var audiences = KeyedList<Audience>()
+        let typed = members.objects("typedAudiences", of: root, isOptional: true)
+        let typedIDs = Set(typed.map { members.id("id", of: $0) })
+        for node in members.objects("audiences", of: root) {
+            let id = members.id("id", of: node)
+            let text = members.string("conditions", of: node)
+            var conditions = JSONValue.null
+            if !typedIDs.contains(id) {
+                do {
+                    conditions = try JSONParser().parse(text)
+                } catch {
+                    members.reject(node.pointer.appending("conditions"), "`conditions` must be JSON: \(error)")
+                }
             }
-            return node
+            audiences.set(id, Audience(id: id, name: members.string("name", of: node), conditions: conditions))
         }
-    }
-
-    mutating func ids(_ key: String, of node: Node) -> [Identifier] {
-        let list = required(key, of: node, "an array", \.array)
-        return ids(list ?? [], at: node.pointer.appending(key))
-    }
-
-    /// - Returns: `nil` if the member is absent or null.
-    mutating func optionalIDs(_ key: String, of node: Node) -> [Identifier]? {
-        let list = optional(key, of: node, "an array", \.array)
-        return list.map { ids($0, at: node.pointer.appending(key)) }
-    }
-
-    private mutating func ids(_ list: [JSONValue], at pointer: JSONPointer) -> [Identifier] {
-        list.enumerated().map { index, element in
-            if let text = element.string { return Identifier(text) }
-            reject(pointer.appending(index), "an element must be a string; got \(element.kind)")
-            return ""
+        for node in typed {
+            let id = members.id("id", of: node)
+            if node.value.object?["conditions"] == nil { members.reject(node.pointer, "`conditions` is required") }
+            let conditions = node.value.object?["conditions"] ?? .null
+            audiences.set(id, Audience(id: id, name: members.string("name", of: node), conditions: conditions))
         }
+        model.audiences = audiences.values
     }
 
-    /// Reads an object whose values are strings.
-    mutating func texts(_ key: String, of node: Node) -> [Identifier: Identifier] {
-        let object = required(key, of: node, "an object", \.object) ?? JSONObject()
-        let pointer = node.pointer.appending(key)
-        var texts: [Identifier: Identifier] = [:]
-        for member in object {
-            if let text = member.value.string {
-                texts[Identifier(member.key)] = Identifier(text)
-            } else {
-                reject(pointer.appending(member.key), "a member must be a string; got \(member.value.kind)")
+    // MARK: Experiments
+
+    /// Reads the experiments, the delivery rules and the experiments of groups, in this order.
+    private mutating func readExperiments() {
+        for node in members.objects("experiments", of: root) {
+            add(experiment(node))
+        }
+        for node in members.objects("rollouts", of: root, isOptional: true) {
+            let rules = members.objects("experiments", of: node).map { experiment($0) }
+            rules.forEach { add($0) }
+            model.rollouts.set(members.id("id", of: node), rules.map(\.id).uniqued())
+        }
+        for node in members.objects("groups", of: root) {
+            readGroup(node)
+        }
+        formerExperiments.end()
+    }
+
+    private mutating func experiment(_ node: Node) -> ExperimentModel {
+        let known = formerExperiments.model(of: node.value)
+        let experiment = known ?? members.experiment(node)
+        if known == nil { newExperiments.append(experiment) }
+        model.readExperiments.append(ReadElement(source: node.value, model: experiment))
+        return experiment
+    }
+
+    private mutating func add(_ experiment: ExperimentModel) {
+        model.experiments.set(experiment.id, experiment)
+    }
+
+    private mutating func readGroup(_ node: Node) {
+        let group = Group(
+            id: members.id("id", of: node), name: node.annotations?["name"]?.string,
+            policy: members.string("policy", of: node),
+            trafficAllocation: members.trafficAllocation(of: node),
+            experimentIDs: members.objects("experiments", of: node).map { element in
+                var experiment = experiment(element)
+                experiment.groupID = members.id("id", of: node)
+                experiment.groupPolicy = members.string("policy", of: node)
+                add(experiment)
+                return experiment.id
             }
-        }
-        return texts
+        )
+        model.groups.set(group.id, group)
     }
 
-    mutating func optionalObject(_ key: String, of node: Node) -> Node? {
-        optional(key, of: node, "an object", \.object).map {
-            Node(value: .object($0), pointer: node.pointer.appending(key))
+    // MARK: Flags and holdouts
+
+    private mutating func readFlags() {
+        for node in members.objects("featureFlags", of: root, isOptional: true) {
+            let flag = knownFlag(node) ?? newFlag(node)
+            model.readFlags.append(ReadElement(source: node.value, model: flag))
+            model.flags.set(flag.key, flag)
+        }
+        formerFlags.end()
+    }
+
+    /// Returns a flag that the former datafile has, too. What it refers to may be gone.
+    private mutating func knownFlag(_ node: Node) -> FlagModel? {
+        guard let flag = formerFlags.model(of: node.value) else { return nil }
+        let (experiments, rollouts) = (model.experiments, model.rollouts)
+        members.checkExperiments(flag.experimentIDs, of: node) { experiments[$0] != nil }
+        members.checkRollout(flag.rolloutID, of: node) { rollouts[$0] != nil }
+        return flag
+    }
+
+    private mutating func newFlag(_ node: Node) -> FlagModel {
+        let (experiments, rollouts) = (model.experiments, model.rollouts)
+        let flag = members.flag(
+            node, hasExperiment: { experiments[$0] != nil }, hasRollout: { rollouts[$0] != nil })
+        newFlags.append(flag)
+        return flag
+    }
+
+    private mutating func readHoldouts() {
+        for node in members.objects("holdouts", of: root, isOptional: true) {
+            model.holdouts.append(members.holdout(node, includedRules: nil))
+        }
+        for node in members.objects("localHoldouts", of: root, isOptional: true) {
+            // The reference SDK skips a local holdout without rules.
+            guard let rules = members.optionalIDs("includedRules", of: node) else { continue }
+            model.holdouts.append(members.holdout(node, includedRules: rules))
         }
     }
 }
 
-/// A dictionary that keeps its values in the order in which their keys were first set.
-struct KeyedList<Value> {
-    private(set) var values: [Value] = []
-    private(set) var keys: [Identifier] = []
-    private var indices: [Identifier: Int] = [:]
-
-    subscript(key: Identifier) -> Value? {
-        indices[key].map { values[$0] }
-    }
-
-    /// Sets the value of a key. A known key keeps its position.
-    mutating func set(_ key: Identifier, _ value: Value) {
-        if let index = indices[key] {
-            values[index] = value
-        } else {
-            indices[key] = values.count
-            keys.append(key)
-            values.append(value)
-        }
-    }
-
-    /// Changes the value of a key, if it has one.
-    mutating func update(_ key: Identifier, _ change: (inout Value) -> Void) {
-        if let index = indices[key] {
-            change(&values[index])
-        }
+extension [Identifier] {
+    /// Returns each id once, at its first position.
+    package func uniqued() -> [Identifier] {
+        var seen: Set<Identifier> = []
+        return filter { seen.insert($0).inserted }
     }
 }
-
-extension KeyedList: Sendable where Value: Sendable {}

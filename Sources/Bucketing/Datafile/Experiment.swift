@@ -32,22 +32,22 @@ public final class Experiment: Sendable {
     let variationsOfKey: [Variation]
 
     init(
-        _ parsed: ParsedExperiment, audience: Condition?, exclusionGroup: Group?,
+        _ model: ExperimentModel, audience: Condition?, exclusionGroup: Group?,
         variationsOfKey: [Variation]
     ) {
-        id = parsed.id
-        key = parsed.key
-        layerID = parsed.layerID
-        status = parsed.status
-        type = parsed.type
-        variations = parsed.variations + parsed.variationsForEveryoneElse
-        trafficAllocation = parsed.trafficAllocation
-        forcedVariations = parsed.forcedVariations
-        gate = parsed.gate
-        audienceConditions = parsed.audienceConditions
-        annotations = parsed.annotations
+        id = model.id
+        key = model.key
+        layerID = model.layerID
+        status = model.status
+        type = model.type
+        variations = model.variations + model.variationsForEveryoneElse
+        trafficAllocation = model.trafficAllocation
+        forcedVariations = model.forcedVariations
+        gate = model.gate
+        audienceConditions = model.audienceConditions
+        annotations = model.annotations
         self.audience = audience
-        isBucketed = !parsed.key.isBlank
+        isBucketed = !model.key.isBlank
         self.exclusionGroup = exclusionGroup
         self.variationsOfKey = variationsOfKey
     }
@@ -245,33 +245,29 @@ public final class Holdout: Sendable {
     /// The variation of the users who are not held out, which the datafile does not have.
     let rest: Variation?
 
-    init(
-        _ node: DatafileReader.Node, includedRules: [Identifier]?,
-        audiences: [Identifier: Condition], _ reader: inout DatafileReader
-    ) {
-        id = reader.id("id", of: node)
-        key = reader.id("key", of: node)
-        status = reader.string("status", of: node)
-        variations = reader.variations(of: node)
-        trafficAllocation = reader.trafficAllocation(of: node)
-        excludesTargetedDeliveries = reader.optionalBool("excludeTargetedDeliveries", of: node) ?? false
-        audienceConditions = reader.audienceConditions(of: node)
-        audience = Condition.ofExperiment(audienceConditions, audiences: audiences)
-        isBucketed = !key.isBlank
-        self.includedRules = includedRules
-        rest = node.annotations?["rest"]?.string.map {
-            Variation(
-                id: Identifier($0), key: "rest", isFeatureEnabled: true, variableValues: [:], weight: nil)
+    init(_ model: HoldoutModel, audiences: [Identifier: Condition]) {
+        id = model.id
+        key = model.key
+        status = model.status
+        variations = model.variations
+        trafficAllocation = model.trafficAllocation
+        includedRules = model.includedRules
+        excludesTargetedDeliveries = model.excludesTargetedDeliveries
+        audienceConditions = model.audienceConditions
+        audience = Condition.ofExperiment(model.audienceConditions, audiences: audiences)
+        isBucketed = !model.key.isBlank
+        rest = model.restID.map {
+            Variation(id: $0, key: "rest", isFeatureEnabled: true, variableValues: [:], weight: nil)
         }
-        comparison = rest.map { [id, key, status, variations, trafficAllocation, audienceConditions] rest in
+        comparison = rest.map { rest in
             let all = TrafficAllocation.Range(entityID: rest.id, end: Bucketer.bucketCount)
-            let parsed = ParsedExperiment(
-                id: id, key: key, layerID: "", status: status, type: nil, variations: variations + [rest],
-                firstVariation: variations.first,
-                trafficAllocation: TrafficAllocation(ranges: trafficAllocation.ranges + [all]),
-                forcedVariations: [:], gate: nil, audienceConditions: audienceConditions,
+            let both = ExperimentModel(
+                id: model.id, key: model.key, layerID: "", status: model.status, type: nil,
+                variations: model.variations + [rest], firstVariation: model.variations.first,
+                trafficAllocation: TrafficAllocation(ranges: model.trafficAllocation.ranges + [all]),
+                forcedVariations: [:], gate: nil, audienceConditions: model.audienceConditions,
                 annotations: ExperimentAnnotations(nil))
-            return Experiment(parsed, audience: nil, exclusionGroup: nil, variationsOfKey: [])
+            return Experiment(both, audience: nil, exclusionGroup: nil, variationsOfKey: [])
         }
     }
 

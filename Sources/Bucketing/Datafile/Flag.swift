@@ -19,15 +19,15 @@ public final class Flag: Sendable {
     ///   - holdoutVariations: the variations of all holdouts, since a holdout may decide any flag.
     ///   - texts: the variable values of all variations of experiments, by variation id and variable id.
     init(
-        id: Identifier, key: Identifier, experiments: [Experiment], rollout: Rollout?, variables: [Variable],
-        annotations: FlagAnnotations, holdoutVariations: [Variation], texts: [Identifier: [Identifier: String]]
+        _ model: FlagModel, experiments: [Experiment], rollout: Rollout?, holdoutVariations: [Variation],
+        texts: [Identifier: [Identifier: String]]
     ) {
-        self.id = id
-        self.key = key
+        id = model.id
+        key = model.key
+        variables = model.variables
+        annotations = model.annotations
         self.experiments = experiments
         self.rollout = rollout
-        self.variables = variables
-        self.annotations = annotations
         var variations = KeyedList<Variation>()
         for variation in (experiments + (rollout?.rules ?? [])).flatMap(\.variations)
         where variations[variation.id] == nil {

@@ -72,10 +72,10 @@ extension TrafficAllocation {
     ///
     /// - Throws: ``DatafileError`` with every wrong member, its pointer starting at `/trafficAllocation`.
     public init(json value: JSONValue) throws(DatafileError) {
-        var reader = DatafileReader()
+        var reader = MemberReader()
         let member = "trafficAllocation"
         let allocation = reader.trafficAllocation(
-            of: DatafileReader.Node(
+            of: MemberReader.Node(
                 value: .object(JSONObject(.init(key: member, value: value))), pointer: JSONPointer())
         )
         guard reader.problems.isEmpty else { throw DatafileError(problems: reader.problems) }
