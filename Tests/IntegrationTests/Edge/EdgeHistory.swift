@@ -128,8 +128,11 @@ final class FeedWatch: Sendable {
         let began = DispatchTime.now().uptimeNanoseconds
         guard let response = try? upstream().request("GET", target) else { return true }
         guard response.status == 200 else {
-            // The upstream was restored, and everything of its former feed was read; see ``waitForEnd()``.
-            if response.status == 410 { found.withLock { $0.cursor = nil } }
+            // The upstream was restored, and everything of its former feed was read; see ``waitForEnd()``. The feed of the
+            // new generation goes on where that ended.
+            if response.status == 410, let cursor, let epoch = epoch() {
+                found.withLock { $0.cursor = epoch + cursor.drop { $0 != "-" } }
+            }
             return true
         }
         let now = DispatchTime.now().uptimeNanoseconds
@@ -141,6 +144,12 @@ final class FeedWatch: Sendable {
         }
         // The last line is the end.
         return !isEnding || lines.count > 1
+    }
+
+    /// Returns the generation of the upstream's feed, with which its cursors begin.
+    private func epoch() -> String? {
+        let end = try? upstream().request("GET", "/v1/feed?limit=0&after=now").json["cursor"].string
+        return end.flatMap { $0 }.map { String($0.prefix { $0 != "-" }) }
     }
 
     /// Waits until everything was read that the present upstream has.
