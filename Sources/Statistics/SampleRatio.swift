@@ -10,6 +10,9 @@ import Glibc
 ///
 /// The product and the mean of the periods' evidence are such martingales, too. The product grows fastest if users are
 /// lost in every period, the mean if they are lost in one. The test takes the mean of both.
+///
+/// Counts of which none is expected are tested on their own, see ``strayShare``, and the evidence of a period is the mean of
+/// both tests.
 public struct SampleRatio: Sendable, Equatable {
     /// The counts of one period and what is expected of them.
     public struct Period: Sendable, Equatable {
@@ -43,12 +46,16 @@ public struct SampleRatio: Sendable, Equatable {
     /// The p-value of all periods together; `nil` if none has users.
     public var pValue: Double? {
         let logarithms = tests.compactMap { $0?.logEvidence }
+        guard let mean = Self.mean(logarithms), let both = Self.mean([logarithms.reduce(0, +), mean]) else {
+            return nil
+        }
+        return Test(logEvidence: both).pValue
+    }
+
+    /// Returns the logarithm of the mean of numbers, given their logarithms; `nil` for none.
+    private static func mean(_ logarithms: [Double]) -> Double? {
         guard let greatest = logarithms.max() else { return nil }
-        let product = logarithms.reduce(0, +)
-        let mean =
-            greatest + log(logarithms.reduce(0) { $0 + exp($1 - greatest) } / Double(logarithms.count))
-        let larger = max(product, mean)
-        return Test(logEvidence: larger + log((exp(product - larger) + exp(mean - larger)) / 2)).pValue
+        return greatest + log(logarithms.reduce(0) { $0 + exp($1 - greatest) } / Double(logarithms.count))
     }
 
     /// The number of users that the expected shares count for in the Dirichlet distribution. A loss of one user in 50 of a
@@ -56,8 +63,39 @@ public struct SampleRatio: Sendable, Equatable {
     public static let concentration = 1_000.0
 
     private static func test(_ period: Period) -> Test? {
+        mean([splitEvidence(period), strayEvidence(period)].compactMap(\.self)).map { Test(logEvidence: $0) }
+    }
+
+    // MARK: Counts of which none is expected
+
+    /// The share of a period's users who may have a variation that nobody is to get, besides ``strayCount`` of them: SDKs
+    /// decide with a former definition until they have read the new one.
+    public static let strayShare = 0.01
+    public static let strayCount = 20
+
+    /// Returns the evidence that more users have a variation without a share than may: a Bayes factor of any share against the
+    /// most likely one of at most ``strayShare``. `nil` if each count has a share, or no share is known.
+    private static func strayEvidence(_ period: Period) -> Double? {
+        let expected = period.counts.indices.map { index in
+            period.expected.contains { $0.indices.contains(index) && $0[index] > 0 }
+        }
+        guard expected.contains(true), expected.contains(false) else { return nil }
+        let strays = zip(period.counts, expected).reduce(0) { $1.1 ? $0 : $0 + $1.0 }
+        let counted = Double(max(0, strays - strayCount))
+        let others = Double(period.counts.reduce(0, +) - strays)
+        guard counted + others > 0 else { return nil }
+        let any = Gamma.logarithm(counted + 1) + Gamma.logarithm(others + 1) - Gamma.logarithm(counted + others + 2)
+        let share = min(counted / (counted + others), strayShare)
+        let few = (counted > 0 ? counted * log(share) : 0) + (others > 0 ? others * log(1 - share) : 0)
+        return any - few
+    }
+
+    // MARK: The split
+
+    /// Returns the evidence that the counts with a share are split otherwise than expected; `nil` for fewer than two, or
+    /// without users.
+    private static func splitEvidence(_ period: Period) -> Double? {
         guard let first = period.expected.first else { return nil }
-        // A count without a share is ignored.
         let indices = first.indices.filter { first[$0] > 0 && period.counts.indices.contains($0) }
         let counts = indices.map { Double(period.counts[$0]) }
         let total = counts.reduce(0, +)
@@ -75,7 +113,7 @@ public struct SampleRatio: Sendable, Equatable {
             return sum + Gamma.logarithm(prior + pair.0) - Gamma.logarithm(prior)
         }
         let correct = zip(counts, expected).reduce(0.0) { $1.0 > 0 ? $0 + $1.0 * log($1.1) : $0 }
-        return Test(logEvidence: mixed - correct)
+        return mixed - correct
     }
 
     /// The number of components of a mixture that are considered one by one.

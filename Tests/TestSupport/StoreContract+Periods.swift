@@ -54,7 +54,8 @@ extension StoreContract {
             func begin(_ period: AllocationPeriod, into experiment: Identifier = "e") async throws -> ImportStart {
                 try await store.write(
                     .beginImport(
-                        into: experiment, period, AuditNote(.experimentImport, of: experiment.string), by: author))
+                        into: experiment, period, hasExposures: true,
+                        AuditNote(.experimentImport, of: experiment.string), by: author))
             }
             #expect(try await begin(half) == .begun)
             #expect(try await begin(half) == .continued)
@@ -96,7 +97,8 @@ extension StoreContract {
                     allocation: here.allocation)
                 let note = AuditNote(.experimentImport, of: "e")
                 #expect(
-                    try await context.store.write(.beginImport(into: "e", part, note, by: Author(name: "ann"))) == start
+                    try await context.store.write(
+                        .beginImport(into: "e", part, hasExposures: true, note, by: Author(name: "ann"))) == start
                 )
             }
         },

@@ -82,10 +82,15 @@ struct Conclusion: Sendable, Equatable {
         ["reason": .string(reason), "concluded_at": .string(concludedAt), "author": .string(author)]
     }
 
+    /// As an admin would say it again.
+    func input(of experiment: ExperimentDefinition) -> ConclusionInput {
+        ConclusionInput(
+            winner: winner.flatMap { id in experiment.variations.last { $0.id == id }?.key }, reason: reason)
+    }
+
     func description(of experiment: ExperimentDefinition) -> JSONValue {
-        let key = winner.flatMap { id in experiment.variations.last { $0.id == id }?.key }
-        return [
-            "winner": key.map { JSONValue($0) } ?? .null, "reason": .string(reason),
+        [
+            "winner": input(of: experiment).winner.map { JSONValue($0) } ?? .null, "reason": .string(reason),
             "concluded_at": .string(concludedAt), "author": .string(author),
             "frozen_at": frozenAt.map { .string($0.rfc3339) } ?? .null,
         ]

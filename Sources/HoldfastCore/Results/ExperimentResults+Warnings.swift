@@ -153,7 +153,7 @@ extension ExperimentResults {
         return Warning(
             code: "traffic_changed",
             message:
-                "\(without.joined(separator: ", ")) has users but no traffic any more: its users keep it and are still "
+                "\(without.joined(separator: ", ")) has users but no traffic: its users keep it and are still "
                 + "measured, but no new user gets it")
     }
 

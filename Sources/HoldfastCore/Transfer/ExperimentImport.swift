@@ -124,6 +124,13 @@ public struct ExperimentImport: Sendable {
             }
             ratio[variation.id] = share
         }
+        // A share that was forgotten would make the sample ratio wrong, and an import cannot be taken back.
+        if let missing = experiment.variations.first(where: { ratio[$0.id] == nil }) {
+            throw CoreError(
+                .unprocessable,
+                "`shares` must have each variation of the experiment, with 0 for one that nobody got; '\(missing.key)' is missing",
+                at: place)
+        }
         guard ratio.values.contains(where: { $0 > 0 }) else {
             throw CoreError(.unprocessable, "`shares` must have at least one number above 0; got none", at: place)
         }

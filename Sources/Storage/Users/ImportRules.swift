@@ -2,7 +2,7 @@ public import Bucketing
 
 /// Whether what happened in an experiment elsewhere, before it came to this server, may be imported.
 public enum ImportStart: Sendable, Equatable {
-    /// It is the first part of the import.
+    /// No part with exposures was imported before.
     case begun
     /// It continues the import that has the same start and the same shares.
     case continued
@@ -18,17 +18,20 @@ extension SharedChange<ImportStart> {
     /// Begins an import into an experiment, or continues it, and records that in the audit log. The import is a period of
     /// allocation before all others.
     ///
-    /// - Parameter period: its number is ``AllocationPeriod/imported``.
+    /// - Parameters:
+    ///   - period: its number is ``AllocationPeriod/imported``. It is stored with the first part that has exposures, because
+    ///     from then on start and shares are fixed.
+    ///   - note: `nil` if the part has nothing to store.
     public static func beginImport(
-        into experimentID: Identifier, _ period: AllocationPeriod, _ note: AuditNote, by author: Author
+        into experimentID: Identifier, _ period: AllocationPeriod, hasExposures: Bool, _ note: AuditNote?,
+        by author: Author
     ) -> Self {
         Self(.tallies(experimentID: experimentID)) { records, _ in
             let start = (records.tallies[experimentID] ?? TallySnapshot()).start(of: period)
             switch start {
-            case .begun:
-                records.write(.insertPeriods([(experimentID, period)]))
-                records.record(note, by: author)
-            case .continued: records.record(note, by: author)
+            case .begun, .continued:
+                if start == .begun, hasExposures { records.write(.insertPeriods([(experimentID, period)])) }
+                if let note { records.record(note, by: author) }
             case .differs, .hasUsers, .isKnown: break
             }
             return start

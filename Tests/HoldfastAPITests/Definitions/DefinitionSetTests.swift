@@ -151,6 +151,14 @@ import Testing
         let shown = try server.request("GET", "/v1/experiments/till")
         #expect(shown["owner"] == "ann")
         #expect(shown["assignment_ttl"] == "30d")
+        // Whoever gives it another key does not conclude it again.
+        let ended = try server.request("POST", "/v1/experiments/till/conclude", #"{"winner":"new","reason":"Better"}"#)
+        #expect(ended.status == 200, "\(ended.text)")
+        let former = try server.request("GET", "/v1/experiments/till")["conclusion"]
+        var element = try #require(try read()["experiments"].array?.first?.object)
+        element["key"] = "desk"
+        #expect(try apply(#"{"experiments":[\#(JSONValue.object(element))]}"#).status == 200)
+        #expect(try server.request("GET", "/v1/experiments/desk")["conclusion"] == former)
     }
 
     @Test func `What can move users who take part is refused with their number, and shown by the preview`() throws {

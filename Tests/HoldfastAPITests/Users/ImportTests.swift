@@ -163,4 +163,33 @@ import Testing
         expect(try send("e", startedAt: start, exposures: [good]), 409, nil, "must not be over")
         #expect(try results("e")["users"]["counted"] == 1)
     }
+
+    @Test func `Shares have every variation, and are fixed by the first part with exposures`() throws {
+        try put("moved", "draft")
+        let start = now - 7 * Self.day
+        let missing = try send("moved", startedAt: start, #"{"control":100}"#)
+        #expect(missing.status == 422 && missing["pointer"] == "/shares", "\(missing.text)")
+        #expect(missing["detail"].string?.contains("'new' is missing") == true, "\(missing.text)")
+        #expect(try send("moved", startedAt: start, #"{"control":100,"new":0}"#).status == 200)
+        let early = event("ada", 5, at: start - Self.day)
+        #expect(try send("moved", startedAt: start, #"{"control":1,"new":2}"#, events: [early]).status == 200)
+        let shares = #"{"control":50,"new":50}"#
+        let first = try send(
+            "moved", startedAt: start, shares, exposures: [exposure("ada", "new", at: start + Self.day)])
+        #expect(first.status == 200, "\(first.text)")
+        #expect(try send("moved", startedAt: start, #"{"control":100,"new":0}"#).status == 409)
+        #expect(try send("moved", startedAt: start, shares).status == 200)
+    }
+
+    @Test func `Users of a variation that nobody got elsewhere are a mismatch`() throws {
+        try put("moved", "draft")
+        let start = now - 7 * Self.day
+        let exposures = (0..<200).map { index in
+            exposure("u\(index)", index % 2 == 0 ? "new" : "control", at: start + Timestamp(index) * 60_000)
+        }
+        let sent = try send("moved", startedAt: start, #"{"control":100,"new":0}"#, exposures: exposures)
+        #expect(sent.status == 200, "\(sent.text)")
+        let ratio = try results("moved")["sample_ratio"]
+        #expect(ratio["mismatch"] == true, "\(ratio)")
+    }
 }

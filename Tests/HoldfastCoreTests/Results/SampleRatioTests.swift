@@ -368,4 +368,34 @@ struct SampleRatioTests {
         let late = check(1, [[500, 510], [0, 0]])
         #expect(late.changes.isEmpty && late.periods.count == 2 && !late.isMismatch)
     }
+
+    @Test(arguments: [
+        ([500, 500], [1, 0.0], true), ([333, 333, 334], [1, 1, 0], true), ([100_000, 900], [1, 0], false),
+        ([100_000, 1_500], [1, 0], true), ([3, 20], [1, 0], false), ([500, 0], [1, 0], false),
+        ([500, 500, 0], [1, 1, 0], false), ([500, 520, 25], [1, 1, 0], false),
+    ])
+    func `Many users of a variation that nobody is to get are a mismatch, a few of a former definition are not`(
+        counts: [Int], expected: [Double], isMismatch: Bool
+    ) {
+        let test = SampleRatio([.init(counts: counts, expected: [expected])])
+        #expect((test.pValue ?? 1) < SampleRatioCheck.threshold == isMismatch, "\(test.pValue ?? 1)")
+    }
+
+    @Test func `A share at the limit of what is allowed without a share raises no alarm in many looks`() {
+        var alarms = 0
+        for seed in 0..<100 as Range<UInt64> {
+            var random = SeededGenerator(seed: seed)
+            var counts = [0, 0]
+            for user in 1...20_000 {
+                counts[Double.random(in: 0..<1, using: &random) < SampleRatio.strayShare ? 1 : 0] += 1
+                guard user % 50 == 0 else { continue }
+                let test = SampleRatio([.init(counts: counts, expected: [[1, 0]])])
+                if (test.pValue ?? 1) < SampleRatioCheck.threshold {
+                    alarms += 1
+                    break
+                }
+            }
+        }
+        #expect(alarms == 0)
+    }
 }

@@ -93,6 +93,14 @@ import Testing
         let found = try script("restore-drill", [directory.path, url], ["TOKENS_FILE": tokens])
         #expect(found.wait() == .exit(0), "\(found.output.text)\(found.errors.text)")
         #expect(found.output.all.first == passed.output.all.first)
+        // Tokens that have expired, or are of some projects, are passed over; without another one the drill says so.
+        let useless = "admin former \(String(repeating: "f", count: 32)) expires=2020-01-01\n"
+        for (lines, end) in [("\(useless)admin ann \(token)\n", 0), (useless, 1)] as [(String, Int32)] {
+            let file = try directory.write(lines, to: "other-tokens")
+            let drill = try script("restore-drill", [copy, url], ["TOKENS_FILE": file])
+            #expect(drill.wait() == .exit(end), "\(drill.output.text)\(drill.errors.text)")
+            #expect(drill.errors.text.contains("/metrics cannot be read") == (end == 1))
+        }
         let more = (100..<120).map { profile("user\($0)", ["11": "1"]) + "\n" }.joined()
         #expect(try server.request("POST", "/v1/profiles", more, token: token).status == 200)
         let differs = try script("restore-drill", [copy, url], ["TOKEN": token])

@@ -55,6 +55,13 @@ import Testing
 
     @Test func `What was changed through an edge holds on the edge before it responds`() throws {
         try ask("PUT", "/v1/experiments/checkout", AssignSamples.definition, status: 201)
+        // Webhooks are the upstream's.
+        let defined = try upstream.request("GET", "/v1/definitions", token: Self.writer)
+        for token in [Self.admin, Self.writer] {
+            let shown = try ask("GET", "/v1/definitions", nil, token)
+            #expect(shown.json == defined.json)
+            #expect(shown.field("etag") == nil)
+        }
         let first = try assigned("ada")
         #expect(first["source"] == "bucketed")
         #expect(try assigned("ada")["source"] == "stored")

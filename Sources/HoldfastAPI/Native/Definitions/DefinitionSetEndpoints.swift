@@ -15,6 +15,10 @@ struct DefinitionSetEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey, for: call.access), catalog)
+        // An edge has no webhooks, so that it has no tag which the upstream would know, either.
+        guard !services.store.isCopy else {
+            return .json(try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey, nil).json.encoded() })
+        }
         let all = try await store.read(.webhooks)
         let view = view(of: all, sdkKey, call)
         let (content, tag) = try await catalog.inBackground { _ in

@@ -22,8 +22,10 @@ struct ImportEndpoint {
         }
         let input = try ExperimentImport(
             body, into: experiment, of: project, limit: services.options.elementLimit, now: services.store.clock.now())
+        let hasExposures = !input.exposures.isEmpty
+        let note = hasExposures || !input.events.isEmpty ? input.note(experiment.key) : nil
         let start = try await store.write(
-            .beginImport(into: experiment.id, input.period, input.note(experiment.key), by: author))
+            .beginImport(into: experiment.id, input.period, hasExposures: hasExposures, note, by: author))
         try Self.check(start, experiment)
         let exposures = try await services.reporter.record(input.exposures.map { .exposure($0) })
         let events = try await services.reporter.record(input.events.map { .goal($0) })

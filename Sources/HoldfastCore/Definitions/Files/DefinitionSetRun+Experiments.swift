@@ -15,7 +15,7 @@ extension DefinitionSetRun {
     }
 
     private mutating func define(experiment element: DefinitionSet.Element, isRule: Bool) throws(CoreError) {
-        let (key, shown) = (element.key, shown[.experiments]?[element.key])
+        let key = element.key
         var body = element.object
         // A misspelt member is named before what is missing because of it.
         let others = ["conclusion", DefinitionSet.allocation]
@@ -38,7 +38,8 @@ extension DefinitionSetRun {
         var ending: ConclusionInput?
         if let given, !given.isNull {
             let wanted = try ConclusionInput(given, at: ["conclusion"])
-            let known = try shown?["conclusion"].map { value throws(CoreError) in try ConclusionInput(value) }
+            // Also of one that has got another key, which is not shown under the new one.
+            let known = definitions.experiments[key].flatMap { $0.conclusion?.input(of: $0) }
             ending = wanted == known ? nil : wanted
         }
         if ending != nil {
