@@ -378,7 +378,7 @@ struct SampleRatioTests {
         counts: [Int], expected: [Double], isMismatch: Bool
     ) {
         let test = SampleRatio([.init(counts: counts, expected: [expected])])
-        #expect((test.pValue ?? 1) < SampleRatioCheck.threshold == isMismatch, "\(test.pValue ?? 1)")
+        #expect(((test.pValue ?? 1) < SampleRatioCheck.threshold) == isMismatch, "\(test.pValue ?? 1)")
     }
 
     @Test func `A share at the limit of what is allowed without a share raises no alarm in many looks`() {

@@ -108,7 +108,12 @@ import Testing
                 let hasCaughtUp = try edges[victim].awaits {
                     try $0.request("GET", "/metrics").text.contains("\nholdfast_edge_lag_seconds ")
                 }
-                #expect(hasCaughtUp)
+                if !hasCaughtUp {
+                    let metrics = try edges[victim].request("GET", "/metrics").text.split(separator: "\n")
+                    let state = metrics.filter { $0.hasPrefix("holdfast_edge") }.joined(separator: "\n")
+                    Issue.record(
+                        "the edge has not caught up: \(try edges[victim].request("GET", "/readyz").text)\(state)")
+                }
                 load.replace(victim, "\(names[victim]), process \(round)", edges[victim])
             }
             try load.wait(for: 40)
