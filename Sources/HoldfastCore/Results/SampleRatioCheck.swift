@@ -59,9 +59,13 @@ public struct SampleRatioCheck: Sendable {
         let others = Array(used.subtracting(tally.periods.map(\.number)))
         var strata = Self.strata(tally.periods, variations) { !others.isEmpty || used.contains($0) }
         if !others.isEmpty {
-            // Without any change of the ratio, all users got their variations under it.
+            // Without any change of the ratio, all users got their variations under it. A variation that had users before
+            // periods were known, and has no traffic now, shows that there was a change.
             let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
-            let isKnown = strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
+            let hadTraffic = variations.map { id in others.contains { counted[$0]?[id] ?? 0 > 0 } }
+            let isKnown =
+                strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
+                && !zip(shares, hadTraffic).contains { $0 == 0 && $1 }
             if isKnown, !strata.isEmpty {
                 strata[0].numbers += others
             } else {

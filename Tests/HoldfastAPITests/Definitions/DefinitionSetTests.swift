@@ -157,7 +157,9 @@ import Testing
         let former = try server.request("GET", "/v1/experiments/till")["conclusion"]
         var element = try #require(try read()["experiments"].array?.first?.object)
         element["key"] = "desk"
-        #expect(try apply(#"{"experiments":[\#(JSONValue.object(element))]}"#).status == 200)
+        let renamedAgain: JSONValue = ["experiments": [.object(element)]]
+        let applied = try apply(String(decoding: renamedAgain.encoded(), as: UTF8.self))
+        #expect(applied.status == 200, "\(applied.text)")
         #expect(try server.request("GET", "/v1/experiments/desk")["conclusion"] == former)
     }
 

@@ -243,6 +243,9 @@ final class EdgeLoad: Sendable {
     }
 
     private func step(_ random: inout SeededGenerator) {
+        // A client that asks without a pause makes more than the servers of a debug build can pass on: in half an hour edges
+        // are minutes behind.
+        usleep(20_000)
         let user = Self.users[Int.random(in: Self.users.indices, using: &random)]
         let place = Int.random(in: 0..<servers.withLock(\.count), using: &random)
         let (name, server) = servers.withLock { $0[place] }
