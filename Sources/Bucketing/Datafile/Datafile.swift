@@ -45,7 +45,7 @@ public final class Datafile: Sendable {
     private let experimentsByID: [Identifier: Int]
     private let flagsByKey: [Identifier: Int]
     private let eventsByKey: [Identifier: Event]
-    private let audiencesByID: [Identifier: Audience]
+    let audiencesByID: [Identifier: Audience]
 
     /// Compiles a datafile.
     ///
@@ -201,11 +201,6 @@ extension Datafile {
         // A list of one audience is how the API writes the conditions that it was given.
         if let list = experiment.audienceConditions.array, list.count == 1 { return resolved(list[0]) }
         return resolved(experiment.audienceConditions)
-    }
-
-    private func resolved(_ conditions: JSONValue) -> JSONValue {
-        if let list = conditions.array { return .array(list.map(resolved)) }
-        return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions
     }
 
     /// Returns the holdout with a key, or else with an id.

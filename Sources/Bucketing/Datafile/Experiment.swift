@@ -161,7 +161,7 @@ extension Experiment {
 }
 
 /// One of the alternatives that an experiment gives to users.
-public struct Variation: Sendable {
+public struct Variation: Sendable, Equatable {
     public let id: Identifier
     public let key: Identifier
     /// Whether the flag is on for users of this variation.

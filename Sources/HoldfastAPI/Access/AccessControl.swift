@@ -89,6 +89,7 @@ public final class AccessControl: Sendable {
     /// Returns a caller's text for the log, or a placeholder if it contains a token's secret: callers sometimes send
     /// the secret in the wrong place, such as the URL.
     func loggable(_ text: String) -> String {
+        if let text = Self.withoutKey(text) { return loggable(text) }
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
         if let question = text.firstIndex(of: "?"), let query = Self.withoutSecrets(text[question...].dropFirst()) {
@@ -106,6 +107,19 @@ public final class AccessControl: Sendable {
         "secret", "password",
     ]
     private static let hidden = "(hidden)"
+
+    /// Hides the client key of a path, also one of another server.
+    ///
+    /// - Returns: `nil` if the text is no such path.
+    private static func withoutKey(_ text: String) -> String? {
+        for prefix in GrowthBookProtocol.keyPrefixes where text.hasPrefix(prefix) {
+            let rest = text.dropFirst(prefix.count)
+            let end = rest.firstIndex(of: "?") ?? rest.endIndex
+            guard rest[..<end] != hidden[...], !rest[..<end].isEmpty else { return nil }
+            return prefix + hidden + rest[end...]
+        }
+        return nil
+    }
 
     /// - Returns: `nil` if the query has no such parameter.
     private static func withoutSecrets(_ query: Substring) -> String? {
@@ -183,6 +197,8 @@ struct Admission: Sendable {
     let generation: UInt64
     /// What the request carries out, once the caller has approved it.
     let approval: Approval?
+
+    static let revoked = Problem(.unauthorized, "the token is no longer valid")
 
     /// Whether the request would still be admitted.
     var isValid: Bool {

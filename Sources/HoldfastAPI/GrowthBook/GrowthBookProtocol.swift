@@ -14,6 +14,8 @@ import Storage
 struct GrowthBookProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes = ["/api", "/sub"]
+    /// The beginnings of paths with a client key, which may be a secret.
+    static let keyPrefixes = ["/api/eval/", "/sub/"]
 
     init(_ loop: LoopServices) {
         let evaluation = GrowthBookEvaluation(decisions: loop.decisions, projects: loop.projects)

@@ -234,9 +234,12 @@ struct APIRoute {
                 call.responder.send {
                     do {
                         let call = needsNewestDefinitions ? try await call.updated(projects) : call
-                        return try await call.retrying(projects) { call in
+                        let response = try await call.retrying(projects) { call in
                             try await request.withRequest { request in try await handle(request, call) }
                         }
+                        // It may have waited, for what the caller must not see any more.
+                        if method == .get, !call.admission.isValid { throw Admission.revoked }
+                        return response
                     } catch {
                         return wire.response(to: error, on: pattern)
                     }

@@ -195,7 +195,7 @@ private final class AdmittedStream: ResponseStream {
 
     func produce(_ writer: StreamWriter) {
         guard admission.isValid else {
-            return writer.fail(Problem(.unauthorized, "the token is no longer valid").response(on: nil))
+            return writer.fail(Admission.revoked.response(on: nil))
         }
         stream.produce(writer)
     }

@@ -40,10 +40,11 @@ public enum ApprovalPolicy: Sendable {
             return notes.map(\.exempt)
         }
         let changes = JSONValue.array(
-            notes.map {
-                [
-                    "action": .string($0.action.rawValue), "target": .string($0.target), "before": $0.before,
-                    "after": $0.after,
+            notes.map { note in
+                let shown = note.isOfDatafile ? DatafileDifferences(from: project, to: edited.definitions) : nil
+                return [
+                    "action": .string(note.action.rawValue), "target": .string(note.target),
+                    "before": shown?.before ?? note.before, "after": shown?.after ?? note.after,
                 ]
             })
         let basis = project.basis(of: experiments, changes)
@@ -54,9 +55,52 @@ public enum ApprovalPolicy: Sendable {
         guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
         return notes
     }
+
+    /// Checks that requests which name no project may mean another one than the default so far.
+    ///
+    /// - Parameter changesMore: whether the request also changes how long assignments last.
+    /// - Returns: whether the change is what was approved.
+    /// - Throws: ``HeldChange`` if the former default has running experiments; 409 if the change is not what was approved.
+    public func checkDefault(_ sdkKey: String, insteadOf project: Project?, changesMore: Bool) throws -> Bool {
+        if case .notNeeded = self { return false }
+        guard let project else { return false }
+        let experiments = project.datafile.experiments.filter(project.countsAsRunning).map(\.key.string)
+        guard approval != nil || !experiments.isEmpty else { return false }
+        guard !changesMore else {
+            throw CoreError(
+                .conflict, "`default` must be changed by a request of its own, because it needs an approval")
+        }
+        let changes: JSONValue = [
+            [
+                "action": .string(AuditAction.projectPut.rawValue), "target": .string(sdkKey),
+                "before": ["default": .string(project.sdkKey)], "after": ["default": .string(sdkKey)],
+            ]
+        ]
+        let basis = project.basis(of: experiments, changes)
+        guard let approval else {
+            throw HeldChange(sdkKey: project.sdkKey, basis: basis, experiments: experiments, changes: changes)
+        }
+        guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
+        return true
+    }
+
+    /// Checks that an experiment may take what users did elsewhere, which counts in its results at once.
+    ///
+    /// - Throws: 409 if changes of the experiment need an approval. A proposal has one request, and an import several.
+    public func checkImport(into experiment: Experiment, of project: Project) throws(CoreError) {
+        if case .notNeeded = self { return }
+        guard project.countsAsRunning(experiment) else { return }
+        throw CoreError(
+            .conflict,
+            "where a second person must approve changes of running experiments, an experiment must not have run to take an "
+                + "import; '\(experiment.key)' is \(ExperimentStatus.name(of: experiment.status))")
+    }
 }
 
 extension AuditNote {
+    /// Whether it is about a datafile as a whole, and does not say what of it changes.
+    fileprivate var isOfDatafile: Bool { action == .datafilePut && before.isNull && after.isNull }
+
     /// The note of a change that would have needed an approval if it did more than to stop.
     fileprivate var exempt: AuditNote {
         guard var object = after.object else { return self }
@@ -64,56 +108,6 @@ extension AuditNote {
         object["approval"] = "exempt"
         note.after = .object(object)
         return note
-    }
-}
-
-extension ProjectDefinitions {
-    /// Whether these definitions differ from former ones in nothing else than what was stopped: experiments paused,
-    /// enrollment closed, ramps ended, flags turned off.
-    fileprivate func onlyStops(_ former: ProjectDefinitions) -> Bool {
-        var expected = former
-        for experiment in experiments {
-            guard let former = expected.experiments[experiment.key] else { return false }
-            expected.experiments.set(former.stopped(as: experiment))
-        }
-        for flag in flags {
-            guard var former = expected.flags[flag.key] else { return false }
-            former.isEnabled = former.isEnabled && flag.isEnabled
-            (former.source, former.version) = (flag.source, flag.version)
-            expected.flags.set(former)
-        }
-        // What is generated from experiments and flags follows them.
-        let generated = Set(flags.lazy.filter { $0.content.isOfAPI }.map { Identifier($0.rolloutID) })
-        return expected.experiments == experiments && expected.flags == flags && expected.metrics == metrics
-            && expected.assignmentLifetime == assignmentLifetime
-            && expected.others(without: generated) == others(without: generated)
-    }
-}
-
-extension FlagDefinition.Content {
-    /// Whether the deliveries are generated.
-    fileprivate var isOfAPI: Bool { if case .datafile = self { false } else { true } }
-}
-
-extension ExperimentDefinition {
-    /// Returns the experiment as it would be if nothing else had been done to it than to stop it as another one is.
-    fileprivate func stopped(as other: ExperimentDefinition) -> ExperimentDefinition {
-        var stopped = self
-        let running = ExperimentStatus.running.rawValue
-        if !isDraft, status == running, other.status == ExperimentStatus.paused.rawValue {
-            stopped.status = other.status
-        }
-        stopped.isClosed = isClosed || other.isClosed
-        if let ended = other.details.ramp?.state, ended.status == .ended, let ramp = details.ramp,
-            ramp.isPending || ramp.state.status == .held
-        {
-            stopped.details.ramp?.state = ended
-        }
-        stopped.source = other.source
-        for (index, variation) in other.variations.enumerated() where stopped.variations.indices.contains(index) {
-            stopped.variations[index].source = variation.source
-        }
-        return stopped
     }
 }
 
@@ -209,46 +203,11 @@ extension Project {
         (object["revision"], object["version"]) = (nil, nil)
         return .object(object)
     }
-
-    /// Returns the keys of the running experiments that a change of definitions changes: themselves, whom they take, or
-    /// what they measure. One that was paused, or whose flag was turned off, counts as running until it is concluded or
-    /// archived: its users come back.
-    ///
-    /// - Parameter segments: those to define.
-    func runningExperiments(changedBy compiled: CompiledDefinitions, _ segments: [Segment]) -> [Identifier] {
-        let (definitions, next, edited) = (definitions, compiled.definitions, compiled.datafile)
-        let running = datafile.experiments.filter { experiment in
-            guard !experiment.annotations.isDraft, !datafile.isDeliveryRule(experiment.id) else { return false }
-            return experiment.isRunning
-                || experiment.status == ExperimentStatus.paused.rawValue
-                    && definitions.experiments[experiment.key]?.hasNeverRun == false
-        }
-        guard !running.isEmpty else { return [] }
-        let changing = segments.filter { segment in
-            schema.segments[segment.name].map { $0.conditions != segment.conditions } ?? false
-        }
-        let changesHoldouts = definitions.holdoutLists != next.holdoutLists
-        let changesLifetime = datafile.assignmentLifetime != edited.assignmentLifetime
-        let inSegments = Set(changing.flatMap { datafile.keys(usingSegment: $0.name) })
-        let changesHeldOut = datafile.holdouts.contains { inSegments.contains($0.key) }
-        return running.filter { experiment in
-            let (before, after) = (definitions.experiment(id: experiment.id), next.experiment(id: experiment.id))
-            let metrics = definitions.experiments[experiment.key]?.details.metrics.all ?? []
-            return changesHoldouts || changesHeldOut || changesLifetime || inSegments.contains(experiment.key)
-                || before?.source != after?.source || before?.details != after?.details
-                || before?.conclusion != after?.conclusion
-                || definitions.owners(of: experiment.id).map(\.source) != next.owners(of: experiment.id).map(\.source)
-                || datafile.audience(of: experiment)
-                    != edited.experiment(id: experiment.id).map { edited.audience(of: $0) }
-                || datafile.groupRanges(of: experiment.id) != edited.groupRanges(of: experiment.id)
-                || metrics.contains { definitions.metrics[$0] != next.metrics[$0] }
-        }.map(\.key)
-    }
 }
 
 extension Datafile {
     /// The bucket values of a group that belong to an experiment.
-    fileprivate func groupRanges(of id: Identifier) -> [Range<Int>] {
+    func groupRanges(of id: Identifier) -> [Range<Int>] {
         guard let allocation = experiment(id: id)?.exclusionGroup?.trafficAllocation else { return [] }
         var start = 0
         return allocation.ranges.compactMap { range in

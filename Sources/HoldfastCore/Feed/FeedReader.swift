@@ -171,9 +171,12 @@ public final class FeedReader: Sendable {
 
     /// Waits until there may be a line behind a cursor.
     ///
-    /// - Returns: `false` if there is none by the deadline, or the server is shutting down.
-    public func wait(after cursor: FeedCursor, until deadline: ContinuousClock.Instant) async throws -> Bool {
-        while !isEnding(), ContinuousClock.now < deadline {
+    /// - Parameter isWanted: asked again and again, whether to go on.
+    /// - Returns: `false` if there is none by the deadline, nobody wants it any more, or the server is shutting down.
+    public func wait(
+        after cursor: FeedCursor, until deadline: ContinuousClock.Instant, while isWanted: () -> Bool
+    ) async throws -> Bool {
+        while !isEnding(), isWanted(), ContinuousClock.now < deadline {
             let newest = try await newestPlace()
             if newest.number >= cursor.number || newest.epoch != cursor.epoch { return true }
             try await Task.sleep(for: Self.pollInterval)

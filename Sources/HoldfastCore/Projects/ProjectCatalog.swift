@@ -309,11 +309,11 @@ public final class ProjectCatalog: Sendable {
     /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``. Returns once this process uses what
     /// has been stored.
     public func putProject(
-        _ change: ProjectSettings, by author: Author
+        _ change: ProjectSettings, approval: Approval? = nil, by author: Author
     ) async throws(StorageError) -> ProjectSettingsResult {
         let empty = Datafile.empty(projectID: change.sdkKey, sdkKey: change.sdkKey).encoded()
         let result = try await definitions.run { session throws(StorageError) in
-            try await session.write(.putProject(change, datafile: empty, by: author))
+            try await session.write(.putProject(change, datafile: empty, approval: approval, by: author))
         }
         try await refresh()
         return result

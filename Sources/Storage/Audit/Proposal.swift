@@ -52,6 +52,11 @@ public struct Proposal: Sendable, Equatable {
         self.body = body
     }
 
+    /// Whether somebody has made it. Identity providers may give a person's name in another case from time to time.
+    public func isOf(_ person: Author) -> Bool { Self.folded(author) == Self.folded(person.name) }
+
+    private static func folded(_ name: String) -> String { name.uppercased().lowercased() }
+
     /// How many proposals of a project are kept, the newest ones.
     public static let limit = 100
 }

@@ -71,12 +71,20 @@ extension SharedChange<StoredDatafile?> {
 extension SharedChange<ProjectSettingsResult> {
     /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
     ///
-    /// - Parameter datafile: the content, of the revision `0`, of a project that is new.
-    public static func putProject(_ change: ProjectSettings, datafile: [UInt8], by author: Author) -> Self {
-        Self(.projects) { records, context in
+    /// - Parameters:
+    ///   - datafile: the content, of the revision `0`, of a project that is new.
+    ///   - approval: of a proposal. If it has been decided already, nothing changes.
+    public static func putProject(
+        _ change: ProjectSettings, datafile: [UInt8], approval: Approval? = nil, by author: Author
+    ) -> Self {
+        Self(.projects, and: approval.map { [$0.part] } ?? []) { records, context in
+            if !records.admits(approval), let known = records.projects.first(where: { $0.sdkKey == change.sdkKey }) {
+                return .unchanged(known)
+            }
             let result = ProjectRules.apply(change, among: records.projects, at: context.now)
             let former = records.projects.first { $0.sdkKey == change.sdkKey }
             guard let note = AuditNote(result, replacing: former) else { return result }
+            records.settle(approval, at: context.now)
             records.write(.putProject(result.record))
             if case .created = result {
                 let stored = StoredDatafile(

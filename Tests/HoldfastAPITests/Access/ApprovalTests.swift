@@ -251,7 +251,9 @@ import Testing
         let sdk = ["X-Optimizely-SDK-Key: default"]
         let datafile = try ask("GET", "/v1/datafile", fields: sdk).text
         let paused = datafile.replacing(#""key":"checkout","layerId""#, with: #""key":"checkout", "layerId""#)
-            .replacing(#/("key":"checkout", ?.*?"status":)"Running"/#) { "\($0.output.1)\"Paused\"" }
+            .replacing(#/("key":"checkout", ?.*?"status":)"Running"/#, maxReplacements: 1) {
+                "\($0.output.1)\"Paused\""
+            }
         #expect(paused != datafile)
         let more = paused.replacing(#""projectId":"default""#, with: #""projectId":"other""#)
         #expect(more != paused)

@@ -119,6 +119,7 @@ import Testing
         ("GET", "/v1/profiles"), ("GET", "/v1/users"), ("GET", "/v1/users/recent"), ("GET", "/v1/tokens"),
         ("GET", "/v1/profiles/ada/export"), ("GET", "/metrics"),
         ("DELETE", "/v1/profiles/ada"), ("PUT", "/v1/attributes/plan"), ("PUT", "/v1/segments/vip"),
+        ("GET", "/v1/profiles/ada/attributes"), ("GET", "/v1/segments/vip/users"),
     ])
     func `What concerns all projects needs a token for all`(method: String, target: String) throws {
         let refused = try ask(method, target, "{}", token: Self.secret("admin"))

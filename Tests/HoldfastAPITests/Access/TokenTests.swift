@@ -33,6 +33,16 @@ import Testing
     }
 
     @Test(arguments: [
+        ("/api/eval/wrongsecretwrongsecret", "/api/eval/(hidden)"),
+        ("/api/eval/wrong%2Fsecret/more?x=1&token=abc", "/api/eval/(hidden)?x=1&token=(hidden)"),
+        ("/sub/wrongsecretwrongsecret?a=b", "/sub/(hidden)?a=b"), ("/sub/", "/sub/"), ("/subscribe/x", "/subscribe/x"),
+        ("/sub/(hidden)", "/sub/(hidden)"), ("/v1/flags/api", "/v1/flags/api"),
+    ])
+    func `The log hides the client key of a path, also one that is unknown`(target: String, logged: String) {
+        #expect(AccessControl().loggable(target) == logged)
+    }
+
+    @Test(arguments: [
         ("read one", 1), ("read one 0123456789abcdef extra", 1), ("root one 0123456789abcdef", 1),
         ("# a\nread one short", 2), ("read one 0123456789abcdef\nadmin one 1123456789abcdef", 2),
         ("read one 0123456789abcdef\nread one 1123456789abcdef\nread one 2123456789abcdef", 3),

@@ -1,4 +1,5 @@
 import APITestSupport
+import Foundation
 import JSON
 import Testing
 
@@ -53,6 +54,14 @@ import Testing
         #expect(
             try lines("after=\(start)").map { text($0, "kind") + " " + text($0, "user_id") }
                 == ["merge bob", "erasure bob", "end "])
+    }
+
+    @Test func `A request that waits gets nothing once its token has ended`() throws {
+        let expiry = Date(timeIntervalSinceNow: 3).ISO8601Format()
+        let robot = "robot-secret-0123456789"
+        let server = try startTestServer(tokens: "export robot \(robot) expires=\(expiry)\n")
+        let response = try server.request("GET", "/v1/feed?wait=20", token: robot)
+        #expect(response.status == 401, "\(response.text)")
     }
 
     @Test func `Kinds and a limit choose lines, and the last line is a cursor in any case`() throws {

@@ -115,6 +115,117 @@ import Testing
         return changed
     }
 
+    /// The routes that answer a token of a project: about its projects, about the user whom a request names, or with
+    /// numbers and definitions that name nobody. Those that need no token, or any, reveal nothing about users.
+    private static let routesOfProjects = """
+        GET /ofrep/v1/changes
+        GET /v1/config
+        GET /v1/datafile
+        POST /v1/activate
+        POST /v1/decide
+        POST /v1/lookup
+        POST /v1/override
+        POST /v1/save
+        POST /v1/send-odp-event
+        POST /v1/track
+        POST /api/eval/{client_key}
+        POST /get_evaluation
+        POST /get_evaluations
+        POST /mcp
+        POST /ofrep/v1/evaluate/flags
+        POST /ofrep/v1/evaluate/flags/{key}
+        GET /openfeature/v0/manifest
+        POST /predict/{rule_id}
+        POST /register_events
+        POST /sdk/v1/events
+        POST /segment/v1/batch
+        GET /sub/{client_key}
+        GET POST /ups/lookup
+        GET POST /ups/save
+        GET POST /v1/assign
+        GET /v1/attributes
+        GET /v1/attributes/{name}
+        POST /v1/audiences/size
+        POST /v1/batch
+        POST /v1/bucket
+        PUT /v1/datafile
+        GET /v1/datafile/history
+        GET /v1/datafile/history/{version}
+        GET PUT /v1/definitions
+        POST /v1/definitions/preview
+        POST /v1/evaluations
+        POST /v1/evaluations/counts
+        POST /v1/events
+        GET /v1/experiments
+        DELETE GET PUT /v1/experiments/{key}
+        POST /v1/experiments/{key}/conclude
+        GET /v1/experiments/{key}/goals
+        POST /v1/experiments/{key}/import
+        POST /v1/experiments/{key}/plan
+        POST /v1/experiments/{key}/preview
+        POST /v1/experiments/{key}/ramp
+        POST /v1/experiments/{key}/reopen
+        GET /v1/experiments/{key}/report.html
+        GET /v1/experiments/{key}/results
+        GET /v1/experiments/{key}/results.svg
+        GET /v1/experiments/{key}/results/series
+        POST /v1/exposures
+        GET /v1/flags
+        DELETE GET PUT /v1/flags/{key}
+        POST /v1/flags/{key}/preview
+        GET /v1/holdouts
+        DELETE GET PUT /v1/holdouts/{key}
+        GET /v1/holdouts/{key}/results
+        GET /v1/holdouts/{key}/results.svg
+        POST /v1/logins
+        GET /v1/metrics
+        DELETE GET PUT /v1/metrics/{key}
+        GET /v1/notifications/event-stream
+        GET /v1/overview
+        POST /v1/profiles
+        POST /v1/profiles/attributes
+        POST /v1/profiles/lookup
+        GET PATCH PUT /v1/profiles/{user_id}
+        DELETE PATCH /v1/profiles/{user_id}/attributes
+        GET /v1/profiles/{user_id}/evaluations
+        GET /v1/profiles/{user_id}/events
+        DELETE GET PUT /v1/profiles/{user_id}/experiments/{experiment}
+        GET /v1/profiles/{user_id}/experiments/{experiment}/explain
+        GET /v1/profiles/{user_id}/exposures
+        POST /v1/profiles/{user_id}/merge
+        GET /v1/projects
+        DELETE GET PUT /v1/projects/{sdk_key}
+        GET /v1/proposals
+        GET /v1/proposals/{id}
+        POST /v1/proposals/{id}/approve
+        POST /v1/proposals/{id}/reject
+        GET /v1/segments
+        GET /v1/segments/{name}
+        GET PATCH /v1/sticky-values/{key}
+        POST /v1/sticky/lookup
+        GET PATCH /v1/sticky/{attribute}/{value}
+        GET /v1/webhooks
+        DELETE GET PUT /v1/webhooks/{key}
+        POST /v1/webhooks/{key}/rotate
+        POST /v1/webhooks/{key}/test
+        """
+
+    @Test func `No other route answers a token of a project`() throws {
+        let scopes = ["client", "read", "write", "attributes", "admin", "definitions", "export", "metrics", "edge"]
+        let tokens = try scopes.flatMap { scope in
+            try Token.parse("\(scope) the-\(scope) \(scope)-secret-0123456789 projects=shop")
+        }
+        let allowed = Self.routesOfProjects.split(separator: "\n").flatMap { line -> [String] in
+            let words = line.split(separator: " ").map(String.init)
+            return words.dropLast().map { "\($0) \(words.last ?? "")" }
+        }
+        let answering = routes.filter { route in
+            !route.scope.needed.isEmpty && tokens.contains { route.scope.admits($0) }
+        }.map { "\($0.method.name) \($0.pattern)" }
+        #expect(Set(answering).subtracting(allowed).sorted() == [])
+        #expect(Set(allowed).subtracting(answering).sorted() == [])
+    }
+
     @Test func `Each operation names the scope that its route asks for`() throws {
         for operation in try operations() {
             let route = try #require(routes.first { "\($0.method.name) \($0.pattern)" == operation.name })

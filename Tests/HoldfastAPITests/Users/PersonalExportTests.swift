@@ -31,6 +31,37 @@ import Testing
         #expect(try server.request("POST", "/v1/override", force, fields: fields).status == 200)
     }
 
+    @Test func `The whitelists of datafiles are exported, and erased with the user`() throws {
+        let datafile = """
+            {"version":"4","accountId":"1","projectId":"2","revision":"7","attributes":[],"audiences":[],"events":[],\
+            "groups":[],"featureFlags":[],"experiments":[{"id":"100","key":"r","layerId":"100","status":"Running",\
+            "forcedVariations":{"jane@example.com":"new","joe":"old"},"audienceIds":[],"variations":[{"id":"1","key":"old"},\
+            {"id":"2","key":"new"}],"trafficAllocation":[]}],"rollouts":[{"id":"200","experiments":[{"id":"201","key":"201",\
+            "layerId":"200","status":"Running","forcedVariations":{"jane@example.com":"on"},"audienceIds":[],\
+            "variations":[{"id":"3","key":"on"}],"trafficAllocation":[]}]}]}
+            """
+        let fields = ["X-Optimizely-SDK-Key: other"]
+        _ = try ask("PUT", "/v1/projects/default", "{}")
+        _ = try ask("PUT", "/v1/projects/other", "{}")
+        #expect(try server.request("PUT", "/v1/datafile", datafile, fields: fields).status == 200)
+        let export = try ask("GET", "/v1/profiles/jane%40example.com/export")
+        #expect(
+            export["whitelists"] == [
+                ["sdk_key": "other", "experiment_key": "r", "variation_key": "new"],
+                ["sdk_key": "other", "experiment_key": "201", "variation_key": "on"],
+            ])
+        let erasure = try ask("DELETE", "/v1/profiles/jane%40example.com")
+        #expect(erasure["whitelists"] == ["other"])
+        for target in ["/v1/datafile", "/datafiles/other.json", "/v1/audit", "/v1/experiments/r"] {
+            let response = try server.request("GET", target, fields: fields)
+            #expect(response.status == 200 && !response.text.contains("jane"), "\(target)")
+        }
+        #expect(try server.request("GET", "/v1/datafile", fields: fields).text.contains(#""joe":"old""#))
+        #expect(try ask("GET", "/v1/audit")["entries"].array?.first?["action"] == "datafile.put")
+        #expect(try server.request("DELETE", "/v1/profiles/jane%40example.com").status == 404)
+        #expect(try server.request("GET", "/v1/profiles/jane%40example.com/export").status == 404)
+    }
+
     @Test func `The export of a person has everything, and the erasure says how much it was`() throws {
         try fill("ann", events: 600)
         try fill("bob", events: 1)

@@ -99,7 +99,7 @@ struct ProposalEndpoints {
         let proposal = try await find(request, call)
         try proposal.expectPending(in: projects.project(proposal.sdkKey))
         let author = call.author(request)
-        guard call.admission.token != nil, author.name != proposal.author else {
+        guard call.admission.token != nil, !proposal.isOf(author) else {
             throw CoreError(
                 .forbidden, "a second person must approve the proposal; '\(author.name)' has made it")
         }

@@ -35,6 +35,7 @@ struct ProjectEndpoints {
         guard known != nil || projects.records(for: .all).count < Self.limit else {
             throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
         }
+        var approval: Approval?
         let change = try ProjectSettings(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
         var lifetime = try value.object.flatMap { object throws(CoreError) in try AssignmentLifetime.change(in: object)
         }
@@ -44,11 +45,14 @@ struct ProjectEndpoints {
         {
             // The requests of others that name no project would mean another one.
             try call.access.check(former.sdkKey)
+            let isHeld = try call.approvalPolicy.checkDefault(
+                sdkKey, insteadOf: projects.project(former.sdkKey), changesMore: lifetime != nil)
+            if isHeld { approval = call.admission.approval }
         }
         let author = call.author(request)
         // First, because it may need an approval, and then nothing is changed.
         if known != nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
-        let made = try await catalog.putProject(change, by: author)
+        let made = try await catalog.putProject(change, approval: approval, by: author)
         if known == nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
         let status: Status = if case .created = made { .created } else { .ok }
         return .json(Self.describe(made.record, projects), status)

@@ -33,7 +33,7 @@ struct FeedEndpoint {
             let cursor = try await begin(query["after"] ?? "now")
             try await presence?.expect(cursor, reader, call)
             var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
-            while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline) {
+            while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline, call) {
                 batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)
             }
             var writer = JSONWriter(capacity: 128 + 256 * batch.lines.count)
@@ -45,10 +45,10 @@ struct FeedEndpoint {
     }
 
     private func waits(
-        after cursor: FeedCursor, until deadline: ContinuousClock.Instant
+        after cursor: FeedCursor, until deadline: ContinuousClock.Instant, _ call: Call
     ) async throws(FeedReader.Failure) -> Bool {
         do {
-            return try await reader.wait(after: cursor, until: deadline)
+            return try await reader.wait(after: cursor, until: deadline) { call.admission.isValid }
         } catch let failure as FeedReader.Failure {
             throw failure
         } catch {

@@ -20,6 +20,7 @@ struct ImportEndpoint {
         guard let experiment = Experiment.find(Identifier(key), in: project.compiled) else {
             throw Experiment.unknown(key, in: project.compiled)
         }
+        try call.approvalPolicy.checkImport(into: experiment, of: project)
         let input = try ExperimentImport(
             body, into: experiment, of: project, limit: services.options.elementLimit, now: services.store.clock.now())
         let hasExposures = !input.exposures.isEmpty

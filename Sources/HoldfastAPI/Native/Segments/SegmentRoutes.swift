@@ -23,7 +23,7 @@ extension NativeProtocol {
                 .put, "/v1/segments/{name}", scope: .unbound(.admin), readsQuery: true, proposal.holding(segment.put)
             ).withNewestDefinitions,
             APIRoute(.delete, "/v1/segments/{name}", scope: .unbound(.admin), segment.delete).withNewestDefinitions,
-            APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
+            APIRoute(.get, "/v1/segments/{name}/users", scope: .unbound(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
         ]
     }

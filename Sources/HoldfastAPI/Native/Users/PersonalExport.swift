@@ -14,7 +14,9 @@ struct PersonalExportEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let records = try await store.read(.records(of: userID))
-        guard !ErasedRecords(records).isEmpty else { throw ProfileEndpoints.unknown }
+        guard !ErasedRecords(records).isEmpty || !projects.whitelisted(userID).isEmpty else {
+            throw ProfileEndpoints.unknown
+        }
         let export = PersonalExport(head: try head(records), lists(records), pageSize: page)
         return call.response(MediaType.json, stream: export)
     }
@@ -40,6 +42,16 @@ struct PersonalExportEndpoint {
             writer.member("sdk_key", variation.sdkKey)
             writer.member("experiment_key", variation.experimentKey.string)
             writer.member("variation_key", variation.variationKey.string)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.key("whitelists")
+        writer.beginArray()
+        for (sdkKey, experiment, variation) in projects.whitelisted(records.userID) {
+            writer.beginObject()
+            writer.member("sdk_key", sdkKey)
+            writer.member("experiment_key", experiment.string)
+            writer.member("variation_key", variation.string)
             writer.endObject()
         }
         writer.endArray()

@@ -98,15 +98,19 @@ struct ProfileEndpoints {
         try await events.waitForEarlier()
         let result = await settled { store.submit(change, by: author, $0) }
         knownExposures.forget([ErasureRules.hash(userID)])
-        guard let erased = try result.get().erased, !erased.isEmpty else { throw Self.unknown }
+        let erased = try result.get().erased ?? ErasedRecords()
         // This process must not use a forced variation of the user any more, either.
         try await catalog.refresh()
-        return .json(Self.describe(erased, of: userID))
+        let whitelists = try await WhitelistEraser(catalog).erase(userID, by: author)
+        guard !erased.isEmpty || !whitelists.isEmpty else { throw Self.unknown }
+        return .json(Self.describe(erased, whitelists, of: userID))
     }
 
     static let unknown = CoreError(.notFound, "nothing is stored about the user")
 
-    private static func describe(_ erased: ErasedRecords, of userID: Identifier) -> JSONValue {
+    private static func describe(
+        _ erased: ErasedRecords, _ whitelists: [String], of userID: Identifier
+    ) -> JSONValue {
         func number(_ count: Int) -> JSONValue { .integer(Int64(count)) }
         return [
             "user_id": .string(userID.string),
@@ -116,6 +120,8 @@ struct ProfileEndpoints {
                 "exposures": number(erased.exposures), "goal_events": number(erased.goalEvents),
                 "sticky_documents": number(erased.stickyDocuments), "audit_entries": number(erased.auditEntries),
             ],
+            // Former datafiles of these projects still name the user.
+            "whitelists": .array(whitelists.map { .string($0) }),
         ]
     }
 

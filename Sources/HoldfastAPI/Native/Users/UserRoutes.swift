@@ -49,7 +49,8 @@ extension NativeProtocol {
             APIRoute(.get, "/v1/sticky-values/{key}", scope: .token(.read), stickyValues.get),
             APIRoute(.patch, "/v1/sticky-values/{key}", scope: .token(.write), stickyValues.patch),
             APIRoute(.delete, "/v1/sticky-values/{key}", scope: .unbound(.admin), stickyValues.delete),
-            APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get).atEdge,
+            APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .unbound(.attributes), userAttributes.get)
+                .atEdge,
             APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.client), userAttributes.patch),
             APIRoute(
                 .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.client), readsQuery: true,

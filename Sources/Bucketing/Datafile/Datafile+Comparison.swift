@@ -1,0 +1,26 @@
+public import JSON
+
+extension Datafile {
+    /// Whether users of an experiment get the same of another datafile, if the experiment and its flags are defined alike
+    /// there. Elements that share a key or an id with them may change it.
+    public func delivers(_ experiment: Experiment, like other: Datafile) -> Bool {
+        guard let now = other.experiment(id: experiment.id) else { return false }
+        guard experiment.variationsOfKey == now.variationsOfKey, experiment.variations == now.variations else {
+            return false
+        }
+        return flags.allSatisfy { flag in
+            guard flag.experiments.contains(where: { $0.id == experiment.id }) else { return true }
+            guard let now = other.flag(key: flag.key) else { return false }
+            return now === flag
+                || flag.experiments.map(\.id) == now.experiments.map(\.id) && flag.variations == now.variations
+                    && flag.values(for: nil) == now.values(for: nil)
+                    && zip(flag.variations, now.variations).allSatisfy { flag.values(for: $0) == now.values(for: $1) }
+        }
+    }
+
+    /// Returns conditions with each audience in the place of its id.
+    public func resolved(_ conditions: JSONValue) -> JSONValue {
+        if let list = conditions.array { return .array(list.map(resolved)) }
+        return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions
+    }
+}

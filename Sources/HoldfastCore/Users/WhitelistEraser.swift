@@ -1,0 +1,79 @@
+public import Bucketing
+public import Definitions
+import JSON
+public import Storage
+
+/// Removes a user who is erased from the whitelists of all projects' active datafiles.
+public struct WhitelistEraser: Sendable {
+    private let catalog: ProjectCatalog
+
+    public init(_ catalog: ProjectCatalog) {
+        self.catalog = catalog
+    }
+
+    /// Needs no approval, and asks nobody about moves: nobody may be kept from being erased.
+    ///
+    /// - Returns: the SDK keys of the projects whose whitelists had the user.
+    public func erase(_ userID: Identifier, by author: Author) async throws -> [String] {
+        let projects = catalog.snapshot().projects.values.filter { !$0.whitelisted(userID).isEmpty }
+        let sdkKeys = projects.map(\.sdkKey).sorted()
+        for sdkKey in sdkKeys {
+            // Nothing of the user is in the audit log.
+            let note = ProjectEditor.Note(.datafilePut, of: sdkKey) { _ in .null }
+            _ = try await ProjectEditor(catalog, .notNeeded).edit(sdkKey, note, by: author, moves: .allow) {
+                definitions, _ throws(CoreError) in
+                definitions.removeFromWhitelists(userID)
+            }
+        }
+        return sdkKeys
+    }
+}
+
+extension Project {
+    /// The experiments whose whitelist has a user, with the variations.
+    fileprivate func whitelisted(_ userID: Identifier) -> [(experiment: Identifier, variation: Identifier)] {
+        datafile.experiments.compactMap { experiment in
+            experiment.forcedVariations[userID].map { (experiment.key, $0) }
+        }
+    }
+}
+
+extension ProjectView {
+    /// The experiments of all projects whose whitelist has a user, with the variations.
+    public func whitelisted(
+        _ userID: Identifier
+    ) -> [(sdkKey: String, experiment: Identifier, variation: Identifier)] {
+        records(for: .all).compactMap { project($0.sdkKey) }.flatMap { project in
+            project.whitelisted(userID).map { (project.sdkKey, $0.experiment, $0.variation) }
+        }
+    }
+}
+
+extension ProjectDefinitions {
+    fileprivate mutating func removeFromWhitelists(_ userID: Identifier) {
+        for var experiment in experiments {
+            guard let source = experiment.source.withoutWhitelisted(userID) else { continue }
+            experiment.source = source
+            experiments.set(experiment)
+        }
+        rollouts = rollouts.map { element in
+            guard var rollout = element.object, let rules = rollout["experiments"]?.array else { return element }
+            let changed = rules.map { rule in rule.object?.withoutWhitelisted(userID).map { .object($0) } ?? rule }
+            guard changed != rules else { return element }
+            rollout["experiments"] = .array(changed)
+            return .object(rollout)
+        }
+    }
+}
+
+extension JSONObject {
+    /// - Returns: `nil` if the whitelist of this experiment lacks the user.
+    fileprivate func withoutWhitelisted(_ userID: Identifier) -> JSONObject? {
+        guard let whitelist = self["forcedVariations"]?.object else { return nil }
+        let kept = whitelist.filter { Identifier($0.key) != userID }
+        guard kept.count < whitelist.count else { return nil }
+        var changed = self
+        changed["forcedVariations"] = .object(JSONObject(kept))
+        return changed
+    }
+}
