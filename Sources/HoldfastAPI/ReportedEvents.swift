@@ -11,6 +11,7 @@ struct ReportedEvents {
     private var events: [UserEvent] = []
     private var refusals: [CoreError] = []
     private var refused = 0
+    private var ignoredAmounts = 0
 
     /// The number of refused events that a response lists.
     private static let refusalLimit = 100
@@ -27,8 +28,18 @@ struct ReportedEvents {
         case .failure(let error):
             if error.mayBeStale { try call.requireUpToDate() }
             refused += 1
-            if refusals.count < Self.refusalLimit { refusals.append(error) }
+            list(error)
         }
+    }
+
+    /// Adds what is wrong with the amounts of events that count without.
+    mutating func ignore(_ amounts: [CoreError]) {
+        ignoredAmounts += amounts.count
+        for error in amounts { list(error) }
+    }
+
+    private mutating func list(_ error: CoreError) {
+        if refusals.count < Self.refusalLimit { refusals.append(error) }
     }
 
     /// For callers who want all or nothing.
@@ -43,14 +54,18 @@ struct ReportedEvents {
 
     /// Stores the events. When the store fails, those of earlier transactions stay: a repeat does not count them again.
     ///
-    /// - Returns: the field that tells how many were left out, if any were.
+    /// - Returns: the fields that tell how many were left out and how many amounts were ignored, if any were.
     func record(_ services: Services) async throws -> [(name: StaticString, value: String)] {
         services.refusedEvents.add(UInt64(refused), ordering: .relaxed)
+        services.ignoredAmounts.add(UInt64(ignoredAmounts), ordering: .relaxed)
         var rest = events[...]
         while !rest.isEmpty {
             _ = try await services.reporter.record(Array(rest.prefix(Self.transaction)))
             rest = rest.dropFirst(Self.transaction)
         }
-        return refused > 0 ? [("X-Refused-Events", "\(refused)")] : []
+        let counts: [(name: StaticString, count: Int)] = [
+            ("X-Refused-Events", refused), ("X-Ignored-Amounts", ignoredAmounts),
+        ]
+        return counts.filter { $0.count > 0 }.map { ($0.name, "\($0.count)") }
     }
 }

@@ -23,6 +23,8 @@ public final class Services: Sendable {
     let attributeMetrics = AttributeMetrics()
     /// The number of events of SDKs that were left out. Their protocol has no way to report them to the sender.
     let refusedEvents = Atomic<UInt64>(0)
+    /// The number of amounts in tags of Optimizely's SDKs that were ignored, because they are no usable numbers.
+    let ignoredAmounts = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed

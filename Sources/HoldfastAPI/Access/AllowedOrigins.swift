@@ -10,7 +10,7 @@ public struct AllowedOrigins: Sendable {
 
     private static let exposed: Field = (
         "Access-Control-Expose-Headers",
-        "Allow, ETag, Retry-After, Traceparent, X-Refused-Events, X-Request-Id, X-SSE-Support"
+        "Allow, ETag, Retry-After, Traceparent, X-Ignored-Amounts, X-Refused-Events, X-Request-Id, X-SSE-Support"
     )
     private static let fieldsForAll: [Field] = [("Access-Control-Allow-Origin", "*"), exposed]
     private static let fieldsForOthers: [Field] = [("Vary", "Origin")]

@@ -131,13 +131,18 @@ private struct BucketeerEvent {
         guard EventInput.isGoal(goal) else {
             throw Self.refusal("`goalId` \(EventInput.goalRule(goal))")
         }
-        let value = event["value"].map { $0.isNull ? 0 : $0.double ?? .nan } ?? 0
-        guard EventRules.isUsable(value: value) else {
-            throw Self.refusal("`value` must be 0, or a number between 1e-15 and 1e15 in magnitude")
-        }
         return GoalEvent(
-            userID: try userID(), goal: Identifier(goal), value: value, happenedAt: try happenedAt(), receivedAt: now,
+            userID: try userID(), goal: Identifier(goal), value: try value(), happenedAt: try happenedAt(),
+            receivedAt: now,
             senderID: id, sdkKey: project?.sdkKey ?? "", payload: try tags())
+    }
+
+    private func value() throws(EventRefusal) -> Double {
+        do throws(CoreError) {
+            return try EventAmount.first(of: ["value"], in: event, at: ["event"])
+        } catch {
+            throw EventRefusal(error)
+        }
     }
 
     /// Returns `{"tags":{…}}` with the tag of the SDK and its data about the device.

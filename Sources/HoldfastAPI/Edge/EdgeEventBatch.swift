@@ -194,7 +194,7 @@ struct EdgeEventBatch {
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
         case "goal":
-            guard let value = object["value"]?.double, EventInput.usable(value) == value else {
+            guard let value = object["value"]?.double, EventRules.isUsable(value: value) else {
                 throw CoreError(.invalid, "`value` must be a number that can be summed", at: place.appending("value"))
             }
             let goal = try object.text("goal", in: place)

@@ -196,6 +196,10 @@ struct MetricsEndpoint {
             "holdfast_sdk_events_refused_total", .counter, "Events of SDKs that were left out.",
             services.refusedEvents.load(ordering: .relaxed))
         page.single(
+            "holdfast_sdk_amounts_ignored_total", .counter,
+            "Amounts in tags of Optimizely's SDKs that are no usable numbers; their events count without.",
+            services.ignoredAmounts.load(ordering: .relaxed))
+        page.single(
             "holdfast_events_dropped_total", .counter,
             "Exposures of decisions for which there was no room, and events while the server is read-only.",
             events.dropped)

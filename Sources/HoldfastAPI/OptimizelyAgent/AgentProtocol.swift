@@ -29,8 +29,7 @@ struct AgentProtocol: WireProtocol {
         let notifications = services.agentNotifications
         let decide = DecideEndpoint(decisions: loop.decisions, notifications: notifications)
         let activate = ActivateEndpoint(decisions: loop.decisions, notifications: notifications)
-        let track = TrackEndpoint(
-            events: services.events, clock: services.store.clock, notifications: notifications)
+        let track = TrackEndpoint(services: services)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
         let profile = AgentProfileEndpoints(store: loop.session)
         let config = ConfigEndpoint()

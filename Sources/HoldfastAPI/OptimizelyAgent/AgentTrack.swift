@@ -4,15 +4,14 @@ import HTTPServer
 import HoldfastCore
 import JSON
 import Storage
+import Synchronization
 
 /// `POST /v1/track`: records that a user reached a goal, the event's key. Unlike the Agent's, the event need not be
 /// declared in a datafile, because experiments created over HTTP have no declared events. If the datafile declares events
 /// but not this one, the response has the Agent's error all the same, because the key may be misspelt. Responds when the
 /// event is durable.
 struct TrackEndpoint {
-    let events: EventQueue
-    let clock: StoreClock
-    let notifications: AgentNotifications
+    let services: Services
 
     func post(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try Self.userID(request.body)
@@ -27,26 +26,25 @@ struct TrackEndpoint {
         guard EventInput.isGoal(key) else {
             return Self.response(userID, key, error: notFound)
         }
-        let now = clock.now()
+        let amount = EventAmount.OfTags(tags, at: ["eventTags"])
+        let now = services.store.clock.now()
         let goal = GoalEvent(
-            userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
+            userID: userID, goal: Identifier(key), value: amount.value, happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
-        _ = try await events.record([.goal(goal)])
+        _ = try await services.events.record([.goal(goal)])
         if let event {
-            notifications.send(event, by: User(id: userID, attributes: attributes), tags: tags, in: request.project)
+            services.agentNotifications.send(
+                event, by: User(id: userID, attributes: attributes), tags: tags, in: request.project)
         }
-        return Self.response(userID, key, error: datafile.events.isEmpty ? nil : notFound)
+        if amount.fault != nil { services.ignoredAmounts.add(1, ordering: .relaxed) }
+        let ignored = amount.fault.map { "\($0.detail), at \($0.pointer ?? []); the event counts without it" }
+        return Self.response(userID, key, error: datafile.events.isEmpty ? ignored : notFound ?? ignored)
     }
 
     /// Returns the user id, which may be empty: the Agent accepts events without a user.
     private static func userID(_ body: AgentBody) throws(AgentError) -> Identifier {
         let text = try body.text("userId")
         return text.isEmpty ? "" : try AgentBody.check(userID: text)
-    }
-
-    /// Returns the value of the SDKs' reserved tags: `value`, or else `revenue`, a whole number of cents.
-    private static func value(_ tags: JSONObject) -> Double {
-        EventInput.usable(tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil })
     }
 
     private static func payload(_ event: Event?, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {

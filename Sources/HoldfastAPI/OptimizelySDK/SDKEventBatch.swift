@@ -17,6 +17,7 @@ struct SDKEventBatch {
     private let now: Timestamp
     /// The size of the visitors' attributes in the details of the events so far.
     private var attributeBytes = 0
+    private var ignoredAmounts: [CoreError] = []
 
     /// Each event has the attributes of its visitor in its detail, as far as those of a request take no more bytes
     /// together: a visitor may have thousands of events.
@@ -62,6 +63,12 @@ struct SDKEventBatch {
             events.append(.failure(error))
         }
         return events
+    }
+
+    /// Returns what is wrong with the amounts of the visitors so far that were ignored, once.
+    mutating func takeIgnoredAmounts() -> [CoreError] {
+        defer { ignoredAmounts = [] }
+        return ignoredAmounts
     }
 
     private struct Visitor {
@@ -225,15 +232,21 @@ extension SDKEventBatch {
             throw CoreError(.invalid, "`uuid` must be 1 to 128 bytes long, without NUL", at: place.appending("uuid"))
         }
         return GoalEvent(
-            userID: visitor.userID, goal: Identifier(key), value: Self.value(event), happenedAt: happenedAt,
-            receivedAt: now, senderID: uuid.map { Identifier($0) },
+            userID: visitor.userID, goal: Identifier(key), value: try value(event, at: place),
+            happenedAt: happenedAt, receivedAt: now, senderID: uuid.map { Identifier($0) },
             sdkKey: projects.count == 1 ? projects[0].sdkKey : "",
             payload: payload(event, visitor))
     }
 
-    /// Returns the `value` or else the `revenue`, a whole number of cents, as `/v1/track` takes them from the tags.
-    private static func value(_ event: JSONObject) -> Double {
-        EventInput.usable(event["value"]?.double ?? event["revenue"]?.double)
+    /// Returns the `value` or else the `revenue`, a whole number of cents. Without them, an SDK found no number in the tags of
+    /// these names: they count as for `/v1/track`.
+    private mutating func value(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Double {
+        guard (event["value"] ?? .null).isNull, (event["revenue"] ?? .null).isNull else {
+            return try EventAmount.first(of: ["value", "revenue"], in: event, at: place)
+        }
+        let amount = EventAmount.OfTags(event["tags"]?.object ?? JSONObject(), at: place.appending("tags"))
+        if let fault = amount.fault { ignoredAmounts.append(fault) }
+        return amount.value
     }
 
     private mutating func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {

@@ -32,6 +32,7 @@ struct SDKEventEndpoint {
         for visitor in batch.visitors.indices {
             try await slice.step()
             for event in batch.events(ofVisitor: visitor) { try events.add(event, call) }
+            events.ignore(batch.takeIgnoredAmounts())
         }
         if isStrict { try events.requireAll() }
         var response = Response(.noContent)

@@ -98,9 +98,8 @@ struct SegmentBatch {
         payload.endObject()
         return GoalEvent(
             userID: userID, goal: Identifier(name),
-            value: EventInput.usable(properties["value"]?.double ?? properties["revenue"]?.double),
-            happenedAt: happenedAt,
-            receivedAt: now, senderID: id.map { Identifier($0) },
+            value: try EventAmount.first(of: ["value", "revenue"], in: properties, at: place.appending("properties")),
+            happenedAt: happenedAt, receivedAt: now, senderID: id.map { Identifier($0) },
             sdkKey: projects.count == 1 ? projects[0].sdkKey : "", payload: payload.finish())
     }
 

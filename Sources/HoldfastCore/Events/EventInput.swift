@@ -60,11 +60,6 @@ public struct EventInput {
         return Identifier(text)
     }
 
-    /// Returns a value that a published protocol's event has, or 0 if it has none that can be tallied.
-    public static func usable(_ value: Double?) -> Double {
-        value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
-    }
-
     public static func isName(_ text: String, limit: Int) -> Bool {
         (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
@@ -104,15 +99,7 @@ public struct EventInput {
     /// Returns the `value`, by default 0.
     public func value() throws(CoreError) -> Double {
         guard let value = object["value"], !value.isNull else { return 0 }
-        let pointer = place.appending("value")
-        guard let number = value.double else {
-            throw CoreError(.invalid, "`value` must be a number; got \(value.kind)", at: pointer)
-        }
-        guard EventRules.isUsable(value: number) else {
-            throw CoreError(
-                .unprocessable, "`value` must be 0, or between 1e-15 and 1e15 in magnitude; got \(number)", at: pointer)
-        }
-        return number
+        return try EventAmount.number(value, "value", in: place)
     }
 
     /// Returns `{"tags":{…}}`, or `{}` if there are none.

@@ -304,6 +304,7 @@ import Testing
             event("GoalEvent", "too-far", goal, age: -3_700), event("GoalEvent", "no-goal", #""userId":"ann""#),
             event("GoalEvent", "no-user", #""goalId":"purchase""#),
             event("GoalEvent", "no-number", #""goalId":"purchase","userId":"ann","value":"much""#),
+            event("GoalEvent", "number-as-text", #""goalId":"purchase","userId":"ann","value":"49.90""#),
             event("EvaluationEvent", "no-flag", #""featureId":"x","userId":"ann","variationId":"1","reason":{}"#),
             event("EvaluationEvent", "no-experiment", #""featureId":"checkout","userId":"ann","variationId":"1""#),
             event(
@@ -316,7 +317,8 @@ import Testing
             ])
         #expect(errors.values.allSatisfy { !$0.retriable })
         #expect(errors["no-flag"]?.message == "no flag has the key 'x'")
-        #expect(try lines("/v1/events").count == 3)
+        #expect(errors["no-number"]?.message == "`value` must be a number; got 'much'")
+        #expect(try lines("/v1/events").map { $0["value"]?.double } == [0, 0, 0, 49.9])
         #expect(try lines("/v1/exposures").isEmpty)
     }
 

@@ -214,10 +214,44 @@ import Testing
         server.stop()
     }
 
+    /// The SDKs leave out `value` and `revenue` of an event whose tags have no number.
+    @Test(arguments: [
+        (#"{"value":"49.90"}"#, 49.9, nil), (#"{"revenue":"4990"}"#, 4990, nil),
+        (#"{"value":null,"revenue":5}"#, 5, nil),
+        (#"{"value":"$49.90"}"#, 0, "/tags/value"), (#"{"revenue":"49.90"}"#, 0, "/tags/revenue"),
+        (#"{"value":true,"revenue":4990}"#, 4990, "/tags/value"), (#"{"value":1e20}"#, 0, "/tags/value"),
+        (#"{"value":["a"],"revenue":{}}"#, 0, "/tags/value"),
+    ])
+    func `A tag that is no amount is ignored as by the SDKs, which shows`(
+        tags: String, value: Double, fault: String?
+    ) throws {
+        let visitor = Self.conversion("ann", #"{"key":"purchase","tags":\#(tags)}"#)
+        let sent = try send(visitor)
+        #expect(sent.status == 204 && sent.field("x-ignored-amounts") == fault.map { _ in "1" })
+        #expect(sent.field("x-refused-events") == nil)
+        let strict = try send(visitor, fields: ["X-Optimizely-Strict: true"])
+        #expect(strict.status == (fault == nil ? 204 : 400), "\(strict.text)")
+        #expect(strict["pointer"].string == fault.map { "/visitors/0/snapshots/0/events/0\($0)" })
+        let tracked = try server.request(
+            "POST", "/v1/track?eventKey=purchase", #"{"userId":"bob","eventTags":\#(tags)}"#,
+            fields: ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"])
+        #expect(tracked.status == 200)
+        let error = tracked["error"].string
+        #expect((error == nil) == (fault == nil), "\(tracked.text)")
+        #expect(error?.hasSuffix("; the event counts without it") ?? true, "\(tracked.text)")
+        let goals = try lines("/v1/events")
+        #expect(goals.count == (fault == nil ? 3 : 2) && goals.allSatisfy { $0["value"].double == value }, "\(goals)")
+        let count = fault == nil ? 0 : 2
+        #expect(try server.request("GET", "/metrics").text.contains("holdfast_sdk_amounts_ignored_total \(count)\n"))
+        server.stop()
+    }
+
     private static let bad = [
         "7", #"{"snapshots":[]}"#, #"{"visitor_id":"","snapshots":[]}"#, #"{"visitor_id":"x","snapshots":7}"#,
         #"{"visitor_id":"x","snapshots":[7]}"#, conversion("x", "7"), conversion("x", "{}"),
         conversion("x", #"{"key":"g","timestamp":1}"#), conversion("x", #"{"key":"g","timestamp":"now"}"#),
+        conversion("x", #"{"key":"g","value":"$5"}"#), conversion("x", #"{"key":"g","revenue":true}"#),
+        conversion("x", #"{"key":"g","value":1e20}"#),
         conversion("x", #"{"key":"g","uuid":7}"#), impression("x", variation: "null", key: "nope"),
     ]
 

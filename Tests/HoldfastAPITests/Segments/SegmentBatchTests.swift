@@ -67,6 +67,38 @@ import Testing
     }
 
     @Test(arguments: [
+        (#""49.90""#, 49.9), (#"" 49.90\n""#, 49.9), (#""-1e3""#, -1_000), ("0", 0), ("null", 0), (#""0""#, 0),
+    ])
+    func `An amount may be sent as text that is a number`(amount: String, value: Double) throws {
+        let message = #"{"type":"track","event":"buy","userId":"ann","properties":{"revenue":\#(amount)}}"#
+        let response = try send(message, ["X-Strict-Mode: 1"])
+        #expect(response.status == 200, "\(response.text)")
+        #expect(try server.request("GET", "/v1/events")["value"].double == value)
+        server.stop()
+    }
+
+    @Test(arguments: [
+        ("true", "got a boolean"), (#""$49.90""#, "got '$49.90'"), (#""""#, "got ''"), (#""+5""#, "got '+5'"),
+        (#""1,50""#, "got '1,50'"), (#""0x10""#, "got '0x10'"), (#""NaN""#, "got 'NaN'"), (#""[1]""#, "got '[1]'"),
+        ("1e20", "between 1e-15 and 1e15 in magnitude; got 1e+20"), (#""1e20""#, "between 1e-15 and 1e15"),
+        ("{}", "got an object"), (#""1 2""#, "got '1 2'"),
+    ])
+    func `An amount that is no number is never counted as 0`(amount: String, reason: String) throws {
+        for name in ["value", "revenue"] {
+            let message = #"{"type":"track","event":"buy","userId":"ann","properties":{"\#(name)":\#(amount)}}"#
+            let strict = try send(message, ["X-Strict-Mode: 1"])
+            let text = strict["message"].string ?? ""
+            #expect(strict.status == 400 && text.contains(reason), "\(text)")
+            #expect(
+                text.hasPrefix("`\(name)` must be ") && text.hasSuffix(", at /batch/0/properties/\(name)"), "\(text)")
+            #expect(try send(message).field("x-refused-events") == "1")
+        }
+        #expect(try server.request("GET", "/v1/events").body.isEmpty)
+        #expect(try server.request("GET", "/metrics").text.contains("holdfast_sdk_events_refused_total 2\n"))
+        server.stop()
+    }
+
+    @Test(arguments: [
         (#"{"type":"track","event":"a"}"#, "/batch/0", "`userId` or `anonymousId` is required"),
         (#"{"type":"track","userId":"ann"}"#, "/batch/0/event", "`event` is required"),
         (#"{"userId":"ann"}"#, "/batch/0/type", "`type` is required"),
