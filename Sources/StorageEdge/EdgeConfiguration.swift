@@ -44,6 +44,9 @@ public enum EdgeEvent: Sendable {
     case copyEnds(users: Int)
     /// The upstream will not take an event, whatever is tried; it was dropped.
     case eventsRefused(count: Int, reason: String)
+    /// Exposures that name no variation, of users who have none at the upstream either, were dropped: at most once an hour,
+    /// with those since the last time.
+    case exposuresUnassigned(count: Int, reason: String)
     /// This host's clock is far ahead of the upstream's time, or behind it if the number is negative.
     case clockIsFarOff(seconds: Double)
     /// The edge's own file was damaged: it is kept under another name, and all users are copied anew.

@@ -18,6 +18,8 @@ final class OutboxSender: Sendable {
     let refused = Counter()
     let erased = Counter()
     let unassigned = Counter()
+    /// The exposures of users without an assignment that were not reported yet, and when they may be.
+    private let unreported = Mutex((count: 0, next: ContinuousClock.now))
     /// How many entries one request has at most, and about how many bytes.
     private static let (entries, bytes) = (1_000, 512 << 10)
 
@@ -101,19 +103,38 @@ final class OutboxSender: Sendable {
         sent.add(accepted.count)
         erased.add(Int(clamping: max(0, object?["erased"]?.integer ?? 0)))
         var done = accepted
+        var reasons: [String: Int] = [:]
+        var withoutAssignment: [String] = []
         for refusal in refusals {
             guard let refusal = refusal.object, let number = refusal["entry"]?.integer, sentNumbers.contains(number)
             else { continue }
             done.append(number)
+            let reason = refusal["reason"]?.string ?? "it gives no reason"
             if refusal["unassigned"]?.bool == true {
-                unassigned.add(1)
+                withoutAssignment.append(reason)
             } else {
-                refused.add(1)
-                upstream.configuration.report(
-                    .eventsRefused(count: 1, reason: refusal["reason"]?.string ?? "it gives no reason"))
+                reasons[reason, default: 0] += 1
             }
         }
+        for (reason, count) in reasons {
+            refused.add(count)
+            upstream.configuration.report(.eventsRefused(count: count, reason: reason))
+        }
+        if let reason = withoutAssignment.first { reportUnassigned(withoutAssignment.count, reason) }
         return done
+    }
+
+    /// Apps may report them all the time, so a line for each would bury the log.
+    private func reportUnassigned(_ count: Int, _ reason: String) {
+        unassigned.add(count)
+        let reported: Int? = unreported.withLock { state in
+            state.count += count
+            guard ContinuousClock.now >= state.next else { return nil }
+            defer { state = (0, .now + .seconds(3_600)) }
+            return state.count
+        }
+        guard let reported else { return }
+        upstream.configuration.report(.exposuresUnassigned(count: reported, reason: reason))
     }
 
     /// A body with entries as ``OutboxEntry`` encodes them: the user's id is added, which a merge may have changed.

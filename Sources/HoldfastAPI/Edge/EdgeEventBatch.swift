@@ -125,7 +125,7 @@ struct EdgeEventBatch {
             resolved.acceptedAt = exposure.acceptedAt
             elements.append(Element(entry: element.entry, event: .exposure(resolved)))
         } catch {
-            refuse(element.entry, "\(error.error.detail)", isUnassigned: true)
+            refuse(element.entry, "to '\(experiment.key)': \(error.error.detail)", isUnassigned: true)
         }
     }
 

@@ -201,6 +201,10 @@ extension EdgeEvent {
             logger.error(
                 "the upstream refuses events; they were dropped",
                 metadata: ["events": .stringConvertible(count), "reason": "\(reason)"])
+        case .exposuresUnassigned(let count, let reason):
+            logger.warning(
+                "exposures without a variation were dropped, because their users have no assignment; this is logged once an hour",
+                metadata: ["exposures": .stringConvertible(count), "reason": "\(reason)"])
         case .clockIsFarOff(let seconds):
             logger.warning(
                 "this host's clock differs from the upstream's time; times are corrected, but set the clock",

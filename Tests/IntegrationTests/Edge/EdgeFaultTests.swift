@@ -32,8 +32,16 @@ import Testing
         #expect(try other.awaitMetric("holdfast_edge_unassigned_exposures_total") { $0 == 1 } == 1)
         #expect(try other.metric("holdfast_edge_refused_events_total") == 0)
         #expect(try other.awaitMetric("holdfast_edge_outbox_events") { $0 == 0 } == 0)
+        for number in 2...4 {
+            #expect(try other.request("POST", "/v1/exposures", exposure).status == 200)
+            let known = try other.awaitMetric("holdfast_edge_unassigned_exposures_total") { $0 == number }
+            #expect(known == number)
+        }
         one.stop()
         other.stop()
+        let log = other.child.errors.text
+        let warnings = log.split(separator: "\n").filter { $0.contains("their users have no assignment") }
+        #expect(warnings.count == 1 && warnings[0].contains("checkout"), "\(log)")
     }
 
     @Test func `An outbox is private, and its loss under the edge is noticed`() throws {
