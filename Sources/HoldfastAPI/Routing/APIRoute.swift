@@ -292,9 +292,8 @@ struct APIRoute {
             problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
             throw problem
         }
-        // If a condition were ignored, the caller would believe that it holds.
-        if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
-            throw Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done")
+        if changesState ?? !method.isSafe, !isConditional {
+            try Preconditions(request).refuse(on: pattern)
         }
         // No store keeps a NUL, and PostgreSQL takes none in a parameter.
         if !isVital, Self.hasEscapedNUL(request.target) {

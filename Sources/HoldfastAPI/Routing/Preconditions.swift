@@ -14,6 +14,20 @@ struct Preconditions: Sendable {
         ifNoneMatch = request.field("if-none-match")
     }
 
+    /// Where `If-None-Match` names evaluations that the caller has: if these are the same, the response is 304.
+    private static let evaluations: Set<String> = ["/v1/evaluations", "/ofrep/v1/evaluate/flags"]
+
+    /// Refuses conditions that the route cannot check. If one were ignored, the caller would believe that it holds; and a
+    /// request whose condition does not hold must not be performed (RFC 9110 §13.1.1), whatever its method.
+    ///
+    /// - Parameter pattern: of a route that checks no conditions.
+    /// - Throws: 501.
+    func refuse(on pattern: String) throws(Problem) {
+        guard ifMatch != nil || (ifNoneMatch != nil && !Self.evaluations.contains(pattern)) else { return }
+        let supported = Self.evaluations.contains(pattern) ? "If-Match" : "If-Match and If-None-Match"
+        throw Problem(.notImplemented, "this path does not support \(supported); nothing was done")
+    }
+
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
 
     /// Whether the conditions hold for a resource with these tags, one for each representation; empty if the resource

@@ -42,6 +42,34 @@ import Testing
         #expect(try server.request("GET", target).status == 404)
     }
 
+    /// RFC 9110 §13.1.1: a request whose condition does not hold must not be performed. Who cannot check it refuses it.
+    @Test func `No route ignores the condition of a change`() throws {
+        let document = try server.request("GET", "/openapi.json").json
+        for route in try #require(document["paths"].object) {
+            let (path, methods) = (route.key, try #require(route.value.object))
+            let target = path.replacing(#/\{\w+\}/#, with: "x")
+            for method in methods where method.key != "parameters" {
+                let (name, operation) = (method.key, method.value)
+                guard name != "get" || path == "/ups/save", path != "/v1/send-odp-event" else { continue }
+                let references: [String] = operation["parameters"].array?.compactMap { $0["$ref"].string } ?? []
+                func refuses(_ field: String) throws -> Bool {
+                    let response = try server.request(
+                        name.uppercased(), target, "{}", fields: [field, "Content-Type: application/json"])
+                    guard response.status == 501 else { return false }
+                    #expect(response.text.contains("; nothing was done"), "\(response.text)")
+                    return true
+                }
+                let supports = (
+                    match: references.contains("#/components/parameters/IfMatch"),
+                    noneMatch: references.contains { $0.hasPrefix("#/components/parameters/IfNoneMatch") }
+                )
+                #expect(try refuses(#"If-Match: "wrong""#) == !supports.match, "\(name) \(path)")
+                #expect(try refuses("If-None-Match: *") == !supports.noneMatch, "\(name) \(path)")
+            }
+        }
+        #expect(try server.request("GET", "/v1/users").text.contains("\"x\"") == false)
+    }
+
     @Test func `A read of what has changed since is refused in the format of its protocol`() throws {
         #expect(try server.request("PUT", "/v1/profiles/ada", map("a")).status == 201)
         #expect(try server.request("PUT", "/v1/experiments/x", #"{"variations":["a"]}"#).status == 201)
