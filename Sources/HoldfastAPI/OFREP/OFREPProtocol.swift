@@ -68,7 +68,7 @@ struct OFREPChanges {
 
 /// An error as OFREP has it: `{"key"?,"errorCode","errorDetails"}`.
 struct OFREPError: DefinitionError {
-    enum Code: String {
+    enum Code: String, CaseIterable {
         case parseError = "PARSE_ERROR"
         case targetingKeyMissing = "TARGETING_KEY_MISSING"
         case invalidContext = "INVALID_CONTEXT"

@@ -6,7 +6,7 @@ import JSON
 
 /// A body that is one report of an app or an array of them, and the response that has a result for each.
 struct ReportList: Sendable {
-    enum Status: String {
+    enum Status: String, CaseIterable {
         case stored, repeated
     }
 

@@ -7,7 +7,22 @@ extension ExperimentResults {
     /// A reason to distrust the results.
     public struct Warning: Sendable {
         /// For programs.
-        public var code: String
+        public enum Code: String, Sendable, CaseIterable {
+            case controlCheckDiffers = "control_check_differs"
+            case fewUsersDominate = "few_users_dominate"
+            case filling
+            case multipleVariations = "multiple_variations"
+            case noConversions = "no_conversions"
+            case noExposures = "no_exposures"
+            case notRunning = "not_running"
+            case sampleRatioMismatch = "sample_ratio_mismatch"
+            case someDays = "some_days"
+            case someUsers = "some_users"
+            case trafficChanged = "traffic_changed"
+            case weightsChanged = "weights_changed"
+        }
+
+        public var code: Code
         /// For people.
         public var message: String
     }
@@ -74,13 +89,13 @@ extension ExperimentResults {
         ].compactMap { $0 }
         let left = others.isEmpty ? "" : "; left out: \(others.joined(separator: ", "))"
         return Warning(
-            code: "no_exposures", message: "no user who counts has been exposed to this experiment yet" + left)
+            code: .noExposures, message: "no user who counts has been exposed to this experiment yet" + left)
     }
 
     private var notRunningWarning: Warning? {
         guard notRunning > 0 else { return nil }
         return Warning(
-            code: "not_running",
+            code: .notRunning,
             message: notRunning == 1
                 ? "1 exposure happened while the experiment was not running and is not counted"
                 : "\(notRunning) exposures happened while the experiment was not running and are not counted")
@@ -93,7 +108,7 @@ extension ExperimentResults {
         let places = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
         let since = places.isEmpty ? "" : ", mostly under the allocation since \(places.joined(separator: ", "))"
         return Warning(
-            code: "sample_ratio_mismatch",
+            code: .sampleRatioMismatch,
             message:
                 "the users are not split as the traffic allocation says (\(counts.joined(separator: ", ")); "
                 + "p \(Self.short(p))\(since)): something loses or adds users of one variation; do not trust these "
@@ -103,7 +118,7 @@ extension ExperimentResults {
     private var fillingWarning: Warning? {
         guard let measured, measured.isFilling else { return nil }
         return Warning(
-            code: "filling",
+            code: .filling,
             message:
                 "users who did something before the metric '\(measured.definition.key)' was defined are still being counted; "
                 + "decide when all are")
@@ -112,7 +127,7 @@ extension ExperimentResults {
     private var rangeWarning: Warning? {
         guard query.enrolledOn != nil else { return nil }
         return Warning(
-            code: "some_days",
+            code: .someDays,
             message:
                 "only users who were enrolled on some days count: if the days were chosen by their results, intervals and "
                 + "p-values promise too much; decide by the results of all days")
@@ -121,7 +136,7 @@ extension ExperimentResults {
     private var filterWarning: Warning? {
         guard let counted = query.filter.description else { return nil }
         return Warning(
-            code: "some_users",
+            code: .someUsers,
             message:
                 "only \(counted) counts: who looks at many groups will find one that differs; decide by the results of all users, "
                 + "and make another experiment of what you find")
@@ -134,13 +149,13 @@ extension ExperimentResults {
             // Ratios have no weighted estimate.
             guard measured?.definition.statistic == .ratio else { return nil }
             return Warning(
-                code: "weights_changed",
+                code: .weightsChanged,
                 message:
                     "the experiment's bandit has changed the ratio of the variations, and a ratio of sums is not weighted by "
                     + "the probabilities: if users of different times differ, the comparison is biased")
         }
         return Warning(
-            code: "weights_changed",
+            code: .weightsChanged,
             message:
                 "the ratio of the variations was changed (\(times.joined(separator: ", "))): users are compared only with "
                 + "those who came under the same ratio, and the means of all users may differ otherwise than the lift says"
@@ -151,7 +166,7 @@ extension ExperimentResults {
         let without = variations.filter { $0.weight == 0 && $0.tally.counted > 0 }.map(\.name)
         guard !without.isEmpty else { return nil }
         return Warning(
-            code: "traffic_changed",
+            code: .trafficChanged,
             message:
                 "\(without.joined(separator: ", ")) has users but no traffic: its users keep it and are still "
                 + "measured, but no new user gets it")
@@ -160,7 +175,7 @@ extension ExperimentResults {
     private var controlCheckWarning: Warning? {
         guard let controlCheck, controlCheck.isSuspicious else { return nil }
         return Warning(
-            code: "control_check_differs",
+            code: .controlCheckDiffers,
             message:
                 "control and control-check differ (always-valid p < \(ControlCheck.threshold)), although their users get the same: "
                 + "check the split and the tracking before you believe any difference")
@@ -170,7 +185,7 @@ extension ExperimentResults {
         let all = counted + multipleVariations
         guard multipleVariations * 100 > all else { return nil }
         return Warning(
-            code: "multiple_variations",
+            code: .multipleVariations,
             message:
                 "\(multipleVariations) of \(all) users were exposed to more than one variation and are left out: assignments do not stick"
         )
@@ -181,7 +196,7 @@ extension ExperimentResults {
         let others = otherGoals.map(\.string).joined(separator: ", ")
         if let measured {
             return Warning(
-                code: "no_conversions",
+                code: .noConversions,
                 message: "no exposed user has done what the metric '\(measured.definition.key)' counts"
                     + (measured.isFilling
                         ? " yet; users who did something before it was defined are being counted" : ""))
@@ -189,7 +204,7 @@ extension ExperimentResults {
         let goal = query.goal ?? ""
         let hint = Spelling.hint(for: goal, among: otherGoals)
         return Warning(
-            code: "no_conversions",
+            code: .noConversions,
             message: "no exposed user has reached the goal '\(goal)'"
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
     }
@@ -205,7 +220,7 @@ extension ExperimentResults {
         let who = users == 1 ? "1 user" : "\(users) users"
         let days = days(with: proposed).map { ", some \(Int($0.rounded(.up))) days" } ?? ""
         return Warning(
-            code: "few_users_dominate",
+            code: .fewUsersDominate,
             message:
                 "\(who) (\(Self.percent(shareOfUsers)) of them) have \(Self.percent(shareOfSum)) of the sum of '\(subject)': with a "
                 + "cap of \(proposed.cap.shortest) an effect would take \(Self.percent(proposed.users)) of the "

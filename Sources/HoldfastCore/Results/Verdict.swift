@@ -14,7 +14,7 @@ import Storage
 /// procedure; a variation must pass every guardrail, so these are not corrected, except against stopping without need. The
 /// probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
-    public enum Decision: String, Sendable {
+    public enum Decision: String, Sendable, CaseIterable {
         /// A variation is better.
         case ship
         /// All variations are worse.
@@ -60,7 +60,7 @@ public struct Verdict: Sendable {
     }
 
     public struct Finding: Sendable {
-        public enum Outcome: String, Sendable {
+        public enum Outcome: String, Sendable, CaseIterable {
             case better, worse, uncertain
             /// Of a guardrail: not worse by as much as its margin, or certainly worse than that.
             case withinMargin = "within_margin"

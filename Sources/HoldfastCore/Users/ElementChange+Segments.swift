@@ -49,15 +49,29 @@ extension ElementChange {
 
 /// What somebody should look at in a definition that is accepted.
 public struct DefinitionWarning: Sendable, CustomStringConvertible {
-    public enum Code: String, Sendable {
+    public enum Code: String, Sendable, CaseIterable {
         /// No user can meet a condition.
         case conditionNeverMet = "condition_never_met"
         /// A percentage was most likely meant as a fraction.
         case trafficBelowOne = "traffic_below_one"
+        /// A change has no effect until an experiment runs.
+        case notRunning = "not_running"
+        /// The server has made the secret of a webhook.
+        case secretMade = "secret_made"
+        /// Who may not see webhooks is not told how they differ.
+        case webhooksNotCompared = "webhooks_not_compared"
+
+        /// Those of one definition; the others are of files of definitions.
+        public static let ofOne: [Code] = [.conditionNeverMet, .trafficBelowOne]
     }
 
     public var code: Code
     public var fault: JSONFault
+
+    public init(code: Code, fault: JSONFault) {
+        self.code = code
+        self.fault = fault
+    }
 
     public var description: String { fault.description }
 }

@@ -69,7 +69,7 @@ import Testing
     }
 
     private func codes(_ results: ExperimentResults) -> [String] {
-        results.warnings.map(\.code)
+        results.warnings.map(\.code.rawValue)
     }
 
     @Test func `A variation is compared with the baseline, which is control unless another is asked for`() throws {

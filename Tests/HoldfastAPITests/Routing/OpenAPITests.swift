@@ -85,6 +85,60 @@ import Testing
         #expect(changed == [], "write it anew with HOLDFAST_WRITE_OPENAPI=1, and build again")
     }
 
+    /// A code that the description lacks breaks clients that are made from it.
+    @Test func `Every enumeration has the values that the server's own has`() throws {
+        func names<Value: RawRepresentable<String> & CaseIterable>(_: Value.Type) -> [String] {
+            Value.allCases.map(\.rawValue)
+        }
+        let preview = names(ExperimentPreview.Warning.self) + DefinitionWarning.Code.ofOne.map(\.rawValue)
+        let overview = ["paths", "/v1/overview", "get", "responses", "200", "content", "application/json", "schema"]
+        let listed = overview + ["properties", "experiments", "items", "properties"]
+        let enumerations: [(place: [String], values: [String])] = [
+            (schema("ResultsWarning", "code"), names(ExperimentResults.Warning.Code.self)),
+            (schema("ExperimentPreview", "warnings", "items", "code"), preview),
+            (schema("DefinitionWarning", "code"), names(DefinitionWarning.Code.self)),
+            (
+                schema("DefinitionChanges", "changes", "items", "kind"),
+                ["project"] + DefinitionSet.Kind.allCases.map(\.noun)
+            ),
+            (schema("Source"), Assignment.Source.allCases.map { "\($0)" }),
+            (schema("Assigned", "source"), names(DecisionSource.self)),
+            (schema("Explanation", "source"), names(DecisionSource.self)),
+            (schema("Evaluation", "source"), names(DecisionSource.self)),
+            (schema("Evaluation", "reason"), names(EvaluationReason.self)),
+            (schema("Evaluation", "type"), names(Variable.Kind.self)),
+            (schema("EvaluationCounts", "counts", "items", "reason"), names(ReportedEvaluations.Reason.self)),
+            (schema("ExperimentDefinition", "status"), ExperimentStatus.allCases.map(\.name)),
+            (schema("Experiment", "enrollment"), names(ExperimentChange.Enrollment.self)),
+            (schema("Ramp", "on_alarm"), names(Ramp.AlarmAction.self)),
+            (schema("Ramp", "state", "status"), names(Ramp.Status.self)),
+            (schema("PlanResults", "verdict", "decision"), names(Verdict.Decision.self)),
+            (schema("ExperimentResults", "verdict", "decision"), names(Verdict.Decision.self)),
+            (listed + ["verdict", "properties", "decision"], names(Verdict.Decision.self)),
+            (schema("PlanMetricVariation", "outcome"), names(Verdict.Finding.Outcome.self)),
+            (listed + ["alarms", "items", "properties", "kind"], names(ExperimentWarning.self)),
+            (schema("EventStored", "status"), names(ReportList.Status.self)),
+            (schema("EventResults", "results", "items", "status"), names(ReportList.Status.self) + ["refused"]),
+            (schema("AuditAction"), names(AuditAction.self)),
+            (schema("Token", "scope"), names(Token.Scope.self)),
+            (schema("Attribute", "type"), names(AttributeType.self)),
+            (schema("AttributeDefinition", "type"), names(AttributeType.self)),
+            (schema("Metric", "kind"), names(MetricDefinition.Kind.self)),
+            (schema("Metric", "direction"), names(MetricDefinition.Direction.self)),
+            (schema("Webhook", "format"), names(Webhook.Format.self)),
+            (schema("OFREPFailure", "errorCode"), names(OFREPError.Code.self)),
+        ]
+        for (place, values) in enumerations {
+            let described = document.object(at: place)["enum"]?.array?.filter { !$0.isNull }.compactMap(\.string)
+            #expect(described?.sorted() == values.sorted(), "\(place.joined(separator: "/"))")
+        }
+    }
+
+    /// Returns the place of a schema, or of one within by the names of members.
+    private func schema(_ name: String, _ members: String...) -> [String] {
+        members.reduce(["components", "schemas", name]) { $0 + ($1 == "items" ? [$1] : ["properties", $1]) }
+    }
+
     /// Gives the schemas of a request and of a response the members of a table, and returns which were others.
     private func describe<Element>(
         _ request: String, _ response: String, _ table: MemberTable<Element>, in document: inout JSONObject

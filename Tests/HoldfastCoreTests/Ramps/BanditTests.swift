@@ -190,7 +190,7 @@ import Testing
         #expect(
             abs(difference.numbers.difference - 0.1) < 1e-9
                 && difference.numbers.differenceInterval?.contains(0.1) == true)
-        #expect(!results.warnings.contains { $0.code == "weights_changed" })
+        #expect(!results.warnings.contains { $0.code == .weightsChanged })
     }
 
     @Test func `Users who took part before the bandit count with the shares of their time`() async throws {

@@ -214,7 +214,7 @@ extension DefinitionWarning {
         let message =
             switch code {
             case .conditionNeverMet: "no user with attributes as they are defined: \(fault.reason)"
-            case .trafficBelowOne: fault.reason
+            case .trafficBelowOne, .notRunning, .secretMade, .webhooksNotCompared: fault.reason
             }
         return [
             "code": .string(code.rawValue), "message": .string(message), "pointer": .string(fault.pointer.string),

@@ -44,15 +44,12 @@ struct DefinitionSetEndpoints {
         var object = outcome.json
         object["revision"] = .string(edited.project.datafile.revision)
         if !outcome.schema.webhooks.isEmpty { services.webhooks.wake() }
-        let secrets = outcome.schema.webhooks.filter { $0.newSecret != nil }.map { change -> JSONValue in
-            [
-                "code": "secret_made", "pointer": "/webhooks",
-                "message": .string(
-                    "the server has made the secret of the webhook '\(change.key)': POST /v1/webhooks/\(change.key)/rotate makes "
-                        + "another one and shows it once"),
-            ]
+        for change in outcome.schema.webhooks where change.newSecret != nil {
+            object.warn(
+                .secretMade,
+                "the server has made the secret of the webhook '\(change.key)': POST /v1/webhooks/\(change.key)/rotate makes "
+                    + "another one and shows it once")
         }
-        object.warn(secrets)
         return .json(.object(object))
     }
 
@@ -71,11 +68,8 @@ struct DefinitionSetEndpoints {
         var object = draft.outcome.json
         object["moves"] = moves.json
         if saysWebhooks, !call.mayManage {
-            let warning: JSONValue = [
-                "code": "webhooks_not_compared", "pointer": "/webhooks",
-                "message": "webhooks were not compared, which needs a token of the scope admin",
-            ]
-            object.warn([warning])
+            object.warn(
+                .webhooksNotCompared, "webhooks were not compared, which needs a token of the scope admin")
         }
         let policy: ApprovalPolicy = call.admission.control.needsApproval ? .needed : .notNeeded
         let waiting = try await catalog.inBackground { _ -> [String] in
@@ -151,8 +145,10 @@ extension ProjectCatalog {
 }
 
 extension JSONObject {
-    fileprivate mutating func warn(_ more: [JSONValue]) {
-        self["warnings"] = .array((self["warnings"]?.array ?? []) + more)
+    /// Adds a warning about webhooks.
+    fileprivate mutating func warn(_ code: DefinitionWarning.Code, _ reason: String) {
+        let warning = DefinitionWarning(code: code, fault: JSONFault(pointer: ["webhooks"], reason: reason))
+        self["warnings"] = .array((self["warnings"]?.array ?? []) + [warning.json])
     }
 }
 
@@ -160,10 +156,8 @@ extension DefinitionSetEdit.Outcome {
     fileprivate var json: JSONObject {
         var object = JSONObject()
         object["changes"] = .array(differences.map(\.json))
-        let stopped = notRunning.map { fault -> JSONValue in
-            ["code": "not_running", "message": .string(fault.reason), "pointer": .string(fault.pointer.string)]
-        }
-        object["warnings"] = .array(warnings.map(\.json) + stopped)
+        let all = warnings + notRunning.map { DefinitionWarning(code: .notRunning, fault: $0) }
+        object["warnings"] = .array(all.map(\.json))
         return object
     }
 }

@@ -62,7 +62,7 @@ extension ExperimentResults {
         writer.beginArray()
         for warning in warnings {
             writer.beginObject()
-            writer.member("code", warning.code)
+            writer.member("code", warning.code.rawValue)
             writer.member("message", warning.message)
             writer.endObject()
         }

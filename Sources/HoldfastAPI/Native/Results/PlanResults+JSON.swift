@@ -124,5 +124,5 @@ extension Verdict.Finding {
 }
 
 extension ExperimentResults.Warning {
-    var json: JSONValue { ["code": .string(code), "message": .string(message)] }
+    var json: JSONValue { ["code": .string(code.rawValue), "message": .string(message)] }
 }
