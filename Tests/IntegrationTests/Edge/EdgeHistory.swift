@@ -84,6 +84,7 @@ final class FeedWatch: Sendable {
         /// When the last read began.
         var readAt: UInt64 = 0
         var isEnding = false
+        var isStopped = false
         /// When the last read began that brought nothing.
         var endedAt: UInt64 = 0
 
@@ -122,7 +123,8 @@ final class FeedWatch: Sendable {
     }
 
     private func read() -> Bool {
-        let (cursor, isEnding) = found.withLock { ($0.cursor, $0.isEnding) }
+        let (cursor, isEnding, isStopped) = found.withLock { ($0.cursor, $0.isEnding, $0.isStopped) }
+        guard !isStopped else { return false }
         let target =
             "/v1/feed?kinds=assignment,merge,erasure&limit=10000&after=\(cursor ?? "oldest")&wait=\(isEnding ? 0 : 1)"
         let began = DispatchTime.now().uptimeNanoseconds
@@ -160,6 +162,12 @@ final class FeedWatch: Sendable {
             guard .now < deadline else { throw TestFailure("the feed has no end") }
             usleep(1_000)
         }
+    }
+
+    /// Reads nothing further: a thread of a test that has failed would keep the servers running.
+    func stop() {
+        found.withLock { $0.isStopped = true }
+        ended.wait()
     }
 
     /// Reads what is left.

@@ -52,6 +52,10 @@ import Testing
         let watch = FeedWatch { current.withLock { $0 } }
         let servers = [("one", edges[0]), ("two", edges[1]), ("upstream", fixture.upstream)]
         let load = EdgeLoad(clients: 6, seed: seed, on: servers)
+        defer {
+            _ = load.end()
+            watch.stop()
+        }
         var (share, restores, lies) = (0, 0, 0)
         func restartUpstream(_ round: Int) throws {
             try fixture.restartUpstream()
