@@ -19,8 +19,9 @@ struct ExampleRequest {
     /// erases last.
     static func all(in document: JSONValue) -> [ExampleRequest] {
         let methods = ["get", "post", "put", "patch", "delete"]
-        // A part is erased before the whole that it belongs to.
-        let paths = document["paths"].object?.reversed() ?? []
+        // A part is erased before the whole that it belongs to. An import comes before anybody is exposed.
+        let all = document["paths"].object?.reversed() ?? []
+        let paths = all.filter { $0.key.hasSuffix("/import") } + all.filter { !$0.key.hasSuffix("/import") }
         return methods.flatMap { method in
             paths.compactMap { path in
                 guard let operation = path.value.object?[method] else { return nil }
