@@ -38,14 +38,28 @@ public struct CoreError: Error, Sendable {
     /// Whether something is not defined here. Another server may have defined it a moment ago; see
     /// ``ProjectView/update(_:)``.
     public var mayBeStale: Bool
+    /// What the manual explains of it; `nil` if that follows from what the request is about.
+    public var topic: Topic?
+
+    /// What an error may be about whichever route and member it concerns.
+    public enum Topic: Sendable, CaseIterable {
+        /// A condition of the request.
+        case conditions
+        /// Users who would move to another variation.
+        case moves
+        /// An id that belongs to another project.
+        case sharedID
+    }
 
     public init(
-        _ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil, mayBeStale: Bool = false
+        _ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil, mayBeStale: Bool = false,
+        about topic: Topic? = nil
     ) {
         self.kind = kind
         self.detail = detail
         self.pointer = pointer
         self.mayBeStale = mayBeStale
+        self.topic = topic
         if kind == .unavailable || kind == .undecided { retryAfter = 1 }
     }
 

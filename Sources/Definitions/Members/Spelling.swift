@@ -4,6 +4,8 @@ public import Bucketing
 public enum Spelling {
     /// How many names are compared: an error must not take long.
     private static let nameLimit = 1_000
+    /// The longest text that is compared, in bytes: comparing longer ones would take long.
+    private static let lengthLimit = 64
 
     /// Words of other products, and the names that mean the same here, as ``letters(of:)``.
     private static let synonyms: [String: [String]] = [
@@ -28,12 +30,13 @@ public enum Spelling {
         for synonym in synonyms[String(decoding: given, as: UTF8.self)] ?? [] {
             if names.contains(synonym) { return synonym }
         }
+        guard text.utf8.count <= lengthLimit else { return nil }
         var rows = EditRows(given)
         var nearest: (name: String, edits: Int)?
         var alike: (name: String, shared: Int)?
-        for name in names.prefix(nameLimit) {
+        for name in names.prefix(nameLimit) where name.utf8.count <= lengthLimit {
             let letters = letters(of: name)
-            let limit = min(max(1, name.utf8.count / 3), (nearest?.edits ?? .max) - 1)
+            let limit = min(max(1, letters.count / 3), (nearest?.edits ?? .max) - 1)
             if let edits = rows.edits(to: letters, atMost: limit) {
                 if edits == 0 { return name }
                 nearest = (name, edits)
@@ -50,9 +53,11 @@ public enum Spelling {
     public static func misspelt(_ text: String, among names: some Sequence<String>) -> String? {
         let given = letters(of: text)
         let limit = min(2, given.count / 3)
-        guard limit > 0 else { return nil }
+        guard limit > 0, text.utf8.count <= lengthLimit else { return nil }
         var rows = EditRows(given)
-        return names.prefix(nameLimit).first { rows.edits(to: letters(of: $0), atMost: limit) != nil }
+        return names.prefix(nameLimit).first {
+            $0.utf8.count <= lengthLimit && rows.edits(to: letters(of: $0), atMost: limit) != nil
+        }
     }
 
     /// Returns the end of an error that a name is unknown: the name that was probably meant, or nothing.
@@ -73,8 +78,7 @@ public enum Spelling {
 
     /// Folds case and drops `_` and `-`, so that spellings of other languages match: `userId` is `user_id`.
     private static func letters(of text: String) -> [UInt8] {
-        // A much longer text is near to no name, and would take long to compare.
-        text.utf8.prefix(64).filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
+        text.utf8.prefix(lengthLimit).filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
             .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
     }
 

@@ -10,11 +10,14 @@ enum ManualLink {
     /// of the error.
     ///
     /// - Parameters:
+    ///   - topic: of the error, if it has one.
     ///   - pattern: of the route; `nil` if no route has the path.
     ///   - pointer: to the member that is wrong.
-    static func path(for status: Status, on pattern: String?, at pointer: JSONPointer?) -> String? {
+    static func path(
+        for status: Status, about topic: CoreError.Topic? = nil, on pattern: String?, at pointer: JSONPointer?
+    ) -> String? {
         let heading =
-            byStatus[status.code]
+            topic.map(heading(of:)) ?? byStatus[status.code]
             ?? pattern.flatMap { pattern in
                 longest(in: byStatusAndRoute[status.code] ?? [], pattern)
                     ?? (definesElements(pattern) ? pointer.flatMap(heading(of:)) : nil) ?? longest(in: byRoute, pattern)
@@ -24,7 +27,16 @@ enum ManualLink {
 
     /// Every article and heading that an error may lead to.
     static var headings: Set<String> {
-        Set(byStatus.values).union(members.values).union((byStatusAndRoute.values.joined() + byRoute).map(\.heading))
+        Set(CoreError.Topic.allCases.map(heading(of:))).union(byStatus.values).union(members.values)
+            .union((byStatusAndRoute.values.joined() + byRoute).map(\.heading))
+    }
+
+    private static func heading(of topic: CoreError.Topic) -> String {
+        switch topic {
+        case .conditions: "Profiles#conditional-changes"
+        case .moves: "Experiments#changes-that-move-users"
+        case .sharedID: "Experiments#an-id-belongs-to-one-project"
+        }
     }
 
     private static func heading(of pointer: JSONPointer) -> String? {
@@ -45,7 +57,7 @@ enum ManualLink {
     /// Errors that have the same reason on every route.
     private static let byStatus: [UInt16: String] = [
         401: "Access#tokens", 405: "API#routes", 412: "Profiles#conditional-changes", 413: "Limits#memory",
-        415: "API#rules", 501: "Profiles#conditional-changes", 502: "Edge#while-the-upstream-is-away",
+        415: "API#rules", 501: "API#rules", 502: "Edge#while-the-upstream-is-away",
         503: "Operations#health", 504: "Operations#health",
     ]
 
@@ -56,14 +68,14 @@ enum ManualLink {
         "bandit": "Bandits#members-of-a-bandit", "enrollment": "Experiments#close-enrollment",
         "group": "Experiments#mutually-exclusive-experiments", "plan": "Experiments#plan",
         "ramp": "Ramps#members-of-a-ramp", "schedule": "Ramps#start-and-end-on-time",
+        "status": "Experiments#pause-archive-and-restore",
         "traffic": "Experiments#traffic-and-weights", "weight": "Experiments#traffic-and-weights",
         "weights": "Experiments#traffic-and-weights",
     ]
 
     /// What errors with a status are about, by the beginning of the route's path.
     private static let byStatusAndRoute: [UInt16: [(prefix: String, heading: String)]] = [
-        403: [("/", "Access#scopes"), ("/v1/proposals", "Access#a-second-person-for-running-experiments")],
-        409: [("/v1/experiments/{key}", "Experiments#changes-that-move-users")],
+        403: [("/", "Access#scopes"), ("/v1/proposals", "Access#a-second-person-for-running-experiments")]
     ]
 
     /// What other errors are about, by the beginning of the route's path.

@@ -25,7 +25,9 @@ struct Preconditions: Sendable {
     func refuse(on pattern: String) throws(Problem) {
         guard ifMatch != nil || (ifNoneMatch != nil && !Self.evaluations.contains(pattern)) else { return }
         let supported = Self.evaluations.contains(pattern) ? "If-Match" : "If-Match and If-None-Match"
-        throw Problem(.notImplemented, "this path does not support \(supported); nothing was done")
+        var problem = Problem(.notImplemented, "this path does not support \(supported); nothing was done")
+        problem.topic = .conditions
+        throw problem
     }
 
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }

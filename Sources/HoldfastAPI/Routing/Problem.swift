@@ -15,6 +15,8 @@ struct Problem: Error {
     var members: [(key: String, value: JSONValue)] = []
     /// Further header fields of the response.
     var fields: [(name: StaticString, value: String)] = []
+    /// See ``CoreError/topic``.
+    var topic: CoreError.Topic?
 
     /// The maximum length of a detail or pointer in bytes: both can quote the request, which may be much longer.
     static let longestDetail = 1_024
@@ -34,6 +36,7 @@ struct Problem: Error {
     init(_ error: CoreError) {
         self.init(error.kind.status, error.detail, at: error.pointer)
         members = error.members
+        topic = error.topic
         if !error.faults.isEmpty { members.insert(("errors", Self.errors(error.faults)), at: 0) }
         if let seconds = error.retryAfter { setRetryAfter(seconds: seconds) }
     }
@@ -91,7 +94,7 @@ struct Problem: Error {
     /// - Parameter pattern: of the route; `nil` if no route has the path.
     func response(on pattern: String?) -> Response {
         var writer = JSONWriter()
-        append(to: &writer, help: ManualLink.path(for: status, on: pattern, at: pointer))
+        append(to: &writer, help: ManualLink.path(for: status, about: topic, on: pattern, at: pointer))
         writer.endLine()
         var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.finish()))
         response.fields = fields

@@ -36,7 +36,7 @@ extension ProjectCatalog.Snapshot {
             throw CoreError(
                 .conflict,
                 "the id of an experiment or holdout must belong to one project, because users' assignments belong to it; "
-                    + "\(owner) has \(ids), of '\(key)' here: \(remedy)", at: ["id"])
+                    + "\(owner) has \(ids), of '\(key)' here: \(remedy)", at: ["id"], about: .sharedID)
         }
         return version
     }

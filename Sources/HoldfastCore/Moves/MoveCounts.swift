@@ -64,7 +64,7 @@ public struct MoveCounts: Sendable {
         var error = CoreError(
             .conflict,
             "the change can move \(who) \(result): \(causes.joined(separator: "; ")). Nothing was stored; to move them, "
-                + "repeat the request with ?moves=allow")
+                + "repeat the request with ?moves=allow", about: .moves)
         error.members = [("moves", json)]
         return error
     }

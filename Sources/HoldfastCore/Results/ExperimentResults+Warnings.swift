@@ -202,6 +202,13 @@ extension ExperimentResults {
                         ? " yet; users who did something before it was defined are being counted" : ""))
         }
         let goal = query.goal ?? ""
+        guard !otherGoals.contains(goal) else {
+            return Warning(
+                code: .noConversions,
+                message:
+                    "no user has reached the goal '\(goal)' after being exposed; it was reached only before, which does not count"
+            )
+        }
         let hint = Spelling.hint(for: goal, among: otherGoals)
         return Warning(
             code: .noConversions,

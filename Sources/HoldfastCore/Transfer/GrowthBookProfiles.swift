@@ -71,9 +71,9 @@ extension GrowthBookProfiles.Documents {
     }
 
     fileprivate mutating func take(
-        _ line: Int, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void
+        _ place: ImportedElement.Place, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void
     ) {
-        guard let text else { return report(.tooLong(line: line, "a document")) }
+        guard let text else { return report(.tooLong(at: place, "a document")) }
         do throws(CoreError) {
             guard let object = try JSONInput.parse(text, called: "the document").object else {
                 throw CoreError(.invalid, "a document must be an object")
@@ -85,10 +85,10 @@ extension GrowthBookProfiles.Documents {
                 throw CoreError(.invalid, "`assignments` must be an object", at: ["assignments"])
             }
             if let profile = try profile(userID, try newest(assignments)) {
-                report(ImportedElement(line: line, .profile(profile)))
+                report(ImportedElement(at: place, .profile(profile)))
             }
         } catch {
-            report(ImportedElement(line: line, .refused(error)))
+            report(ImportedElement(at: place, .refused(error)))
         }
     }
 

@@ -14,8 +14,10 @@ struct JSONElementSplitter {
         self.limit = limit
     }
 
-    /// - Parameter element: receives the line on which an element begins and its bytes, `nil` if it exceeds the limit.
-    mutating func append(_ bytes: UnsafeRawBufferPointer, _ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+    /// - Parameter element: receives where an element begins and its bytes, `nil` if it exceeds the limit.
+    mutating func append(
+        _ bytes: UnsafeRawBufferPointer, _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void
+    ) {
         var bytes = bytes[...]
         if case .unknown = form {
             guard let start = bytes.firstIndex(where: { !ArrayScanner.isSpace($0) }) else {
@@ -43,7 +45,7 @@ struct JSONElementSplitter {
         }
     }
 
-    mutating func end(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+    mutating func end(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         switch form {
         case .lines(var splitter):
             splitter.end { Self.report($0, $1, element) }
@@ -53,9 +55,10 @@ struct JSONElementSplitter {
     }
 
     private static func report(
-        _ line: Int, _ text: UnsafeRawBufferPointer?, _ element: (Int, UnsafeRawBufferPointer?) -> Void
+        _ line: Int, _ text: UnsafeRawBufferPointer?,
+        _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void
     ) {
-        if text.map({ !LineSplitter.isBlank($0) }) ?? true { element(line, text) }
+        if text.map({ !LineSplitter.isBlank($0) }) ?? true { element(.init(line: line), text) }
     }
 }
 
@@ -63,7 +66,7 @@ struct JSONElementSplitter {
 private struct ArrayScanner {
     private let limit: Int
     private var line: Int
-    private var startLine = 0
+    private var start = ImportedElement.Place(line: 0, element: 0)
     private var bytes: [UInt8] = []
     private var isOverlong = false
     private var depth = 0
@@ -80,7 +83,7 @@ private struct ArrayScanner {
         byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
     }
 
-    mutating func take(_ byte: UInt8, _ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+    mutating func take(_ byte: UInt8, _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         defer { if byte == 0x0A { line += 1 } }
         guard !hasEnded else { return }
         if depth == 0, !isInString {
@@ -91,7 +94,7 @@ private struct ArrayScanner {
             }
             if bytes.isEmpty, !isOverlong {
                 guard !Self.isSpace(byte) else { return }
-                startLine = line
+                start.line = line
             }
         }
         isOverlong = isOverlong || bytes.count == limit
@@ -119,15 +122,16 @@ private struct ArrayScanner {
     }
 
     /// An array that does not end leaves an element that is not JSON.
-    mutating func end(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+    mutating func end(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         if !hasEnded { finish(element) }
     }
 
-    private mutating func finish(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+    private mutating func finish(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
+        start.element = (start.element ?? 0) + 1
         if isOverlong {
-            element(startLine, nil)
+            element(start, nil)
         } else if !bytes.isEmpty {
-            bytes.withUnsafeBytes { element(startLine, $0) }
+            bytes.withUnsafeBytes { element(start, $0) }
         }
         bytes.removeAll(keepingCapacity: bytes.capacity <= 64 * 1024)
         isOverlong = false

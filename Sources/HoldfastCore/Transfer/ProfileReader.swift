@@ -25,17 +25,34 @@ public struct ImportedElement {
         case refused(CoreError)
     }
 
-    /// The line on which the element begins, from 1.
-    public var line: Int
+    /// Where an element begins.
+    public struct Place: Comparable, Sendable, CustomStringConvertible {
+        /// From 1.
+        public var line: Int
+        /// Of an element of an array, which may be all on one line: its number, from 1.
+        public var element: Int?
+
+        public var description: String { (element.map { "element \($0), " } ?? "") + "line \(line)" }
+
+        public static func < (one: Place, other: Place) -> Bool {
+            (one.line, one.element ?? 0) < (other.line, other.element ?? 0)
+        }
+    }
+
+    public var place: Place
     public var content: Content
 
-    public init(line: Int, _ content: Content) {
-        self.line = line
+    init(at place: Place, _ content: Content) {
+        self.place = place
         self.content = content
     }
 
+    init(line: Int, _ content: Content) {
+        self.init(at: Place(line: line), content)
+    }
+
     init(line: Int, _ parse: () throws(CoreError) -> ProfileInput) {
-        self.line = line
+        place = Place(line: line)
         do throws(CoreError) {
             content = .profile(try parse())
         } catch {
@@ -46,9 +63,11 @@ public struct ImportedElement {
     /// The maximum length of an element in bytes.
     public static let lengthLimit = 1 << 20
 
-    static func tooLong(line: Int, _ name: String) -> ImportedElement {
+    static func tooLong(line: Int, _ name: String) -> ImportedElement { tooLong(at: Place(line: line), name) }
+
+    static func tooLong(at place: Place, _ name: String) -> ImportedElement {
         ImportedElement(
-            line: line, .refused(CoreError(.tooLarge, "\(name) must be at most \(lengthLimit) bytes long")))
+            at: place, .refused(CoreError(.tooLarge, "\(name) must be at most \(lengthLimit) bytes long")))
     }
 }
 

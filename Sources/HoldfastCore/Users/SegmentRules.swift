@@ -47,6 +47,12 @@ public struct SegmentRules {
 
     private mutating func check(_ leaf: JSONObject, _ place: JSONPointer) {
         let example = ConditionRules.example(for: leaf)
+        guard leaf["segment"] == nil else {
+            return refuse(
+                place.appending("segment"),
+                "a segment must not contain another one: repeat the conditions of that segment here, or let the audience combine "
+                    + #"both, such as ["and",{"segment":"A"},{"segment":"B"}]"#)
+        }
         if let type = leaf["type"], type.string != "custom_attribute" {
             let found = ConditionRules.found(type)
             return refuse(

@@ -24,18 +24,18 @@ struct Refusals {
     static let limit = 20
 
     private(set) var count = 0
-    private var first: [(line: Int, reason: String)] = []
+    private var first: [(place: ImportedElement.Place, reason: String)] = []
 
     /// Adds a line. The order does not matter, because the store refuses lines later than the parser does.
-    mutating func add(_ line: Int, _ reason: String) {
+    mutating func add(_ place: ImportedElement.Place, _ reason: String) {
         count += 1
-        let place = first.firstIndex { $0.line > line } ?? first.endIndex
-        first.insert((line, reason), at: place)
+        let index = first.firstIndex { $0.place > place } ?? first.endIndex
+        first.insert((place, reason), at: index)
         if first.count > Self.limit { first.removeLast() }
     }
 
     func text(isPreview: Bool = false) -> String {
-        let named = first.map { "line \($0.line) \(isPreview ? "would be" : "was") refused: \($0.reason)\n" }.joined()
+        let named = first.map { "\($0.place) \(isPreview ? "would be" : "was") refused: \($0.reason)\n" }.joined()
         guard count > first.count else { return named }
         return named + "\(count - first.count) more lines \(isPreview ? "would be" : "were") refused\n"
     }
@@ -48,12 +48,12 @@ final class ImportedProfiles: ImportSink {
         var refusals = Refusals()
         var failure: String?
 
-        mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
+        mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of place: ImportedElement.Place) {
             switch result {
             // The user was erased meanwhile: equivalent to storing the line just before the erasure.
             case .success, .failure(.erased): imported += 1
-            case .failure(let error) where error.concernsOneUser: refusals.add(line, error.description)
-            case .failure(let error): failure = failure ?? "line \(line): \(error)"
+            case .failure(let error) where error.concernsOneUser: refusals.add(place, error.description)
+            case .failure(let error): failure = failure ?? "\(place): \(error)"
             }
         }
     }
@@ -68,7 +68,7 @@ final class ImportedProfiles: ImportSink {
     private let places = DispatchSemaphore(value: ImportedProfiles.window)
     private let outcome = SharedState(Outcome())
     private let progress = Progress("imported")
-    private var group: [(line: Int, change: ProfileChange)] = []
+    private var group: [(place: ImportedElement.Place, change: ProfileChange)] = []
 
     init(_ session: BackgroundSession, keep: Bool) {
         self.session = session
@@ -83,20 +83,20 @@ final class ImportedProfiles: ImportSink {
     func take(_ element: ImportedElement) {
         guard failure == nil else { return }
         switch element.content {
-        case .refused(let error): outcome.withLock { $0.refusals.add(element.line, error.description) }
+        case .refused(let error): outcome.withLock { $0.refusals.add(element.place, error.description) }
         case .profile(let profile):
-            group.append((element.line, profile.change(onConflict: rule)))
+            group.append((element.place, profile.change(onConflict: rule)))
             if group.count == Self.groupSize { submitGroup() }
         }
     }
 
     private func submitGroup() {
         places.wait()
-        let lines = group.map(\.line)
+        let elements = group.map(\.place)
         session.run { [changes = group.map(\.change), outcome, places] session in
             session.submit(changes, by: .processUser) { results in
                 outcome.withLock { outcome in
-                    for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
+                    for (place, result) in zip(elements, results) { outcome.count(result, of: place) }
                 }
                 places.signal()
             }
@@ -159,12 +159,12 @@ final class ImportPreview: ImportSink {
     func take(_ element: ImportedElement) {
         guard failure == nil else { return }
         switch element.content {
-        case .refused(let error): refusals.add(element.line, error.description)
-        case .profile(let profile): compare(profile, line: element.line)
+        case .refused(let error): refusals.add(element.place, error.description)
+        case .profile(let profile): compare(profile, at: element.place)
         }
     }
 
-    private func compare(_ profile: ProfileInput, line: Int) {
+    private func compare(_ profile: ProfileInput, at place: ImportedElement.Place) {
         do throws(StorageError) {
             let stored = try session.wait { [userID = profile.userID] session, done in session.profile(of: userID, done)
             }
@@ -176,19 +176,20 @@ final class ImportPreview: ImportSink {
             for entry in profile.assignments.entries {
                 count(
                     entry, visible?[entry.experimentID], isOverride: profile.restoresOverride(in: entry.experimentID),
-                    of: profile.userID, line: line)
+                    of: profile.userID, at: place)
             }
         } catch {
             guard error.concernsOneUser else {
-                failure = "line \(line): \(error)"
+                failure = "\(place): \(error)"
                 return
             }
-            refusals.add(line, error.description)
+            refusals.add(place, error.description)
         }
     }
 
     private func count(
-        _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, isOverride: Bool, of userID: Identifier, line: Int
+        _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, isOverride: Bool, of userID: Identifier,
+        at place: ImportedElement.Place
     ) {
         guard let stored else {
             counts.new += 1
@@ -204,7 +205,7 @@ final class ImportPreview: ImportSink {
             counts.overwritten += 1
             guard overwritten.count < Refusals.limit else { return }
             overwritten.append(
-                "line \(line) would overwrite the experiment \(entry.experimentID) of '\(userID)': "
+                "\(place) would overwrite the experiment \(entry.experimentID) of '\(userID)': "
                     + "'\(stored.variationID)' becomes '\(entry.variationID)'\n")
         }
     }

@@ -145,6 +145,15 @@ import Testing
         ("POST", "/v1/assign", #"{"user_id":7}"#, "Experiments#create-and-assign"),
         ("GET", "/v1/profilez/ann", "", "API#routes"), ("PUT", "/v1/bucket", "", "API#routes"),
         ("POST", "/ups/lookup", "{}", "UserProfileService#look-up-and-save"),
+        ("POST", "/v1/experiments/checkout/reopen", "{}", "Experiments#conclude"),
+        ("PUT", "/v1/experiments/checkout", #"{"status":"draft"}"#, "Experiments#pause-archive-and-restore"),
+        ("PUT", "/v1/experiments/checkout", #"{"variations":["a"]}"#, "Experiments#changes-that-move-users"),
+        ("PUT", "/v1/experiments/checkout", #"{"id":"7"}"#, "Experiments#members-of-an-experiment"),
+        (
+            "PUT", "/v1/experiments/other", #"{"id":"7001","variations":["a"]}"#,
+            "Experiments#an-id-belongs-to-one-project"
+        ),
+        ("FETCH", "/v1/experiments/checkout", "", "API#rules"),
     ])
     func `An error says where the manual explains it`(
         method: String, path: String, body: String, heading: String
@@ -152,6 +161,13 @@ import Testing
         let server = try startTestServer()
         let created = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a","b"]}"#)
         #expect(created.status == 201)
+        #expect(try server.request("POST", "/v1/assign", #"{"user_id":"ann","experiment":"checkout"}"#).status == 200)
+        #expect(try server.request("POST", "/v1/assign", #"{"user_id":"bob","experiment":"checkout"}"#).status == 200)
+        #expect(try server.request("PUT", "/v1/projects/stage", "{}").status == 201)
+        let staged = try server.request(
+            "PUT", "/v1/experiments/checkout", #"{"id":"7001","variations":["a","b"]}"#,
+            fields: ["X-Optimizely-SDK-Key: stage"])
+        #expect(staged.status == 201)
         let refusal = try server.request(method, path, body)
         #expect(refusal.status >= 400 && refusal["help"] == .string("/manual/\(heading)"), "\(refusal.text)")
         server.stop()

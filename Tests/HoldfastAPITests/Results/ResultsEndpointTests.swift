@@ -1,4 +1,5 @@
 import APITestSupport
+import Foundation
 import JSON
 import Storage
 import Testing
@@ -53,6 +54,26 @@ import Testing
         #expect(try values("visit") == [.null, .null])
         let csv = try server.request("GET", "/v1/experiments/checkout/results?goal=refund&format=csv").text
         #expect(csv.contains("checkout,refund,control"), "\(csv)")
+    }
+
+    @Test func `A goal that was reached only before exposures is said to be one`() throws {
+        let server = try startTestServer()
+        #expect(
+            try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
+        let earlier = Date.now.addingTimeInterval(-3_600).formatted(.iso8601)
+        let goal = #"{"user_id":"ann","goal":"buy","timestamp":"\#(earlier)"}"#
+        #expect(try server.request("POST", "/v1/events", goal).status == 200)
+        let exposure = #"{"user_id":"ann","experiment":"checkout","variation_key":"new"}"#
+        #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        func warning(_ goal: String) throws -> String? {
+            let results = try server.request("GET", "/v1/experiments/checkout/results?goal=\(goal)")
+            return results["warnings"].array?.first { $0["code"] == "no_conversions" }?["message"].string
+        }
+        let before =
+            "no user has reached the goal 'buy' after being exposed; it was reached only before, which does not count"
+        #expect(try warning("buy") == before)
+        let misspelt = "no exposed user has reached the goal 'buyy'; goals that were reached: buy; did you mean 'buy'?"
+        #expect(try warning("buyy") == misspelt)
     }
 
     @Test func `A goal that is tracked as with the Agent counts, though no datafile declares it`() throws {

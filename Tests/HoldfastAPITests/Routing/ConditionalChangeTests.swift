@@ -57,6 +57,7 @@ import Testing
                         name.uppercased(), target, "{}", fields: [field, "Content-Type: application/json"])
                     guard response.status == 501 else { return false }
                     #expect(response.text.contains("; nothing was done"), "\(response.text)")
+                    if let help = response["help"].string { #expect(help == "/manual/Profiles#conditional-changes") }
                     return true
                 }
                 let supports = (

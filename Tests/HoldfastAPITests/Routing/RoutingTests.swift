@@ -43,6 +43,17 @@ import Testing
             try server.request("GET", "/zzz/zzz")["detail"] == "no resource has this path; /openapi.json lists all")
     }
 
+    @Test(arguments: [63, 64, 65, 200, 252]) func `A long key is no hint for a name that is not near`(length: Int)
+        throws
+    {
+        let key = String(repeating: "y", count: length - 1)
+        #expect(try server.request("PUT", "/v1/experiments/\(key)x", #"{"variations":["a"]}"#).status == 201)
+        for (name, isNear) in [("nope", false), (key, length <= 64), (key + "zzz", false)] {
+            let response = try server.request("GET", "/v1/experiments/\(name)")
+            #expect(response.status == 404 && response.text.contains("did you mean") == isNear, "\(response.text)")
+        }
+    }
+
     /// Each is a word of another product.
     @Test(arguments: [
         ("POST", "/v1/events", #"{"user_id":"a","event":"b"}"#, "goal"),

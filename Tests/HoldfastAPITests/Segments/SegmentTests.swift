@@ -178,6 +178,13 @@ import Testing
         if let detail { #expect(response["detail"] == .string(detail)) }
     }
 
+    @Test(arguments: [#"{"segment":"adults"}"#, #"["and",["not",{"segment":"adults"}]]"#])
+    func `A segment within a segment is refused with what to do instead`(conditions: String) throws {
+        let refused = try server.request("PUT", "/v1/segments/others", #"{"conditions":\#(conditions)}"#)
+        #expect(refused.status == 422 && refused["pointer"].string?.hasSuffix("/segment") == true, "\(refused.text)")
+        #expect(refused["detail"].string?.hasPrefix("a segment must not contain another one") == true)
+    }
+
     @Test func `What is in use is not deleted, and conditions that make no sense are refused`() throws {
         let unknown = #"{"variations":["a"],"audience":["not",{"segment":"adlts"}]}"#
         #expect(try server.request("PUT", "/v1/experiments/checkout", unknown).status == 422)

@@ -26,13 +26,14 @@ import Testing
         return results[0]
     }
 
-    /// "2 ann 77=b 78=c", or the line and the error.
+    /// "2 ann 77=b 78=c", or the line and the error; "2#1" is the first element of an array, on the second line.
     private static func describe(_ element: ImportedElement) -> String {
+        let place = "\(element.place.line)\(element.place.element.map { "#\($0)" } ?? "")"
         switch element.content {
-        case .refused(let error): return "\(element.line) \(error)"
+        case .refused(let error): return "\(place) \(error)"
         case .profile(let profile):
             let map = profile.assignments.entries.map { " \($0.experimentID)=\($0.variationID)" }.joined()
-            return "\(element.line) \(profile.userID)\(map)"
+            return "\(place) \(profile.userID)\(map)"
         }
     }
 
@@ -197,22 +198,29 @@ import Testing
         let text =
             isArray ? "\n[" + documents.joined(separator: ",\n") + "]\n" : "\n" + documents.joined(separator: "\n")
         let names = try names()
+        func at(_ line: Int) -> String { isArray ? "\(line)#\(line - 1)" : "\(line)" }
         #expect(
             try read(text) { GrowthBookProfiles(names: names) } == [
-                "2 ann 7=72", "3 17 7=71",
-                "5 the variation must be one of the experiment 'checkout': control (id 71), new (id 72); got '2'",
-                "6 a key of `assignments` must be an experiment's key, '__' and its bucket version, at /assignments/checkout",
-                "8 `attributeValue` must be a string; got none, at /attributeValue", "9 a document must be an object",
+                "\(at(2)) ann 7=72", "\(at(3)) 17 7=71",
+                "\(at(5)) the variation must be one of the experiment 'checkout': control (id 71), new (id 72); got '2'",
+                "\(at(6)) a key of `assignments` must be an experiment's key, '__' and its bucket version, at /assignments/checkout",
+                "\(at(8)) `attributeValue` must be a string; got none, at /attributeValue",
+                "\(at(9)) a document must be an object",
                 "left out documents of attributes other than 'id': device (1)",
                 "left out assignments in experiments that are not here: a__b (2)",
             ])
+    }
+
+    @Test func `A place in an array on one line is that of the element`() {
+        let places: [ImportedElement.Place] = [.init(line: 1, element: 12), .init(line: 1, element: 2), .init(line: 3)]
+        #expect(places.sorted().map(\.description) == ["element 2, line 1", "element 12, line 1", "line 3"])
     }
 
     @Test func `Another attribute may have the user ids, and a broken array ends in an error`() throws {
         let text = #"[{"attributeName":"device","attributeValue":"d","assignments":{"checkout__0":"new"}},{"attri"#
         let names = try names()
         let found = try read(text) { GrowthBookProfiles(names: names, attribute: "device") }
-        #expect(found.first == "1 d 7=72")
-        #expect(found.count == 2 && found[1].hasPrefix("1 the document must be JSON"))
+        #expect(found.first == "1#1 d 7=72")
+        #expect(found.count == 2 && found[1].hasPrefix("1#2 the document must be JSON"))
     }
 }
