@@ -35,6 +35,8 @@ public struct FlagEvaluation: Sendable {
     public let variationKey: Identifier?
     public let variationID: Identifier?
     public let isEnabled: Bool
+    /// Whether everybody has this value: no rule of the flag asks who the user is.
+    public let isStatic: Bool
     public let reason: EvaluationReason
     /// Where the variation comes from, with the names of assignment sources.
     public let source: DecisionSource
@@ -62,6 +64,7 @@ public struct FlagEvaluation: Sendable {
         variationKey = decision.variation?.key
         variationID = decision.variation?.id
         isEnabled = decision.isEnabled
+        isStatic = flag?.isStatic ?? false
         reason = EvaluationReason(decision, flag)
         source = decision.source
         ruleKey = decision.ruleKey
@@ -111,6 +114,11 @@ extension Flag {
     fileprivate func isForEveryoneElse(_ ruleKey: Identifier?) -> Bool {
         guard let last = rollout?.rules.last else { return false }
         return last.key == ruleKey && last.isForEverybody
+    }
+
+    /// Whether the flag has no rules but one for everybody.
+    fileprivate var isStatic: Bool {
+        experiments.isEmpty && (rollout?.rules ?? []).allSatisfy(\.isForEverybody)
     }
 
     /// Whether no user can get a variation of the flag: it has no delivery rule, and none of its experiments runs.

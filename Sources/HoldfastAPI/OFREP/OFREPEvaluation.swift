@@ -157,7 +157,7 @@ struct OFREPEvaluation {
     private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
         writer.beginObject()
         let hasValue = appendValue(evaluation, to: &writer)
-        writer.member("reason", reason(evaluation.reason, hasValue: hasValue))
+        writer.member("reason", reason(of: evaluation, hasValue: hasValue).rawValue)
         writer.member("variant", evaluation.variationKey?.string ?? "")
         writer.key("metadata")
         writer.beginObject()
@@ -173,12 +173,24 @@ struct OFREPEvaluation {
         writer.endObject()
     }
 
-    private static func reason(_ reason: EvaluationReason, hasValue: Bool) -> String {
-        switch reason {
-        case .targeted, .override, .whitelist, .requested: "TARGETING_MATCH"
-        case .experiment, .sticky, .holdout: "SPLIT"
-        case .default: hasValue ? "STATIC" : "UNKNOWN"
-        case .disabled: "DISABLED"
+    /// Resolution reasons of OpenFeature's specification.
+    enum Reason: String, CaseIterable {
+        /// Nothing was evaluated: everybody has the value.
+        case isStatic = "STATIC"
+        /// What was evaluated had no result.
+        case `default` = "DEFAULT"
+        case targetingMatch = "TARGETING_MATCH"
+        case split = "SPLIT"
+        case disabled = "DISABLED"
+        case unknown = "UNKNOWN"
+    }
+
+    private static func reason(of evaluation: FlagEvaluation, hasValue: Bool) -> Reason {
+        switch evaluation.reason {
+        case .targeted, .override, .whitelist, .requested: .targetingMatch
+        case .experiment, .sticky, .holdout: .split
+        case .default: !hasValue ? .unknown : evaluation.isStatic ? .isStatic : .default
+        case .disabled: .disabled
         }
     }
 }

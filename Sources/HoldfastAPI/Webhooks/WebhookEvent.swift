@@ -94,6 +94,15 @@ struct WebhookMessage {
             return warnings.isEmpty
                 ? "Nothing is wrong with \(subject) any longer."
                 : "Look at \(subject): \(warnings.joined(separator: ", "))."
+        case .proposalPut, .proposalApprove, .proposalReject:
+            let experiments = (after.object?["experiments"]?.array ?? []).compactMap(\.string).map { "'\($0)'" }
+            let changed =
+                experiments.isEmpty
+                ? "a change"
+                : "a change of the experiment\(experiments.count == 1 ? "" : "s") \(experiments.joined(separator: ", "))"
+            let wait = entry.action == AuditAction.proposalPut.rawValue ? "; it waits for approval" : ""
+            let did = wait.isEmpty ? verb(parts.last ?? "") : "proposed"
+            return "\(entry.author.name) \(did) \(changed)\(place)\(wait) (proposal '\(entry.target)')."
         case .profileErase: return "\(entry.author.name) erased a user."
         case .webhookPause:
             return

@@ -49,6 +49,11 @@ public protocol ElementChange: Sendable {
     /// The percentage of users who are enrolled, if the body has it.
     var traffic: Double? { get }
 
+    /// What the body most likely does unmeant.
+    ///
+    /// - Parameter former: the element as `GET` presented it; `nil` for a new one.
+    func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning]
+
     /// - Returns: whether the element is new.
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
 }

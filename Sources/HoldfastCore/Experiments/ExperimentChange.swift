@@ -1,6 +1,7 @@
 import Bucketing
 public import Definitions
 public import JSON
+public import Storage
 
 /// What an admin defines of an experiment with `PUT /v1/experiments/{key}`; absent members keep their values. What members
 /// there are says ``ExperimentView``; what they do to an experiment say the rules of ``apply(to:)``.
@@ -44,4 +45,34 @@ public struct ExperimentChange: Sendable {
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     var audience: JSONValue? { given.value("audience", \.definition.audience) ?? nil }
     var details: ExperimentDetails { given.draft.definition.details }
+
+    // MARK: Warnings
+
+    public func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning] {
+        [startWarning(at: now), weightWarning(changing: former)].compactMap { $0 }
+    }
+
+    private func startWarning(at now: Timestamp) -> DefinitionWarning? {
+        guard given.has("schedule"), let start = details.schedule?.startAt, start < now else { return nil }
+        let reason = "`start_at` is in the past, \(start.rfc3339): a draft starts at once; is the date as it is meant?"
+        return DefinitionWarning(
+            code: .startInPast, fault: JSONFault(pointer: ["schedule", "start_at"], reason: reason))
+    }
+
+    private func weightWarning(changing former: JSONValue?) -> DefinitionWarning? {
+        guard let variations, variations.allSatisfy({ $0.weight == nil }) else { return nil }
+        var weights: [String: Double] = [:]
+        for variation in former?.object?["variations"]?.array ?? [] {
+            guard let key = variation.object?["key"]?.string else { continue }
+            weights[key] = variation.object?["weight"]?.double
+        }
+        let kept = variations.compactMap { weights[$0.key.string] }
+        guard Set(kept).count > 1 else { return nil }
+        let ratio = kept.map(\.shortest).joined(separator: ":")
+        return DefinitionWarning(
+            code: .weightsReset,
+            fault: JSONFault(
+                pointer: ["variations"],
+                reason: "`variations` without weights get equal ones; they had \(ratio): write `weight` to keep them"))
+    }
 }

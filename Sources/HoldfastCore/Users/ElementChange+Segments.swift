@@ -33,6 +33,8 @@ extension ElementChange {
             }
     }
 
+    public func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning] { [] }
+
     /// A traffic that was most likely meant as a fraction.
     var trafficWarnings: [DefinitionWarning] {
         guard let traffic, 0 < traffic, traffic < 1 else { return [] }
@@ -60,9 +62,13 @@ public struct DefinitionWarning: Sendable, CustomStringConvertible {
         case secretMade = "secret_made"
         /// Who may not see webhooks is not told how they differ.
         case webhooksNotCompared = "webhooks_not_compared"
+        /// A draft starts at once, because its time has passed.
+        case startInPast = "start_in_past"
+        /// Variations without weights replace some that had others than equal ones.
+        case weightsReset = "weights_reset"
 
         /// Those of one definition; the others are of files of definitions.
-        public static let ofOne: [Code] = [.conditionNeverMet, .trafficBelowOne]
+        public static let ofOne: [Code] = [.conditionNeverMet, .trafficBelowOne, .startInPast, .weightsReset]
     }
 
     public var code: Code

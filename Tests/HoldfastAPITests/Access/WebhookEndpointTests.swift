@@ -1,6 +1,9 @@
 import APITestSupport
 import JSON
+import Storage
 import Testing
+
+@testable import HoldfastAPI
 
 /// `/v1/webhooks`: who may make them, and what they may be.
 @Suite struct WebhookEndpointTests {
@@ -64,6 +67,29 @@ import Testing
         let response = try ask("PUT", "/v1/webhooks/ops\(query)", body)
         #expect(response.status == status && response.text.contains(reason), "\(response.text)")
         #expect(try ask("GET", "/v1/webhooks/ops").status == 404)
+    }
+
+    @Test(arguments: [
+        (
+            "proposal.put",
+            "ann proposed a change of the experiments 'a', 'b' of the project 'shop'; it waits for approval (proposal '787d')."
+        ),
+        (
+            "proposal.approve",
+            "ann approved a change of the experiments 'a', 'b' of the project 'shop' (proposal '787d')."
+        ),
+        (
+            "proposal.reject",
+            "ann rejected a change of the experiments 'a', 'b' of the project 'shop' (proposal '787d')."
+        ),
+    ])
+    func `A sentence about a proposal says what it changes`(action: String, sentence: String) throws {
+        var entry = AuditEntry(
+            id: 1, recordedAt: 0, author: Author(name: "ann"), action: action, userID: nil, target: "787d", before: nil,
+            after: Array(#"{"experiments":["a","b"]}"#.utf8))
+        entry.sdkKey = "shop"
+        let body = try JSONParser().parse(WebhookMessage(entry, .standard, publicURL: nil).body)
+        #expect(body.object?["data"]?.object?["sentence"]?.string == sentence)
     }
 
     @Test func `A token that is bound to a project makes webhooks for that project only`() throws {

@@ -103,6 +103,30 @@ import Testing
         #expect(try codes(preview(#"{"audience":null,"traffic":100}"#)) == ["audience_widened", "traffic_raised"])
     }
 
+    @Test func `Weights that a change resets, and a start in the past, are warned of wherever they are given`() throws {
+        func warnings(_ body: String, key: String = "checkout") throws -> [String] {
+            let previewed = codes(try preview(body, key: key)).filter {
+                ["weights_reset", "start_in_past"].contains($0)
+            }
+            let set = #"{"experiments":[{"key":"\#(key)",\#(body.dropFirst())]}"#
+            let planned = codes(try server.request("POST", "/v1/definitions/preview", set))
+            let response = try server.request("PUT", "/v1/experiments/\(key)", body)
+            #expect(
+                response.status < 300 && planned == codes(response) && previewed == planned,
+                "\(planned) \(response.text)")
+            return planned
+        }
+        let uneven = #"{"variations":[{"key":"control","weight":9},{"key":"new","weight":1}]}"#
+        #expect(try warnings(uneven) == [])
+        #expect(try warnings(#"{"variations":["control","new"]}"#) == ["weights_reset"])
+        #expect(try warnings(#"{"variations":["control","new","other"]}"#) == [])
+        let past = #"{"variations":["a","b"],"schedule":{"start_at":"2016-06-01T08:00:00Z"}}"#
+        #expect(try warnings(past, key: "late") == ["start_in_past"])
+        let ahead = #"{"variations":["a","b"],"schedule":{"start_at":"2126-06-01T08:00:00Z"}}"#
+        #expect(try warnings(ahead, key: "early") == [])
+        server.stop()
+    }
+
     @Test func `A new experiment is previewed without warnings`() throws {
         let new = try preview(#"{"variations":["a","b"],"traffic":50}"#, key: "other")
         #expect(new["creates"] == true && codes(new).isEmpty)

@@ -74,7 +74,7 @@ import Testing
 
     @Test(arguments: [
         ("german", #"{"targetingKey":"ann","country":"de"}"#, "TARGETING_MATCH", true, "on"),
-        ("german", #"{"targetingKey":"ann","country":"fr"}"#, "STATIC", false, ""),
+        ("german", #"{"targetingKey":"ann","country":"fr"}"#, "DEFAULT", false, ""),
         ("tested", #"{"targetingKey":"listed"}"#, "TARGETING_MATCH", true, "b"),
         ("off", #"{"targetingKey":"ann"}"#, "DISABLED", nil, ""),
     ])

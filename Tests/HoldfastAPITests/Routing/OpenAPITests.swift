@@ -126,6 +126,7 @@ import Testing
             (schema("Metric", "kind"), names(MetricDefinition.Kind.self)),
             (schema("Metric", "direction"), names(MetricDefinition.Direction.self)),
             (schema("Webhook", "format"), names(Webhook.Format.self)),
+            (schema("OFREPEvaluation", "reason"), names(OFREPEvaluation.Reason.self)),
             (schema("OFREPFailure", "errorCode"), names(OFREPError.Code.self)),
         ]
         for (place, values) in enumerations {

@@ -87,7 +87,11 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             })
         let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
         let (project, outcome) = (edited.project, edited.outcome)
-        let warnings = outcome.change?.warnings(schema, project.datafile) ?? []
+        let warnings =
+            outcome.change.map { change in
+                change.warnings(schema, project.datafile)
+                    + change.warnings(changing: outcome.description, at: services.store.clock.now())
+            } ?? []
         let description = edited.notes.isEmpty ? outcome.description : edited.notes.first?.after.object?[Element.noun]
         return try Self.response(
             outcome.status, with: input.key, of: project, showing: description, warnings: warnings,
@@ -214,7 +218,8 @@ extension DefinitionWarning {
         let message =
             switch code {
             case .conditionNeverMet: "no user with attributes as they are defined: \(fault.reason)"
-            case .trafficBelowOne, .notRunning, .secretMade, .webhooksNotCompared: fault.reason
+            case .trafficBelowOne, .notRunning, .secretMade, .webhooksNotCompared, .startInPast, .weightsReset:
+                fault.reason
             }
         return [
             "code": .string(code.rawValue), "message": .string(message), "pointer": .string(fault.pointer.string),

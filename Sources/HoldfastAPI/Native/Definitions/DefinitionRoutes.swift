@@ -16,7 +16,7 @@ extension NativeProtocol {
         let holdout = DefinitionEndpoints<Holdout>(services: services, store: session, projects: projects)
         let definitions = DefinitionSetEndpoints(services: services, store: session, projects: projects)
         let proposal = ProposalEndpoints(loop)
-        let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
+        let preview = PreviewEndpoint(catalog: services.projects, clock: services.store.clock, projects: projects)
         return [
             APIRoute(.get, "/v1/projects", scope: .token(.read, or: .definitions), readsQuery: true, project.list)
                 .atEdge,

@@ -3,11 +3,13 @@ import Definitions
 import HTTPServer
 import HoldfastCore
 import JSON
+import Storage
 
 /// `POST /v1/experiments/{key}/preview` and `POST /v1/flags/{key}/preview`: show what a `PUT` with the same body would do,
 /// and change nothing.
 struct PreviewEndpoint {
     let catalog: ProjectCatalog
+    let clock: StoreClock
     let projects: ProjectView
 
     func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -52,7 +54,11 @@ struct PreviewEndpoint {
         let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(
             input.sdkKey, change)
-        return (input, draft, draft.outcome.change?.warnings(schema, draft.datafile) ?? [])
+        guard let change = draft.outcome.change else { return (input, draft, []) }
+        let warnings =
+            change.warnings(schema, draft.datafile)
+            + change.warnings(changing: draft.outcome.description, at: clock.now())
+        return (input, draft, warnings)
     }
 }
 

@@ -11,7 +11,7 @@ extension NativeProtocol {
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let proposal = ProposalEndpoints(loop)
-        let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
+        let preview = PreviewEndpoint(catalog: services.projects, clock: services.store.clock, projects: projects)
         let overview = OverviewEndpoint(services: services, store: session, projects: projects)
         let plan = SampleSizeEndpoint(services: services, store: session, projects: projects)
         let experimentImport = ImportEndpoint(services: services, store: session, projects: projects)
