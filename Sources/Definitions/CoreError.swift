@@ -20,7 +20,7 @@ public struct CoreError: Error, Sendable {
         case preconditionFailed
         /// The store or the server is unavailable; a retry may succeed. HTTP: 503.
         case unavailable
-        /// Nobody knows whether what was asked for has been done. HTTP: 504.
+        /// The outcome is unknown: the change may have been stored. HTTP: 504.
         case undecided
     }
 
@@ -35,8 +35,8 @@ public struct CoreError: Error, Sendable {
     public var members: [(key: String, value: JSONValue)] = []
     /// Seconds after which the caller may retry.
     public var retryAfter: Int?
-    /// Whether something is not defined here. Another server may have defined it a moment ago; see
-    /// ``ProjectView/update(_:)``.
+    /// Whether the cause is a missing definition, which another server may have stored a moment ago. The operation may
+    /// succeed after the definitions have been read again.
     public var mayBeStale: Bool
     /// What the manual explains of it; `nil` if that follows from what the request is about.
     public var topic: Topic?
@@ -90,7 +90,7 @@ public struct CoreError: Error, Sendable {
     public static func undefinedExperiment(
         _ name: Identifier, in datafile: Datafile, at pointer: JSONPointer? = nil
     ) -> CoreError {
-        // Of an array, each element would be compared with all names.
+        // No hint for the elements of an array: a request with many would compare each of them with all keys.
         let isInArray = pointer.map { $0.string.utf8.count { $0 == UInt8(ascii: "/") } > 1 } ?? false
         let hint = isInArray ? "" : Spelling.hint(for: name, among: datafile.experiments.lazy.map(\.key))
         return undefined("no experiment has the key or id '\(name)'\(hint)", at: pointer)

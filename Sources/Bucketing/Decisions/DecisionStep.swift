@@ -1,12 +1,14 @@
 public import JSON
 
-/// A step of a decision about one experiment, for people who ask why a user gets a variation. The code that decides
-/// records them, in order, up to the one that decided.
+/// A step of a decision about one experiment. It explains why a user gets a variation, or none. The code that decides
+/// records the steps in order; the last one is the step that decided.
 public enum DecisionStep: Sendable {
-    /// A holdout was evaluated. It keeps out the users who are bucketed into one of its variations.
+    /// A holdout was evaluated. The bucket is `nil` if the audience excludes the user; the variation is `nil` unless
+    /// the user is held out.
     case holdout(Holdout, AudienceStep, BucketStep?, Variation?)
     /// The holdout keeps the user out of other rules, but not out of targeted deliveries such as this one.
     case holdoutExemption(Holdout)
+    /// The status of the experiment, as the datafile spells it.
     case status(String, isRunning: Bool)
     /// A variation forced on the user for a test.
     case forcedVariation(HeldStep)
@@ -15,36 +17,39 @@ public enum DecisionStep: Sendable {
     case whitelist(HeldStep)
     case storedAssignment(HeldStep)
     case audience(AudienceStep)
-    /// Enrollment is closed, so that nobody is in the traffic.
+    /// Enrollment is closed: the experiment gets no new users.
     case closedEnrollment
-    /// The group chose one of its experiments for the user.
+    /// A group of mutually exclusive experiments was evaluated. It admits a user to at most one of them.
     case group(Group, BucketStep, isChosen: Bool)
     case bucketing(BucketStep, Variation?)
-    /// The profile has no room for an assignment, so that the user is not enrolled.
+    /// The profile has no room for another assignment, so the user is not enrolled.
     case fullProfile
-    /// What a contextual bandit gives to those whom it admits.
+    /// A contextual bandit chose a variation, by weights that are the same for all users whom it admits.
     case prediction(BucketStep, Variation?)
 
-    /// A variation that the user may have, regardless of audience and bucketing.
+    /// A source of variations that precedes audience and bucketing, such as the whitelist, and what it has for the
+    /// user.
     public struct HeldStep: Sendable {
-        /// The id, or the key of a whitelist; `nil` if there is none.
+        /// The id of the variation, or its key for a whitelist; `nil` if the source has none for the user.
         public let name: Identifier?
-        /// `nil` if there is none, or if it is gone from the datafile.
+        /// `nil` if the source has none, or if the datafile no longer has the variation.
         public let variation: Variation?
     }
 
     public struct AudienceStep: Sendable {
         public let admits: Bool
-        /// See ``Condition/explained(for:showingValues:)``; `null` without conditions, which admits everyone.
+        /// See ``Condition/explained(for:showingValues:)``; `null` if there are no conditions, so everyone is admitted.
         public let conditions: JSONValue
     }
 
     public struct BucketStep: Sendable {
         public let bucketingID: Identifier
-        /// What is hashed together with the bucketing id.
+        /// Hashed together with the bucketing id: the id of the experiment, group or holdout; for a prediction the
+        /// experiment's id and `/prediction`.
         public let parentID: Identifier
         public let result: BucketingResult
-        /// The range of bucket values that contains the user's, whoever owns it; `nil` beyond the last one.
+        /// The range that contains the user's bucket value, also if it belongs to no entity; `nil` beyond the last
+        /// range.
         public let range: Range<Int>?
     }
 }
@@ -143,10 +148,10 @@ extension JSONObject {
 
 // MARK: - Recording
 
-/// The steps of a run that records them.
+/// The steps recorded by one ``DecisionRun``.
 struct DecisionTrace {
     private(set) var steps: [DecisionStep] = []
-    /// Whether the values of the user's attributes are part of the steps.
+    /// Whether the steps include the values of the user's attributes.
     let showsValues: Bool
 
     init(showsValues: Bool) {
@@ -163,17 +168,23 @@ extension DecisionRun {
     @inline(__always)
     func record(_ step: @autoclosure () -> DecisionStep) {
         guard trace != nil else { return }
-        // Made before the trace is changed, because making a step reads the trace.
+        // Evaluated before the mutation below, because building a step reads `trace`.
         let step = step()
         trace?.add(step)
     }
 
+    /// Returns the step of an audience that has been evaluated.
     func step(_ audience: Condition?, admits: Bool) -> DecisionStep.AudienceStep {
         .init(
             admits: admits,
             conditions: audience?.explained(for: user, showingValues: trace?.showsValues ?? false) ?? .null)
     }
 
+    /// Returns the step of a bucketing that has been done.
+    ///
+    /// - Parameters:
+    ///   - id: the bucketing id that was used; `nil` for that of the run.
+    ///   - parentID: see ``DecisionStep/BucketStep/parentID``.
     func step(
         _ result: BucketingResult, of id: Identifier? = nil, below parentID: Identifier, _ allocation: TrafficAllocation
     ) -> DecisionStep.BucketStep {
@@ -184,11 +195,11 @@ extension DecisionRun {
 }
 
 extension TrafficAllocation {
-    /// Returns the range that contains a bucket value, whoever owns it.
+    /// Returns the range that contains a bucket value, also if it belongs to no entity; `nil` beyond the last range.
     func range(at bucketValue: Int) -> Swift.Range<Int>? {
         var start = 0
         for range in ranges {
-            // A range that ends before the former one is empty.
+            // A range that ends before the preceding one is empty.
             if bucketValue < range.end { return start..<range.end }
             start = max(start, range.end)
         }

@@ -30,9 +30,9 @@ extension TrafficAllocation {
     ///
     /// - Parameters:
     ///   - ratio: one number for each entity, finite and not negative. If all are 0, every weight is 0.
-    ///   - traffic: the percentage to split, 0 to 100, rounded to hundredths.
-    ///   - least: what each entity must get at least, together at most the traffic. More traffic may round to fewer bucket
-    ///     values of an entity (the Alabama paradox), which would take users away from it.
+    ///   - traffic: the percentage to split, 0 to 100, rounded to hundredths. It is clamped to this range.
+    ///   - least: the minimum weight of each entity. It is ignored if the sum exceeds the traffic. Without it an entity
+    ///     may lose bucket values, and with them users, although the traffic grows (the Alabama paradox).
     public static func weights(
         of entityIDs: [Identifier], ratio: [Double], traffic: Double, atLeast least: [Int]? = nil
     ) -> [Weight] {
@@ -45,13 +45,18 @@ extension TrafficAllocation {
         return zip(entityIDs, counts).map { Weight(entityID: $0, weight: $1) }
     }
 
-    /// Returns whole numbers with a sum, near exact ones and not less than the least.
+    /// Rounds to whole numbers by the largest remainder method.
+    ///
+    /// - Parameters:
+    ///   - exact: the numbers to round.
+    ///   - total: the sum of the result.
+    ///   - least: the minimum of each number. The sum must be at most `total`.
     private static func counts(nearest exact: [Double], total: Int, atLeast least: [Int]) -> [Int] {
         var counts = zip(exact, least).map { max(Int($0), $1) }
         var rest = total - counts.reduce(0, +)
         while rest != 0 {
             let sign = rest.signum()
-            // Who lacks most gets one more; who has most too much gives one away.
+            // The counts that are furthest below the exact numbers grow first; those furthest above them shrink first.
             let candidates = counts.indices.filter { sign > 0 || counts[$0] > least[$0] }
                 .sorted { left, right in
                     let (one, other) = (exact[left] - Double(counts[left]), exact[right] - Double(counts[right]))
@@ -66,12 +71,12 @@ extension TrafficAllocation {
 
     /// Returns an allocation with new weights in which as few bucket values as possible change their owner.
     ///
-    /// Surplus bucket values of one entity go to those with a deficit, first to its neighbours, so that ranges grow in
-    /// place. Entities without a weight lose all their bucket values.
+    /// Surplus bucket values go to entities with a deficit: first to the owners of the adjacent bucket values, so that
+    /// ranges grow in place. Entities without a weight lose all their bucket values.
     ///
     /// - Precondition: as for ``init(weights:)``.
     public func reallocated(to weights: [Weight]) -> TrafficAllocation {
-        // The general way would lead to the same, but touches each bucket value several times.
+        // A shortcut: the general algorithm has the same result, but visits each bucket value several times.
         guard !ranges.isEmpty else { return TrafficAllocation(weights: weights) }
         var reallocation = Reallocation(from: self, to: weights)
         reallocation.transfer(.surplus, onlyToNeighbours: true)
@@ -87,9 +92,9 @@ extension TrafficAllocation {
 private struct Reallocation {
     /// Which bucket values may be transferred.
     enum Supply {
-        /// Those of entities that own too many.
+        /// Bucket values of entities that own more than their weight.
         case surplus
-        /// Those that nobody owns.
+        /// Bucket values that no entity owns.
         case unowned
     }
 
@@ -142,7 +147,7 @@ private struct Reallocation {
         deficits[receiver] -= 1
     }
 
-    /// Frees the surplus that nobody needs, from the end of the bucket values.
+    /// Frees the bucket values that no entity needs, from the highest down.
     mutating func releaseSurplus() {
         guard deficits.contains(where: { $0 < 0 }) else { return }
         for value in (0..<owners.count).reversed() {

@@ -2,7 +2,7 @@ public import Bucketing
 public import JSON
 
 extension Form where Value == AssignmentLifetime {
-    /// How long assignments last, such as `30d`.
+    /// The lifetime of assignments: a number with a unit, such as `30d`, or `forever`.
     public static var assignmentLifetime: Self {
         Form(
             schema: ["type": "string", "pattern": "^([0-9]+[smhd]|forever)$"], shown: ["type": "string"],
@@ -12,13 +12,14 @@ extension Form where Value == AssignmentLifetime {
 }
 
 extension AssignmentLifetime {
-    /// The member of bodies and files.
+    /// The name of the member in bodies and files.
     public static let apiMember = "assignment_ttl"
 
-    /// Reads the lifetime from the body of a request, of which null leaves it to the project or the server.
+    /// Reads the change of the lifetime from the body of a request.
     ///
-    /// - Returns: `nil` if it is absent.
-    /// - Throws: 400 or 422 if it is none.
+    /// - Returns: `nil` if the member is absent, and the lifetime is to stay as it is; `.some(nil)` if the member is
+    ///   null, and the lifetime of the project or the server is to apply.
+    /// - Throws: 400 if the member is not a string, 422 if it is not a lifetime.
     public static func change(in object: JSONObject) throws(CoreError) -> AssignmentLifetime?? {
         guard object[apiMember] != nil else { return nil }
         guard let text = try object.optionalText(apiMember) else { return .some(nil) }

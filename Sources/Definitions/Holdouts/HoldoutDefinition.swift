@@ -1,26 +1,26 @@
 public import Bucketing
 public import JSON
 
-/// A holdout of a project: a share of the users whom flags keep at their defaults, so that the effect of everything that
-/// the others get can be measured.
+/// A holdout of a project: a percentage of the users who get the defaults of all flags, or of some. Comparing them with
+/// the other users shows the total effect of the experiments and rollouts.
 public struct HoldoutDefinition: KeyedDefinition {
-    /// The members of a datafile that have holdouts: of all flags, and of some rules.
+    /// The members of a datafile that have holdouts: the first those for all flags, the second those for some rules.
     public static let lists = ["holdouts", "localHoldouts"]
 
     public let id: Identifier
     public let key: Identifier
-    /// A percentage.
+    /// The percentage of users who are held out, 0 to 100.
     public var share = 0.0
     /// Running or paused.
     public var status = ExperimentStatus.running
-    /// The flags that it applies to; `nil` for all.
+    /// The flags that the holdout applies to; `nil` for all.
     public var flags: [Identifier]?
     /// See ``GivenAudience``.
     public var audience: JSONValue? = .null
     public var description = ""
-    /// What its users are compared by, besides any goal.
+    /// The metrics by which held-out users are compared with the others. Goals need not be listed here.
     public var metrics = ExperimentMetrics()
-    /// As the datafile has it.
+    /// The JSON object from the datafile. ``json(rules:)`` preserves the members that Holdfast does not know.
     private var source = JSONObject()
 
     public static let members = MemberTable<HoldoutDefinition>(
@@ -46,7 +46,7 @@ public struct HoldoutDefinition: KeyedDefinition {
 
     public var listKey: Identifier { key }
     public var list: String { flags == nil ? "holdouts" : "localHoldouts" }
-    /// The id of its own audience in the datafile.
+    /// The id of the audience in the datafile that belongs to this holdout alone.
     public var audienceID: String { GivenAudience.id(of: id) }
 
     private init(id: Identifier, key: Identifier) {
@@ -54,14 +54,16 @@ public struct HoldoutDefinition: KeyedDefinition {
         self.key = key
     }
 
-    /// Creates a holdout. Project and key determine the id, so that a holdout that is deleted and made again keeps out the
-    /// same users, and one of another project others.
+    /// Creates a holdout. Its id is derived from project and key. A holdout that is deleted and created again therefore
+    /// holds out the same users, and a holdout with this key in another project holds out others.
     public init(key: Identifier, sdkKey: String) {
         self.init(id: Identifier(DerivedID.of("holdout/\(sdkKey)/\(key)")), key: key)
     }
 
     // MARK: The datafile
 
+    /// Reads a holdout from a datafile.
+    ///
     /// - Returns: `nil` for a holdout that was not defined over the API.
     public init?(_ source: JSONObject, audiences: [Identifier: JSONValue]) {
         guard Self.isOwn(.object(source)), let members = source[Annotations.member]?.object else { return nil }
@@ -74,19 +76,21 @@ public struct HoldoutDefinition: KeyedDefinition {
         self.source = source
     }
 
+    /// Whether a holdout of a datafile was defined over the API. These have the annotation `rest`: the id of the
+    /// variation under which the exposures of users who are not held out are recorded.
     public static func isOwn(_ element: JSONValue) -> Bool {
         element.object?[Annotations.member]?.object?["rest"] != nil
     }
 
-    /// Writes the holdout as SDKs know it, as if it had been read from the datafile.
+    /// Returns ``json(rules:)``, and keeps it as the object that the next change starts from.
     public mutating func write(rules: [Identifier]) -> JSONObject {
         source = json(rules: rules)
         return source
     }
 
-    /// Returns the holdout as SDKs know it.
+    /// Returns the holdout in the format of a datafile, which SDKs read.
     ///
-    /// - Parameter rules: the ids of the rules that it applies to, if not to all flags.
+    /// - Parameter rules: the ids of the rules that the holdout applies to; ignored if it applies to all flags.
     public func json(rules: [Identifier]) -> JSONObject {
         var object = source
         object["id"] = JSONValue(id)
