@@ -2,14 +2,16 @@
 extension ConnectionMachine {
     /// Reads the body of the current head as a whole.
     ///
-    /// - Parameter limit: its greatest length, in bytes; `nil` for that of most routes.
+    /// - Parameter limit: the maximum length of the body in bytes; `nil` for the configured one.
     mutating func readBody(limit: Int? = nil) {
         bodyLimit = limit ?? limits.bodyBytes
         if awaitsContinue, !isBodyTooLarge { sendContinue() }
         reading = .buffering(bodyDecoder, end: head.length)
     }
 
-    /// Reads the body of the current head piece by piece, or not at all, and releases the bytes of the head.
+    /// Reads the body of the current head piece by piece, and releases the bytes of the head.
+    ///
+    /// - Parameter isWanted: `false` to read no body.
     mutating func streamBody(isWanted: Bool) {
         guard !responses.isClosing else { return }
         guard isWanted || head.body == .none else {
@@ -30,7 +32,7 @@ extension ConnectionMachine {
         }
     }
 
-    /// Whether the client holds the body back until it is told to send it (RFC 9110 §10.1.1).
+    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     var awaitsContinue: Bool { head.expectsContinue && input.count == head.length }
 
     private mutating func sendContinue() {

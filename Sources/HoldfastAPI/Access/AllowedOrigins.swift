@@ -1,7 +1,7 @@
 import HTTPServer
 
-/// The origins whose pages may call routes that are for clients (`--cors-origins`; Fetch standard, CORS protocol).
-/// Pages send the token in a header field, never as a cookie, so no response allows credentials.
+/// The origins whose pages may call client routes (`--cors-origins`; Fetch standard, CORS protocol). Pages send the
+/// token in a header field, never as a cookie, so no response allows credentials.
 public struct AllowedOrigins: Sendable {
     typealias Field = (name: StaticString, value: String)
 
@@ -17,7 +17,7 @@ public struct AllowedOrigins: Sendable {
 
     /// Parses a list such as `https://shop.example,http://localhost:3000`, or `*` for every origin.
     ///
-    /// - Returns: `nil` if an element is no origin: a scheme, a host and perhaps a port, without a path.
+    /// - Returns: `nil` if an element is not an origin: a scheme, a host and an optional port, without a path.
     public init?(_ list: String) {
         guard list != "*" else {
             origins = nil
@@ -32,7 +32,9 @@ public struct AllowedOrigins: Sendable {
         self.origins = origins
     }
 
-    /// Whether an origin, in lower case, is listed by its name. `*` lists none.
+    /// Whether the list names an origin. `*` allows every origin for client routes, but names none.
+    ///
+    /// - Parameter origin: in lower case.
     func lists(_ origin: String) -> Bool { origins?.contains(origin) ?? false }
 
     /// Whether the pages of an origin may call client routes.
@@ -50,10 +52,10 @@ public struct AllowedOrigins: Sendable {
         byte &- UInt8(ascii: "0") < 10 || byte &- UInt8(ascii: "a") < 26
     }
 
-    /// Returns the header fields of a response that the page of an origin may read, if it is listed. Caches must keep
-    /// the responses for different origins apart.
+    /// Returns the header fields by which a page of an origin may read a response. For an origin that is not allowed
+    /// there is only `Vary`: caches must keep the responses for different origins apart.
     ///
-    /// - Parameter origin: the request's; `nil` if it has none.
+    /// - Parameter origin: the field `Origin` of the request; `nil` if it has none.
     func fields(for origin: String?) -> [Field] {
         guard let origins else { return Self.fieldsForAll }
         guard let origin, origins.contains(origin) else { return Self.fieldsForOthers }
@@ -61,8 +63,8 @@ public struct AllowedOrigins: Sendable {
     }
 }
 
-/// Responds to preflight requests (`OPTIONS`), with which browsers ask whether a page may call a route. They have no
-/// token. The response to a page that may has the fields of ``AllowedOrigins``, as all responses of the path have.
+/// Responds to preflight requests (`OPTIONS`), with which browsers ask whether a page may call a route. Preflight
+/// requests need no token. The application adds the fields of ``AllowedOrigins``, as to all responses for pages.
 enum CrossOriginPreflight {
     /// Header fields that clients send.
     private static let requestFields =

@@ -1,5 +1,5 @@
-/// Holdfast's own REST API. `GET /openapi.json` describes it; a test compares the description with these routes. Each topic
-/// lists its own, beside its endpoints.
+/// Holdfast's own REST API. `GET /openapi.json` describes it; a test compares the description with these routes. The
+/// routes of each topic are listed beside its endpoints.
 struct NativeProtocol: WireProtocol {
     let routes: [APIRoute]
 

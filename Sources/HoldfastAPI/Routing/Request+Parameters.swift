@@ -7,7 +7,9 @@ import Storage
 extension Request {
     /// Passes the body to a function, expanded if it is compressed by gzip.
     ///
-    /// - Throws: 400 if it is not whole, 413 if it is longer than the limit when it is expanded.
+    /// - Parameter limit: the maximum length of the expanded body in bytes.
+    /// - Throws: 400 if the compressed body is malformed or incomplete, 413 if the expanded body exceeds the limit, 503
+    ///   if the server cannot load zlib.
     func withExpandedBody<Value>(
         limit: Int, _ body: (UnsafeRawBufferPointer) throws(CoreError) -> Value
     ) throws(CoreError) -> Value {
@@ -37,13 +39,14 @@ extension Request {
         return try ProfileInput.checkUserID(text, at: nil)
     }
 
-    /// Returns the `{key}` of the path, of an experiment or a flag: its first parameter.
+    /// Returns the `{key}` of an experiment or a flag in the path, its first parameter.
     func key() throws(CoreError) -> String {
         guard let text = parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         return try NameRule.checkKey(text, at: nil)
     }
 
-    /// The project that the header names, for all that the request does not name otherwise.
+    /// The SDK key in the header `X-Optimizely-SDK-Key`. It applies where neither the path nor the body names a
+    /// project.
     var sdkKey: String? { field("x-optimizely-sdk-key") }
 
     /// Returns the name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
@@ -75,7 +78,7 @@ extension Request {
         return values
     }
 
-    /// Returns the `on_conflict` of a query, by default `replace`.
+    /// Returns the `on_conflict` of a query; the default is `replace`.
     static func conflictRule(_ query: [String: String]) throws(CoreError) -> ProfileChange.ConflictRule {
         switch query["on_conflict"] {
         case nil, "replace": return .replace
@@ -84,12 +87,13 @@ extension Request {
         }
     }
 
-    /// Returns the `moves` of the query: whether a change may move enrolled users, by default not.
+    /// Returns the `moves` of the query: whether a change may give enrolled users another variation. The default is
+    /// `refuse`.
     func movePolicy() throws(CoreError) -> ProjectEditor.MovePolicy {
         try Self.movePolicy(query(knowing: ["moves"]))
     }
 
-    /// Returns the `moves` of a query that may have other parameters, too.
+    /// Returns the `moves` of a query that has been read already, because it may have other parameters.
     static func movePolicy(_ query: [String: String]) throws(CoreError) -> ProjectEditor.MovePolicy {
         guard let text = query["moves"] else { return .refuse }
         guard let policy = ProjectEditor.MovePolicy(rawValue: text) else {
@@ -98,9 +102,10 @@ extension Request {
         return policy
     }
 
-    /// Returns the `share` of a query: whether a change may use the ids of other projects' experiments, by default not.
+    /// Returns the `share` of a query: whether a change may use experiment ids of other projects, whose users it then
+    /// shares. The default is `refuse`.
     ///
-    /// - Throws: 403 if the caller may not use all projects.
+    /// - Throws: 400 for another value; 403 for `allow` if the token is bound to some projects.
     static func sharePolicy(_ query: [String: String], _ call: Call) throws(CoreError) -> SharePolicy {
         switch query["share"] {
         case nil, "refuse": return .refuse(call.access)
@@ -114,7 +119,7 @@ extension Request {
         }
     }
 
-    /// Returns the `limit` of a query, by default unlimited.
+    /// Returns the `limit` of a streamed list: at least 1; unlimited by default.
     static func limit(_ query: [String: String]) throws(CoreError) -> Int {
         guard let text = query["limit"] else { return .max }
         guard let number = Int(text), number > 0 else {
@@ -123,7 +128,7 @@ extension Request {
         return number
     }
 
-    /// Returns the `limit` of a page: 1 to 1,000, by default 100.
+    /// Returns the `limit` of a page: 1 to `max`; the default is 100.
     static func pageLimit(_ query: [String: String], max: Int = 1_000) throws(CoreError) -> Int {
         guard let limit = Int(query["limit"] ?? "100"), (1...max).contains(limit) else {
             throw CoreError(.invalid, "`limit` must be a whole number from 1 to \(max); got '\(query["limit"] ?? "")'")
@@ -131,7 +136,7 @@ extension Request {
         return limit
     }
 
-    /// Returns a query parameter that is `true` or `false`, by default `false`.
+    /// Returns a query parameter that is `true` or `false`; the default is `false`.
     static func flag(_ name: String, _ query: [String: String]) throws(CoreError) -> Bool {
         switch query[name] {
         case nil, "false": return false

@@ -5,9 +5,9 @@ import JSON
 import Storage
 
 extension PlanResults {
-    /// The response of `GET /v1/experiments/{key}/results` without a goal and a metric.
+    /// Returns the response to `GET /v1/experiments/{key}/results` if the query names neither a goal nor a metric.
     ///
-    /// - Parameter plan: as the experiment's description has it.
+    /// - Parameter plan: the plan in the format of `GET /v1/experiments/{key}`.
     func json(plan: JSONValue) -> JSONValue {
         var object = JSONObject()
         object["experiment_id"] = .string(common.experiment.id.string)
@@ -83,6 +83,8 @@ extension ExperimentResults {
         for member in finding?.members ?? Verdict.Finding.noMembers { object[member.key] = member.value }
         let comparison = finding?.effect == nil ? nil : estimate?.comparison
         object["adjusted"] = comparison.map { .bool($0.isDecidedAdjusted) } ?? .null
+        // As if this were the only analysis, planned before; see ``ResultsComparison/Numbers``. The verdict does not
+        // use it.
         object["one_look"] =
             comparison.map { comparison in
                 let numbers =
@@ -116,6 +118,7 @@ extension Verdict.Finding {
         return object
     }
 
+    /// The names of ``members``, each with the value null.
     fileprivate static let noMembers: JSONObject = {
         var object = JSONObject()
         for name in ["difference", "difference_interval", "lift", "lift_interval", "p_value"] { object[name] = .null }

@@ -3,7 +3,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The results by days, as JSON and CSV.
+/// Renders the results of each day as JSON and CSV.
 extension ResultsSeries {
     var json: JSONValue {
         var object = JSONObject()
@@ -57,7 +57,8 @@ extension ResultsSeries {
 }
 
 extension ExperimentResults {
-    /// The numbers of a variation that decide, always valid.
+    /// The numbers on which the verdict about a variation is based: adjusted by CUPED where the metric says so, and
+    /// valid at every look (sequential).
     fileprivate func numbers(of variation: VariationResult) -> [(name: String, number: Double?)] {
         let estimate = variation.tally.counted > 0 ? estimate(of: variation) : nil
         let comparison = estimate?.comparison
@@ -73,7 +74,7 @@ extension ExperimentResults {
 }
 
 extension ResultsFilter {
-    /// Absent if all users count, with all that they did.
+    /// The filter as a response shows it; `nil` if it excludes no users and no events.
     var json: JSONValue? {
         guard !isEmpty else { return nil }
         return [

@@ -18,6 +18,7 @@ struct LookupEndpoint {
         return try await ProfileLookup(userIDs, reader).response()
     }
 
+    /// - Throws: 400 if the body is not `{"user_ids":[…]}`, has more than ``limit`` ids, or an id is invalid.
     func userIDs(_ body: JSONValue) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
         let object = try body.object("a lookup", knowing: ["user_ids"])

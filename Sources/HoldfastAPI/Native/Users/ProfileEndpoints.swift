@@ -13,7 +13,8 @@ struct ProfileEndpoints {
     let catalog: ProjectCatalog
     let merger: ProfileMerger
 
-    /// Responds with the profile; 404 if there is none. `?detail=true` adds its origin to each assignment.
+    /// Responds with the profile; 404 if there is none. With `?detail=true` each assignment has its source and times;
+    /// an override also has its reason and author.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
@@ -32,7 +33,8 @@ struct ProfileEndpoints {
         }
     }
 
-    /// `If-Match` and `If-None-Match` of a change; they may name the profile with or without detail.
+    /// Returns the condition of `If-Match` and `If-None-Match`. The entity tag may come from a response with or without
+    /// `?detail=true`.
     private static func condition(_ request: borrowing Request, of userID: Identifier) -> ProfileChange.Condition? {
         Preconditions(request).condition { profile in
             guard let profile else { return [] }
@@ -40,7 +42,7 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Replaces the profile; 201 if there was none.
+    /// Replaces the profile; 201 if there was none. The route requires the scope write, which may name any user.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let body = try request.profileBody()
         let change = ProfileChange(
@@ -49,7 +51,7 @@ struct ProfileEndpoints {
         submit(change, call) { result in result.existed ? .ok : .created }
     }
 
-    /// Merges into the profile; with `?on_conflict=keep` stored assignments win.
+    /// Merges the body into the profile; with `?on_conflict=keep` stored assignments win.
     func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
@@ -69,7 +71,7 @@ struct ProfileEndpoints {
         return .json(ProfileJSON.encode(userID, result.profile))
     }
 
-    /// `{"from","on_conflict"?}`
+    /// Reads the body of a merge: `{"from","on_conflict"?}`.
     private static func merge(into userID: Identifier, _ value: JSONValue) throws(CoreError) -> ProfileMerge {
         let object = try value.object("a merge", knowing: ["from", "on_conflict"])
         let anonymousID = try ProfileInput.checkUserID(try object.text("from"), at: ["from"])
@@ -86,8 +88,9 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Erases everything that is stored about the user, after the user's queued events are stored. Responds with how much
-    /// it was; 404 if it was nothing. With `?keep_totals=true`, the totals of results stay as they are.
+    /// Erases everything that is stored about the user. It first waits until the queued events are stored, because they
+    /// would otherwise restore the user. Responds with the number of erased records of each kind; 404 if there were
+    /// none. With `?keep_totals=true`, the totals of results still include the user.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))

@@ -15,7 +15,7 @@ struct StickyValueEndpoints {
         return .json(json, entityTag: EntityTag(of: json))
     }
 
-    /// Replaces and removes the objects that the body names. Responds with all after the change.
+    /// Replaces and removes the objects that the body names. Responds with all objects after the change.
     func patch(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyValueKey()
         let change = try request.withBody { bytes throws(CoreError) in

@@ -4,11 +4,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/exposures` and `/events`: what one user saw and did, in pages, last stored first.
+/// `/v1/profiles/{user_id}/exposures` and `/events`: the exposures and goal events of one user, in pages, newest first
+/// by the order in which they were stored.
 struct UserEventEndpoints {
     let store: any StoreSession
 
-    /// The first exposure to each experiment.
+    /// Responds with the first exposure to each experiment.
     func exposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
@@ -16,6 +17,7 @@ struct UserEventEndpoints {
         return page.response("exposures", found, \.number, EventLine.append) { call.access.allows($0.exposure.sdkKey) }
     }
 
+    /// Responds with the goal events. Events without a project belong to all projects, so every caller may see them.
     func events(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try Page(request)
@@ -25,8 +27,9 @@ struct UserEventEndpoints {
         }
     }
 
-    /// `?after=` the `next` of an earlier response, `&limit=N`.
+    /// The page of a query: `?after=`, with the `next` of an earlier response, and `&limit=`.
     private struct Page {
+        /// Only events with smaller numbers: `after` follows the order of the response, in which numbers decrease.
         let before: Int64
         let limit: Int
 
@@ -41,8 +44,8 @@ struct UserEventEndpoints {
         }
 
         /// - Parameters:
-        ///   - found: one event more than the page has shows that there are older ones.
-        ///   - isShown: whether the caller may see the event. What it may not see is left out of the page.
+        ///   - found: up to `limit` + 1 events. The last one is not shown; it only shows that there is another page.
+        ///   - isShown: whether the caller may see the event. A page may thus have fewer than `limit` events.
         func response<Event>(
             _ name: StaticString, _ found: [Event], _ number: (Event) -> Int64,
             _ append: (Event, inout JSONWriter) -> Void, if isShown: (Event) -> Bool
