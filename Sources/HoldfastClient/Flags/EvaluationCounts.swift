@@ -34,26 +34,26 @@ final class EvaluationCounts: Sendable {
 
     private struct Entry {
         let counter = Counter()
-        /// The count when the app has last reset its view.
+        /// The count when the app last called ``EvaluationCounts/all(resetting:)`` with a reset.
         var reset = 0
         /// The count that was last reported to the server.
         var reported = 0
     }
 
     private let entries = Locked<[ID: Entry]>([:])
-    /// The counters of flags that the server does not have; found without hashing a whole id.
+    /// The counters of flags that the server does not have. A lookup here hashes only the key, not a whole ``ID``.
     private let missing = Locked<[Key: Counter]>([:])
 
-    /// Limits memory if an app generates flag keys.
+    /// The maximum number of entries, to bound memory if an app generates flag keys.
     private static let limit = 10_000
 
-    /// Returns the counter of a result, or one that nobody reads if there are too many.
+    /// Returns the counter of a result. If there are too many entries, the counter is a new one that is not reported.
     func counter(_ flagKey: String, _ variationKey: String?, _ reason: VariationReason) -> Counter {
         let id = ID(flagKey: Key(flagKey), variationKey: variationKey.map { Key($0) }, reason: reason)
         return entries.withLock { entries in
             if let entry = entries[id] { return entry.counter }
             let entry = Entry()
-            // Keys that no flag has leave room for those of flags.
+            // Unknown keys fill at most half of the entries, so that they cannot displace existing flags.
             let isOfFlag = ![.notFetched, .flagNotFound].contains(reason)
             if entries.count < (isOfFlag ? Self.limit : Self.limit / 2) { entries[id] = entry }
             return entry.counter

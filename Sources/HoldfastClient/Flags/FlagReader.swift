@@ -1,24 +1,30 @@
-/// What reads flags: a ``HoldfastClient``, or for views a ``FlagModel`` or `ObservableFlags`. The accessors that
-/// `holdfast generate swift` writes take any of them.
+/// A source of flag values: a ``HoldfastClient``, or in views a ``FlagModel`` or `ObservableFlags`. The accessors that
+/// `holdfast generate swift` writes work with any of them.
 public protocol FlagReader: Sendable {
     /// See ``HoldfastClient/boolVariation(flagKey:variable:defaultValue:)``.
     func boolVariation(flagKey: String, variable: String?, defaultValue: Bool) -> Bool
+    /// See ``HoldfastClient/stringVariation(flagKey:variable:defaultValue:)``.
     func stringVariation(flagKey: String, variable: String?, defaultValue: String) -> String
+    /// See ``HoldfastClient/intVariation(flagKey:variable:defaultValue:)``.
     func intVariation(flagKey: String, variable: String?, defaultValue: Int) -> Int
+    /// See ``HoldfastClient/doubleVariation(flagKey:variable:defaultValue:)``.
     func doubleVariation(flagKey: String, variable: String?, defaultValue: Double) -> Double
+    /// See ``HoldfastClient/jsonVariation(flagKey:variable:defaultValue:)``.
     func jsonVariation<Value: Decodable>(flagKey: String, variable: String?, defaultValue: Value) -> Value
+    /// See ``HoldfastClient/isEnabled(flagKey:defaultValue:)``.
     func isEnabled(flagKey: String, defaultValue: Bool) -> Bool
+    /// See ``HoldfastClient/evaluationDetails(flagKey:)``.
     func evaluationDetails(flagKey: String) -> EvaluationDetails?
 }
 
 extension HoldfastClient: FlagReader {}
 
-/// Flags of a client for views, which are updated when a flag changes that they read.
+/// The flags of a client, for views. A view is updated when a flag changes that it has read.
 public protocol ObservedFlags: FlagReader {
-    /// `nil` for an app whose client could not start, where all calls return their defaults.
+    /// `nil` if the client could not start; all calls then return their defaults.
     var client: HoldfastClient? { get }
 
-    /// Lets whoever reads a flag now be told of its changes.
+    /// Registers the view that reads a flag for updates when the flag changes. Called before each read.
     func willRead(_ flagKey: String)
 }
 

@@ -5,7 +5,7 @@ import Foundation
     public import SwiftUI
 #endif
 
-/// Refreshes flags and sends events while the app is in the background, when the system finds the time for it.
+/// Refreshes flags and sends events while the app is in the background, at times that the system chooses.
 ///
 /// ```swift
 /// @main struct ExampleApp: App {
@@ -15,12 +15,13 @@ import Foundation
 /// }
 /// ```
 ///
-/// An app without an initializer of its own has the modifier `holdfastBackgroundTasks(client:)` of its scene instead.
+/// A SwiftUI app without an initializer may use the scene modifier `holdfastBackgroundTasks(client:)` instead.
 ///
-/// It needs the capability "Background Modes" with "Background fetch", and ``identifier`` in the `Info.plist`, under
-/// "Permitted background task scheduler identifiers" (`BGTaskSchedulerPermittedIdentifiers`). The system decides when, at
-/// the soonest after ``HoldfastConfiguration/backgroundPollingInterval``. On macOS, where apps are not suspended, and on
-/// watchOS there is no such scheduler.
+/// The app needs the capability "Background Modes" with "Background fetch", and ``identifier`` in the `Info.plist`,
+/// under "Permitted background task scheduler identifiers" (`BGTaskSchedulerPermittedIdentifiers`). The system launches
+/// the task at the earliest ``HoldfastConfiguration/backgroundPollingInterval`` after the app has entered the
+/// background, or after the previous launch. There is no such scheduler on macOS, where apps are not suspended, and on
+/// watchOS.
 public enum HoldfastBackgroundTasks {
     /// The identifier of the task, `holdfast.refresh`.
     public static let identifier = "holdfast.refresh"
@@ -48,7 +49,7 @@ public enum HoldfastBackgroundTasks {
             }
         }
 
-        /// Returns the refresh that SwiftUI runs, which registers the task itself.
+        /// Returns the refresh for the scene modifier. It is not registered here, because SwiftUI registers the task.
         fileprivate static func ofScene(_ client: @escaping @Sendable () -> HoldfastClient?) -> BackgroundRefresh {
             refresh.withLock { refresh in
                 if let refresh { return refresh }
@@ -61,26 +62,29 @@ public enum HoldfastBackgroundTasks {
     #endif
 }
 
-/// What a refresh needs of a system's scheduler of background tasks.
+/// The part of `BGTaskScheduler` that a refresh uses, so that tests can replace it.
 protocol BackgroundScheduler: Sendable {
-    /// - Parameter launch: called on any thread, also after another start of the app.
-    /// - Returns: whether the app may have such a task.
+    /// Registers a function that the system calls at each launch of the task.
+    ///
+    /// - Parameter launch: called on any thread. The system may start the app to launch a task that an earlier run has
+    ///   submitted.
+    /// - Returns: `false` if the `Info.plist` does not permit the identifier.
     func register(_ identifier: String, _ launch: @escaping @Sendable (any LaunchedTask) -> Void) -> Bool
 
-    /// Asks for one launch.
+    /// Requests one launch of the task.
     func submit(_ identifier: String, noSoonerThan date: Date) throws
 }
 
 /// A background task that the system has launched.
 protocol LaunchedTask: Sendable {
-    /// Calls a function when the time is over.
+    /// Sets the function that is called when the time for the task is over.
     func onExpiration(_ expire: @escaping @Sendable () -> Void)
 
     func complete(success: Bool)
 }
 
-/// Refreshes a client whenever the system launches the task, which is asked for when the app enters the background, and
-/// again by each launch.
+/// Refreshes a client whenever the system launches the task. A launch is requested when the app enters the background,
+/// and by each launch for the next one.
 final class BackgroundRefresh: Sendable {
     private let identifier: String
     private let scheduler: any BackgroundScheduler
@@ -95,17 +99,19 @@ final class BackgroundRefresh: Sendable {
         self.client = client
     }
 
-    /// - Returns: whether the system will run the task.
+    /// - Returns: `false` if the `Info.plist` does not permit the identifier.
     func register() -> Bool {
         scheduler.register(identifier) { [self] in run($0) }
     }
 
+    /// Requests a launch whenever a notification is posted.
+    ///
     /// - Parameter background: the notification that the app has entered the background.
     func follow(_ background: Notification.Name, of center: NotificationCenter = .default) {
         observers.add(.observing(background, of: center) { [weak self] in self?.submit() })
     }
 
-    /// Follows the life cycle that the system tells of.
+    /// Follows the life cycle of the app by the notifications of the system.
     func followSystem() {
         Task { @MainActor in
             if let lifecycle = Lifecycle.ofSystem { follow(lifecycle.background) }
@@ -118,7 +124,7 @@ final class BackgroundRefresh: Sendable {
         do {
             try scheduler.submit(identifier, noSoonerThan: client.core.clock.now.addingTimeInterval(interval))
         } catch {
-            // A simulator has no background tasks, and a user may turn them off.
+            // Simulators have no background tasks, and users may turn them off.
             client.core.log(.notice, "no background task", ["error": error.localizedDescription])
         }
     }
@@ -131,9 +137,9 @@ final class BackgroundRefresh: Sendable {
         task.onExpiration { work.cancel() }
     }
 
-    /// Asks for the next launch, and refreshes the client.
+    /// Requests the next launch, then refreshes the client.
     ///
-    /// - Returns: whether it succeeded.
+    /// - Returns: whether the refresh succeeded.
     func refresh() async -> Bool {
         submit()
         guard let client = client() else { return false }
@@ -143,8 +149,9 @@ final class BackgroundRefresh: Sendable {
 
 #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
     extension Scene {
-        /// Refreshes flags and sends events in the background, as ``HoldfastBackgroundTasks/register(client:)`` does, which an
-        /// app with this modifier must not call. It needs the same capability and entry of the `Info.plist`.
+        /// Refreshes flags and sends events in the background. It replaces
+        /// ``HoldfastBackgroundTasks/register(client:)``, which an app with this modifier must not call, and needs the
+        /// same capability and `Info.plist` entry.
         ///
         /// - Parameter client: returns the client to refresh when the system asks for it; by default the shared one.
         public func holdfastBackgroundTasks(

@@ -7,8 +7,8 @@
 /// let paywall: PaywallType = service.remoteValue(for: Key.paywallType)
 /// ```
 ///
-/// The value of a key is the first one that exists of: the app's ``customValue(for:)``, its ``debugValue(for:)``, the
-/// keeper's value, the default of the type. An incorrect remote value counts as missing.
+/// The value of a key is the first one that exists of: ``customValue(for:)``, ``debugValue(for:)``, the keeper's value,
+/// the default of the type. An incorrect remote value counts as missing.
 ///
 /// Keep one instance for the whole app, as a singleton: it has state, and its streams end with it. Subclasses override
 /// the methods that are `open`; their own state must be safe to use from several threads.
@@ -30,7 +30,7 @@ open class RemoteConfigService: @unchecked Sendable {
         changes.removeAll()
     }
 
-    /// Fetches the values. After an error the former values stay in use.
+    /// Fetches the values. If that fails, the previous values stay in use.
     open func fetch() async throws {
         try await keeper.fetch()
         valuesDidChange()
@@ -38,9 +38,9 @@ open class RemoteConfigService: @unchecked Sendable {
 
     // MARK: Reading
 
-    /// Returns the present value of a key, at once.
+    /// Returns the current value of a key, without waiting for a fetch.
     ///
-    /// - Parameter type: the type of the value, which is ``RemoteKey/valueType`` of the key.
+    /// - Parameter type: the type of the value, which must be ``RemoteKey/valueType`` of the key.
     open func remoteValue<Value: RemoteValue>(for key: some RemoteKey, as type: Value.Type = Value.self) -> Value {
         check(type, key)
         let (value, source, _) = resolve(key, type)
@@ -48,8 +48,8 @@ open class RemoteConfigService: @unchecked Sendable {
         return value
     }
 
-    /// Returns the value of a key now and after each change. The stream ends with the service, and when the keeper's values
-    /// will not change any more, as after ``HoldfastClient/destroy()``.
+    /// Returns a stream of the current value of a key and of its values after each change. The stream ends with the
+    /// service, and when the keeper's values cannot change any more, as after ``HoldfastClient/destroy()``.
     public func remoteValues<Value: RemoteValue>(
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
@@ -59,10 +59,10 @@ open class RemoteConfigService: @unchecked Sendable {
         return stream
     }
 
-    /// Calls a function with the value of a key now and after each change, on an arbitrary thread; any number of listeners
-    /// may have the same key.
+    /// Calls a function with the current value of a key, and again after each change, on an arbitrary thread. A key may
+    /// have any number of listeners.
     ///
-    /// - Parameter end: called when the service or the client ends.
+    /// - Parameter end: called when the service ends, or when the keeper's values cannot change any more.
     @discardableResult
     public func addListener<Value: RemoteValue>(
         for key: some RemoteKey, as type: Value.Type = Value.self, end: @escaping @Sendable () -> Void = {},
@@ -70,12 +70,14 @@ open class RemoteConfigService: @unchecked Sendable {
     ) -> ListenerToken {
         check(type, key)
         let last = Locked<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
-        // One at a time, so that values arrive in order; not inside a lock, because the app's methods may change values.
+        // Calls are serialized, so that values arrive in order, but without a lock: methods that the app overrides may
+        // change values, which would call this again.
         let next = Repetition { [weak self] in
             guard let self else { return }
             let new = self.resolve(key, type)
             let isNew = last.withLock { last in
-                // For types that are not Equatable the keeper's value tells. Behind a custom value there is none.
+                // A value of a type that is not Equatable is unchanged if source and raw value are. Custom and debug
+                // values have no raw value, so they always count as changed.
                 if let last,
                     isSame(last.value, new.value)
                         || ((last.source, last.raw) == (new.source, new.raw)
@@ -91,7 +93,7 @@ open class RemoteConfigService: @unchecked Sendable {
             listener(new.value)
         }
         let token = changes.add({ _ in next.run() }) {
-            // Also of a keeper that has ended before: its last value.
+            // The listener gets its last value before the end, also if the keeper had ended before this call.
             next.run()
             end()
         }
@@ -99,16 +101,16 @@ open class RemoteConfigService: @unchecked Sendable {
         return token
     }
 
-    /// Updates the streams of ``remoteValues(for:as:)``. Call it when ``customValue(for:)`` or ``debugValue(for:)``
-    /// would return something else than before.
+    /// Updates the streams of ``remoteValues(for:as:)`` and the listeners. Call it when ``customValue(for:)`` or
+    /// ``debugValue(for:)`` would return another value than before.
     public func valuesDidChange() {
         changes.notify(())
     }
 
-    /// Returns the present value of a key that has its type, at once.
+    /// Returns the current value of a key with a static type, without waiting for a fetch.
     public func remoteValue<Value>(for key: TypedRemoteKey<Value>) -> Value { remoteValue(for: key, as: Value.self) }
 
-    /// ``remoteValues(for:as:)`` of a key that has its type.
+    /// Returns ``remoteValues(for:as:)`` of a key with a static type.
     public func remoteValues<Value>(for key: TypedRemoteKey<Value>) -> AsyncStream<Value> {
         remoteValues(for: key, as: Value.self)
     }
@@ -119,39 +121,42 @@ open class RemoteConfigService: @unchecked Sendable {
 
     // MARK: Methods to override
 
-    /// The app has asked for a value of another type than ``RemoteKey/valueType`` of the key, which gives the default
-    /// unless the remote value happens to fit. By default ends the app in debug builds, and does nothing in others.
+    /// Called when the app has asked for a value of another type than ``RemoteKey/valueType`` of the key. The caller
+    /// gets the default of its type, unless the remote value happens to fit. The default implementation stops debug
+    /// builds, and does nothing in others.
     open func wrongType(_ type: any RemoteValue.Type, for key: any RemoteKey) {
         assertionFailure("the key \(key.name) has values of type \(key.valueType); asked for \(type)")
     }
 
-    /// The app's own logic for a key, before all others. By default `nil`. A value of another type than the key's is
-    /// ignored.
+    /// Returns a value by the app's own logic, which precedes all other sources. The default implementation returns
+    /// `nil`. A value of another type than the key's is ignored.
     open func customValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
 
-    /// A tester's choice, before the remote value. By default `nil`. A value of another type than the key's is ignored.
+    /// Returns the choice of a tester, which precedes the remote value. The default implementation returns `nil`. A
+    /// value of another type than the key's is ignored.
     open func debugValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
 
-    /// ``getValues(for:)`` found no value for this key.
+    /// Called when ``getValues(for:)`` found no remote value for a key.
     open func trackKeyNotFound(_ key: any RemoteKey) {}
 
-    /// ``getValues(for:)`` found no value for these keys. Called once, unless there are none.
+    /// Called once per ``getValues(for:)`` with all keys without a remote value, unless there are none.
     open func trackKeysNotFound(_ keys: [any RemoteKey]) {}
 
-    /// ``getValues(for:)`` found a value that is not of the key's type.
+    /// Called when ``getValues(for:)`` found a remote value that is not of the key's type.
     open func trackIncorrectValue(_ value: HoldfastValue, for key: any RemoteKey) {}
 
-    /// ``getValues(for:)`` found these values that are not of their keys' types. Called once, unless there are none.
+    /// Called once per ``getValues(for:)`` with all remote values that are not of their keys' types, unless there are
+    /// none.
     open func trackIncorrectValues(_ values: [(key: any RemoteKey, value: HoldfastValue)]) {}
 
-    /// ``getValues(for:)`` found a correct remote value of a type that is ``ExperimentalGroupTrackable``. Not called for
-    /// a baseline.
+    /// Called when ``getValues(for:)`` found a correct remote value of a type that is ``ExperimentalGroupTrackable``.
+    /// Not called for a baseline.
     open func trackExperimentalGroup(_ group: String, for key: any RemoteKey) {}
 
     // MARK: Audit
 
     /// Returns the values of all keys by name, and calls the `track` methods. Call it once after the first ``fetch()``.
-    /// Reports no exposures.
+    /// It reports no exposures.
     @discardableResult
     public func getValues(for keys: some Sequence<some RemoteKey>) -> [String: any RemoteValue] {
         getValues(for: keys.map { $0 as any RemoteKey })
@@ -186,7 +191,7 @@ open class RemoteConfigService: @unchecked Sendable {
 
     // MARK: Debug list
 
-    /// Returns the present state of each key, for a debug menu.
+    /// Returns the current state of each key, for a debug menu.
     public func states(of keys: some Sequence<some RemoteKey>) -> [RemoteValueState] {
         keys.map { state(of: $0) }
     }
@@ -207,7 +212,7 @@ open class RemoteConfigService: @unchecked Sendable {
         return cases(type)
     }
 
-    /// - Returns: also the keeper's value, if it was asked and has one.
+    /// - Returns: the value, its source, and the keeper's value: `nil` if the keeper was not asked or has none.
     private func resolve<Value: RemoteValue>(
         _ key: any RemoteKey, _ type: Value.Type
     ) -> (value: Value, source: RemoteValueState.Source, raw: HoldfastValue?) {
@@ -222,7 +227,7 @@ open class RemoteConfigService: @unchecked Sendable {
 /// The state of a remote value, for a debug menu. To let a tester choose, show ``possibleValues``, remember the choice,
 /// and return it from ``RemoteConfigService/debugValue(for:)``.
 public struct RemoteValueState: Sendable {
-    /// Where the present value comes from.
+    /// Where the current value comes from.
     public enum Source: Sendable, Hashable {
         case custom, debug, remote
         /// The default, because there is no remote value.
@@ -238,10 +243,11 @@ public struct RemoteValueState: Sendable {
     /// All cases of a `CaseIterable` type; empty for others. ``RemoteValue/displayName`` names each.
     public let possibleValues: [any RemoteValue]
 
-    /// Name of the value's type.
+    /// The name of the value's type.
     public var typeName: String { String(describing: type(of: value)) }
 }
 
+/// Compares two values whose type may be neither Equatable nor RawRepresentable. In that case the result is `false`.
 private func isSame(_ left: some Any, _ right: some Any) -> Bool {
     func equals<Value: Equatable>(_ left: Value) -> Bool { right as? Value == left }
     if let left = left as? any Equatable { return equals(left) }

@@ -5,14 +5,14 @@ struct HoldfastServer: Sendable {
     let endpoint: URL
     /// The secret of the token, which the app may replace.
     let token: Locked<String?>
-    /// Whether the token may not import profiles, but save those of its own users.
+    /// Whether the token may save profiles of its own users only, one by one. Set when the server refuses an import.
     let savesOwnProfiles = SharedFlag(false)
     let timeout: Duration
     let transport: any HoldfastTransport
     let clock: any HoldfastClock
     let skew: ClockSkew
 
-    /// The time of an event that happens now, by the server's clock.
+    /// The current time by the server's clock, for events.
     var now: Date { skew.corrected(clock.now) }
 
     /// A complete response.
@@ -26,8 +26,9 @@ struct HoldfastServer: Sendable {
     /// Sends a request.
     ///
     /// - Returns: a response of status 200 to 299, or 304.
-    /// - Throws: ``HoldfastError/refused(status:detail:pointer:)`` and ``HoldfastError/unavailable(status:retryAfter:)``
-    ///   for other statuses, and errors of the transport.
+    /// - Throws: ``HoldfastError/unauthorized(detail:)``, ``HoldfastError/refused(status:detail:pointer:)``,
+    ///   ``HoldfastError/unavailable(status:retryAfter:)`` or ``HoldfastError/invalidResponse(_:)`` for other statuses,
+    ///   and errors of the transport.
     func request(
         _ method: String, _ path: String, query: [String: String] = [:], body: [UInt8]? = nil,
         fields: [String: String] = [:]
@@ -48,7 +49,8 @@ struct HoldfastServer: Sendable {
             request.fields["Content-Type"] = contentType
         }
         let response = try await transport.open(request)
-        // No cache stores responses to POST. Another status may be a proxy's.
+        // A cached response has an old date, but responses to POST are not cached. A response with another status may
+        // come from a proxy.
         if method == "POST", (200..<300).contains(response.status) || response.status == 304 {
             skew.learn(response.fields["date"], at: clock.now)
         }
@@ -57,7 +59,7 @@ struct HoldfastServer: Sendable {
 
     /// Opens a stream of server-sent events.
     ///
-    /// - Parameter silence: time-out between two events.
+    /// - Parameter silence: the maximum time between two events.
     func stream(_ path: String, query: [String: String], silence: Duration) async throws(HoldfastError)
         -> ServerSentEvents
     {
@@ -89,6 +91,7 @@ struct HoldfastServer: Sendable {
         return request
     }
 
+    /// - Throws: the error for a status other than 200 to 299 and 304.
     static func check(_ response: Response) throws(HoldfastError) {
         switch response.status {
         case 200..<300, 304:
@@ -96,7 +99,7 @@ struct HoldfastServer: Sendable {
         case 300..<400:
             throw .invalidResponse("status \(response.status), but Holdfast never redirects")
         case 408, 425, 429, 500...:
-            // By the server's own clock, if it tells.
+            // `Retry-After` may be a date by the server's clock, so it is compared with the server's date.
             let now = response.fields["date"].flatMap { HTTPDate.parse($0) } ?? Date()
             throw .unavailable(
                 status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"], now: now))
@@ -132,7 +135,7 @@ struct HoldfastServer: Sendable {
     }
 }
 
-/// An RFC 9457 problem as Holdfast writes it.
+/// A problem (RFC 9457) with the extensions that Holdfast adds.
 struct Problem: Decodable {
     struct Entry: Decodable {
         var pointer: String?
@@ -145,7 +148,7 @@ struct Problem: Decodable {
     private var pointer: String?
     private var errors: [Entry]?
 
-    /// - Returns: `nil` for a response that is not in Holdfast's format and may come from a proxy.
+    /// - Returns: `nil` if the response is not in Holdfast's format; it may come from a proxy.
     init?(_ response: HoldfastServer.Response) {
         guard response.fields["content-type"]?.lowercased().hasPrefix("application/problem+json") == true,
             let problem = try? JSONDecoder().decode(Problem.self, from: response.body),
@@ -154,25 +157,27 @@ struct Problem: Decodable {
         self = problem
     }
 
+    /// The detail, followed by the pointers and details of all errors; `nil` if the problem has neither.
     var text: String? {
         let entries = (errors ?? []).compactMap { entry in entry.detail.map { "\(entry.pointer ?? ""): \($0)" } }
         let all = [detail].compactMap(\.self) + entries
         return all.isEmpty ? nil : all.joined(separator: "; ")
     }
 
-    /// Whether the server has no route of the path, rather than no such project or experiment.
+    /// Whether the server has no such route, as opposed to no such project or experiment. Recognized by the detail,
+    /// because both are 404.
     var isOfUnknownPath: Bool { status == 404 && detail?.hasPrefix("no resource has this path") == true }
 
-    /// JSON pointer (RFC 6901) to the wrong member of the body.
+    /// The JSON pointer (RFC 6901) to the wrong member of the body.
     var place: String? { pointer ?? errors?.first?.pointer }
 
-    /// Index of the wrong element of the body's array.
+    /// The index of the wrong element, if the body is an array.
     var element: Int? {
         let tokens = place?.split(separator: "/", omittingEmptySubsequences: false) ?? []
         return tokens.count > 1 ? Int(tokens[1]) : nil
     }
 
-    /// Human-readable text with the pointer.
+    /// ``text`` with the pointer, for people.
     var textAndPlace: String {
         [text, place.flatMap { $0.isEmpty ? nil : "(\($0))" }].compactMap(\.self).joined(separator: " ")
     }
@@ -193,8 +198,8 @@ enum HTTPDate {
 
 /// Parses the header field `Retry-After` (RFC 9110 §10.2.3).
 enum RetryAfter {
-    /// - Parameter now: the base for a date.
-    /// - Returns: at most one day; `nil` for a missing or invalid field.
+    /// - Parameter now: the time from which a date is counted.
+    /// - Returns: 0 to 86,400 seconds; `nil` for a missing or invalid field.
     static func parse(_ value: String?, now: Date) -> Duration? {
         guard let value else { return nil }
         if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, 86_400)) }
