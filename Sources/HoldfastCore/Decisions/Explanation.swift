@@ -2,7 +2,7 @@ public import Bucketing
 import Definitions
 public import Storage
 
-/// Why a user gets a variation of an experiment, or none: the steps of the decision, from the code that decides.
+/// Explains why a user gets a variation of an experiment, or none. The steps are recorded by the code that decides.
 public struct Explanation: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
@@ -12,18 +12,19 @@ public struct Explanation: Sendable {
     public let isActive: Bool
     public let decision: ExperimentDecision
     public let steps: [DecisionStep]
-    /// The user's profile as it is now.
+    /// The user's current profile; `nil` if there is none.
     public let profile: ProfileRecord?
 }
 
 extension StickyDecisionService {
-    /// Explains what a user would get, with what is stored about the user now. Stores nothing.
+    /// Explains the decision that a user would get, from the current profile and attributes. Stores nothing.
     ///
     /// - Parameters:
     ///   - name: the key or id of the experiment.
-    ///   - time: explains with the datafile that was active then; `nil` for the active one.
+    ///   - time: the time whose active datafile is used; `nil` for the currently active one.
     ///   - showsValues: whether to include the values of the user's attributes.
-    /// - Throws: 404 if the datafile does not have the experiment, or is not kept.
+    /// - Throws: 404 if the datafile does not have the experiment, or if no datafile of that time is kept; 409 if that
+    ///   datafile does not compile with this version.
     public func explain(
         _ name: Identifier, for userID: Identifier, in project: Project, at time: Timestamp?,
         showingValues showsValues: Bool
@@ -44,10 +45,11 @@ extension StickyDecisionService {
         }
         let record = try await completed { session.attributes(of: userID, $0) }
         let profile = try await completed { session.profile(of: userID, $0) }
-        let full = ProfileChange.Candidate(experimentID: experiment.id, variationID: "")
+        // Only asks whether the profile has room for the experiment, so the variation does not matter.
+        let candidate = ProfileChange.Candidate(experimentID: experiment.id, variationID: "")
         let stored = StickyAssignments(
             profile, userID, project, attributes: StoredAttributes(schema: project.schema, record: record),
-            refused: Set(projects.catalog.rules.refused([full], in: profile)))
+            refused: Set(projects.catalog.rules.refused([candidate], in: profile)))
         let (decision, steps) = DecisionService(datafile: used.datafile).explain(
             experiment, for: User(id: userID), stored: stored, showingValues: showsValues)
         return Explanation(
@@ -56,7 +58,7 @@ extension StickyDecisionService {
     }
 }
 
-/// A datafile that a decision is explained with.
+/// The datafile that an explanation uses.
 struct ExplainedDatafile: Sendable {
     let version: Int64
     let revision: String
@@ -66,6 +68,8 @@ struct ExplainedDatafile: Sendable {
 
 extension ProjectView {
     /// Reads and compiles the datafile of a project that was active at a time.
+    ///
+    /// - Throws: 404 if that datafile is not kept; 409 if it does not compile.
     func datafile(of project: Project, activeAt time: Timestamp) async throws -> ExplainedDatafile {
         try await catalog.inBackground { session in
             let found = try await session.read(.datafile(sdkKey: project.sdkKey, activeAt: time))

@@ -2,8 +2,8 @@ import Bucketing
 import JSON
 public import Storage
 
-/// Records the exposures that this server's decisions cause. Decisions do not wait for it. For a user who stays in one
-/// variation, only the first exposure is written.
+/// Records the exposures that this server's decisions cause. Decisions do not wait until they are stored. For a user
+/// who stays in one variation, only the first exposure is written.
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
     public let known: KnownExposures
@@ -20,8 +20,8 @@ public struct ExposureRecorder: Sendable {
     /// Queues an exposure for each impression of an experiment, unless it is known already.
     ///
     /// - Parameters:
-    ///   - enrolled: the experiments in which the decisions have enrolled the user. These exposures are new: if one seems
-    ///     known, another process has erased or merged the user.
+    ///   - enrolled: the experiments in which the decisions have enrolled the user. Their exposures are recorded even
+    ///     if they seem known: in that case another process has erased or merged the user since.
     ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not.
     func record(
         _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
@@ -31,11 +31,10 @@ public struct ExposureRecorder: Sendable {
         let now = clock.now()
         var exposures: [Exposure] = []
         var keys: [Int] = []
-        // Encoded once at most: a request may have a megabyte of them, and a hundred impressions.
+        // Encoded at most once: a request may have a megabyte of attributes and a hundred impressions.
         lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)
         for impression in impressions {
-            // Decisions without an experiment: a delivery to everyone else, or a flag without a
-            // variation.
+            // Impressions without an experiment: a delivery to everyone else, or a flag without a variation.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
             let (isKnown, key) = known.insert(
                 user.id, impression.experimentID, impression.variationID, isChosen: impression.source.isChosen, at: now)
@@ -48,10 +47,11 @@ public struct ExposureRecorder: Sendable {
             exposures.append(exposure)
         }
         for exposure in exposures { uses.note(exposure) }
+        // An exposure that was not stored must not count as known.
         events.add(exposures) { [known, keys] in known.remove(keys) }
     }
 
-    /// - Parameter attributes: of the request, encoded; `nil` if there are none.
+    /// - Parameter attributes: the encoded attributes of the request; `nil` if it has none.
     private static func exposure(
         _ impression: Impression, of userID: Identifier, _ attributes: [UInt8]?, _ project: Project, _ now: Timestamp
     ) -> Exposure {
@@ -79,8 +79,8 @@ public struct ExposureRecorder: Sendable {
 }
 
 extension DecisionSource {
-    /// Whether somebody chose the variation for the user. Results leave such users out, because they are not a random
-    /// sample.
+    /// Whether the variation was chosen for the user instead of by chance. Results exclude such users, because they are
+    /// not a random sample.
     var isChosen: Bool {
         switch self {
         case .requested, .override, .whitelist: true
