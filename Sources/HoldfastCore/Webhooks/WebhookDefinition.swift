@@ -2,9 +2,10 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// What webhooks send: entries of the audit log about definitions, their life, proposals and erasures. None names a user.
+/// The events that webhooks send: entries of the audit log, except those about one user or about this server alone. No
+/// event names a user.
 public enum WebhookEvent {
-    /// What is about one user, or about this server alone, stays in the audit log.
+    /// The actions that are not sent.
     private static let kept: Set<AuditAction> = [
         .overrideSet, .assignmentRemove, .profileMerge, .forcedVariationSet, .forcedVariationRemove, .stickyDelete,
         .tokensReload, .databaseMigrate,
@@ -13,21 +14,22 @@ public enum WebhookEvent {
     /// The names of all events.
     public static let names = AuditAction.allCases.filter { !kept.contains($0) }.map(\.rawValue)
 
-    /// The event of a delivery that an admin asks for.
+    /// The event of a test delivery, which an admin requests.
     public static let test = "webhook.test"
 
-    /// Whether a name or a pattern, such as `experiment.*` or `*`, has an event.
+    /// Whether a name or a pattern, such as `experiment.*` or `*`, includes an event.
     public static func matches(_ pattern: String, _ name: String) -> Bool {
         guard pattern.hasSuffix("*") else { return pattern == name }
         return name.hasPrefix(pattern.dropLast())
     }
 
-    /// Whether any event has a name that a pattern matches.
+    /// Whether a name or a pattern is valid and includes any event.
     static func isKnown(_ pattern: String) -> Bool {
         let isPattern = pattern == "*" || pattern.hasSuffix(".*") && pattern.dropLast().allSatisfy { $0 != "*" }
         return (isPattern || !pattern.contains("*")) && names.contains { matches(pattern, $0) }
     }
 
+    /// Returns the id of an event, which is the same in each attempt to deliver it.
     public static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt)" }
 }
 
@@ -56,12 +58,12 @@ extension Webhook.Definition {
                 .init(isClearedByNull: true)),
         ])
 
-    /// A URL may be a secret: audit log and plans have where it leads only.
+    /// Returns scheme, host and port of a URL. The rest may be a secret, so the audit log and plans do not show it.
     static func origin(of url: String) -> String {
         url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3).joined(separator: "/")
     }
 
-    /// As the audit log has it.
+    /// The definition as the audit log shows it: without secrets, and with the origin instead of the URL.
     public var audited: JSONValue {
         var object = JSONObject()
         Self.members.show(self, in: &object)
@@ -83,7 +85,7 @@ extension Form where Value == String {
                     url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }), !authority.isEmpty,
                     !authority.contains("@"), !url.contains("#")
                 else {
-                    // A URL of Slack or Teams is a secret.
+                    // The error does not quote the URL, because a URL of Slack or Teams is a secret.
                     faults.add(
                         "`url` must be an https URL of at most 2048 bytes without a user and a fragment; got something else",
                         at: given.place)
@@ -132,7 +134,7 @@ extension Form where Value == [String] {
 }
 
 extension String {
-    /// Whether a name has nothing but letters and digits of ASCII, and some others.
+    /// Whether the text consists of ASCII letters, ASCII digits and `others` only.
     fileprivate func isPlain(or others: String) -> Bool {
         utf8.allSatisfy { byte in
             (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte) || (0x41...0x5A).contains(byte)
@@ -142,7 +144,12 @@ extension String {
 }
 
 extension WebhookChange {
-    /// A change that the audit log describes.
+    /// Creates a change with its entry in the audit log.
+    ///
+    /// - Parameters:
+    ///   - definition: the new definition; `nil` to delete the webhook.
+    ///   - former: the definition that must be stored when the change is made; `nil` if there must be none.
+    ///   - skips: whether events that have happened but were not delivered are skipped.
     public init(
         _ key: String, _ definition: Webhook.Definition?, replacing former: Webhook.Definition?, skips: Bool = false
     ) {
@@ -153,7 +160,7 @@ extension WebhookChange {
                 after: definition?.audited ?? .null, in: (definition ?? former)?.sdkKey))
     }
 
-    /// The secret that the server has made for it; `nil` if it has made none.
+    /// The secret that the server has generated for this change; `nil` if it has generated none.
     public var newSecret: String? {
         guard let secret = definition?.secrets.first, secret != former?.secrets.first else { return nil }
         return secret.text
@@ -161,17 +168,17 @@ extension WebhookChange {
 }
 
 extension CoreError {
-    /// Describes that a server cannot have one more webhook.
+    /// Describes that the server has the maximum number of webhooks.
     ///
-    /// - Parameter count: how many it has.
+    /// - Parameter count: the number of webhooks that the server has.
     public init(webhooks count: Int) {
         self.init(.conflict, "a server must have at most \(Webhook.limit) webhooks; it has \(count)")
     }
 }
 
-/// The webhooks of a server, for definitions in files.
+/// The webhooks of a server, and which of them the caller may use. Used to apply definitions from files.
 public struct WebhookView: Sendable {
-    /// All of them, also those of other projects.
+    /// All webhooks of the server, of any project.
     let all: [Webhook]
     let rules: WebhookRules
 
@@ -180,11 +187,11 @@ public struct WebhookView: Sendable {
         self.rules = rules
     }
 
-    /// Those that the caller may use.
+    /// The webhooks that the caller may use.
     public var usable: [Webhook] { all.filter { rules.mayUse($0) } }
 }
 
-/// What a server and a caller's token allow of webhooks.
+/// The rules for webhooks: those of the server's options and of the caller's token.
 public struct WebhookRules: Sendable {
     private let access: ProjectAccess
     private let allowsPlainHTTP: Bool
@@ -194,9 +201,9 @@ public struct WebhookRules: Sendable {
 
     /// - Parameters:
     ///   - allowsPlainHTTP: whether a URL may begin with `http://`.
-    ///   - hasSecretFiles: whether there is a directory of secrets.
-    ///   - isProject: whether there is a project of an SDK key.
-    ///   - makeSecret: makes the secret of a webhook that names no file.
+    ///   - hasSecretFiles: whether the server has a directory of secrets (`--webhook-secrets`).
+    ///   - isProject: returns whether an SDK key belongs to a project.
+    ///   - makeSecret: generates the secret of a webhook that has no `secret_file`.
     public init(
         for access: ProjectAccess, allowsPlainHTTP: Bool, hasSecretFiles: Bool,
         isProject: @escaping @Sendable (String) -> Bool, makeSecret: @escaping @Sendable () -> String
@@ -208,11 +215,13 @@ public struct WebhookRules: Sendable {
         self.makeSecret = makeSecret
     }
 
-    /// Those of a check without a server.
+    /// The rules for checking files without a server: nothing that depends on a server is refused.
     static let ofFiles = WebhookRules(
         for: .all, allowsPlainHTTP: true, hasSecretFiles: true, isProject: { _ in true }, makeSecret: { "" })
 
-    /// - Throws: 400 unless it can be the key of a webhook.
+    /// Checks the key of a webhook: 1 to 64 ASCII letters, digits, `-` and `_`.
+    ///
+    /// - Throws: 400 for any other key.
     public static func check(key: String) throws(CoreError) {
         guard (1...64).contains(key.utf8.count), key.isPlain(or: "-_") else {
             throw CoreError(
@@ -222,10 +231,11 @@ public struct WebhookRules: Sendable {
         }
     }
 
-    /// Whether the caller may see and change a webhook: a token that is bound to projects what belongs to these only.
+    /// Whether the caller may see and change a webhook. A token that is bound to projects may use the webhooks of these
+    /// projects only.
     public func mayUse(_ webhook: Webhook) -> Bool { webhook.sdkKey.map { access.allows($0) } ?? (access == .all) }
 
-    /// - Throws: 403
+    /// - Throws: 403 unless the caller may use the webhook.
     public func check(_ webhook: Webhook) throws(CoreError) {
         guard !mayUse(webhook) else { return }
         let list = access.sdkKeys?.joined(separator: ", ") ?? ""
@@ -233,9 +243,10 @@ public struct WebhookRules: Sendable {
             .forbidden, "the token is bound to the projects \(list); it may not use the webhook '\(webhook.key)'")
     }
 
-    /// Returns the definition that a body makes of another. Members that the body lacks stay as they are.
+    /// Applies the body of a request to a definition. Members that the body lacks keep their value.
     ///
-    /// - Throws: 422 with everything that is wrong.
+    /// - Parameter former: the definition to change; `nil` for a new webhook.
+    /// - Throws: 403 if the token may not use the project; 422 with everything else that is wrong.
     public func definition(
         _ body: JSONValue, key: String, replacing former: Webhook.Definition?
     ) throws(CoreError) -> Webhook.Definition {
@@ -264,6 +275,8 @@ public struct WebhookRules: Sendable {
         return definition
     }
 
+    /// - Parameter former: the former SDK key, which may stay although its project has been deleted.
+    /// - Throws: 403, 422
     private func check(project sdkKey: String?, _ former: String?) throws(CoreError) {
         guard let sdkKey else {
             guard access == .all else {
