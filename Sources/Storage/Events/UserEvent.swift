@@ -14,10 +14,11 @@ public struct Exposure: Sendable, Equatable {
     public var payload: [UInt8]
     /// The allocation in the datafile that the exposure was decided with; `nil` for one that was read from a store.
     public var active: AllocationPeriod?
-    /// For an exposure that enrolls a user who has no assignment: the greatest datafile version, of all projects, that
-    /// the variation was found with. `nil` for one that enrolls nobody.
+    /// For an exposure that enrolls its user: the newest datafile version of any project when the variation was
+    /// determined. If there is a newer datafile when the exposure is recorded, the outcome is
+    /// ``EventOutcome/outdated``. `nil` for an exposure that enrolls nobody.
     public var enrollsWith: Int64?
-    /// When an edge accepted it; `nil` for one that no edge has sent, or that was read from a store.
+    /// When an edge accepted the exposure; `nil` if it did not come from an edge, or was read from a store.
     public var acceptedAt: Timestamp?
 
     public init(
@@ -39,17 +40,17 @@ public struct Exposure: Sendable, Equatable {
 }
 
 extension Exposure {
-    /// Whether it happened elsewhere, before the experiment came to this server.
+    /// Whether the exposure was recorded by another server, before the experiment was imported into this one.
     package var isImported: Bool { active?.number == AllocationPeriod.imported }
 }
 
-/// The stored first exposure of a user to an experiment, by the time at which it happened. Later ones only show whether
-/// the user stays in one variation. Results count the goal events since the first exposure and, for comparison, those
-/// before it; see ``EventRules``.
+/// The earliest exposure of a user to an experiment. Later exposures are not stored; they only show whether the user
+/// stays in one variation. Results count the goal events since the first exposure and, for comparison, those before it;
+/// see ``EventRules``.
 public struct StoredExposure: Sendable {
     /// Greater than the numbers of all exposures stored or changed earlier.
     public var number: Int64
-    /// Time and variation are those of the first exposure; it is forced if any exposure was.
+    /// The first exposure. ``Exposure/isChosen`` is set if the variation of any exposure was chosen.
     public var exposure: Exposure
     /// Whether the user was exposed to several variations.
     public var hasMultipleVariations: Bool
@@ -69,7 +70,7 @@ public struct StoredExposure: Sendable {
     /// The bits of ``flags``.
     static let (multipleVariations, chosen): (UInt8, UInt8) = (1, 2)
 
-    /// How the exposure is stored, in its row and in the feed.
+    /// Both flags as bits, for the row in a store and for the feed.
     var flags: UInt8 {
         (hasMultipleVariations ? Self.multipleVariations : 0) | (exposure.isChosen ? Self.chosen : 0)
     }
@@ -82,7 +83,7 @@ public struct StoredExposure: Sendable {
 public struct GoalEvent: Sendable, Equatable {
     public var userID: Identifier
     public var goal: Identifier
-    /// Finite; its unit is up to the goal.
+    /// A finite number. Its unit depends on the goal.
     public var value: Double
     public var happenedAt: Timestamp
     public var receivedAt: Timestamp
@@ -92,7 +93,7 @@ public struct GoalEvent: Sendable, Equatable {
     public var sdkKey: String
     /// A JSON object.
     public var payload: [UInt8]
-    /// When an edge accepted it; `nil` for one that no edge has sent, or that was read from a store.
+    /// When an edge accepted the event; `nil` if it did not come from an edge, or was read from a store.
     public var acceptedAt: Timestamp?
 
     public init(
@@ -134,7 +135,7 @@ public enum UserEvent: Sendable {
         }
     }
 
-    /// When an edge accepted it; `nil` for one that no edge has sent.
+    /// When an edge accepted the event; `nil` if it did not come from an edge.
     public var acceptedAt: Timestamp? {
         switch self {
         case .exposure(let exposure): exposure.acceptedAt
@@ -172,12 +173,12 @@ public enum EventOutcome: Sendable {
     case stored
     /// The event was known already. Nothing was written.
     case repeated
-    /// The experiment was not running when the exposure happened, which is counted apart.
+    /// The experiment was not running when the exposure happened. Such exposures are only counted.
     case notRunning
-    /// The exposure would enroll the user with definitions that are not the newest any more. Nothing was written; the
-    /// caller should look the variation up again.
+    /// The exposure would enroll the user by a datafile that is no longer the newest. Nothing was written; the caller
+    /// should determine the variation again.
     case outdated
-    /// The user was erased, or became part of another, since an edge accepted the event. Nothing was written; the caller
-    /// should see what has become of the user.
+    /// The user was erased, or merged into another, after an edge had accepted the event. Nothing was written; the
+    /// caller should look up which of the two has happened.
     case removed
 }

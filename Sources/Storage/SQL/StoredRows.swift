@@ -1,8 +1,8 @@
 package import Bucketing
 import JSON
 
-// How records are decoded from rows with the columns of their ``StoredTable``, and what is inserted: the values of its
-// ``StoredTable/insertedColumns``, in order.
+// Conversions between records and rows. `init(_:)` and `decode(_:)` read a row that has the columns of the record's
+// ``StoredTable``, in order. `values` has the values to insert into its ``StoredTable/insertedColumns``, in order.
 
 extension SQLValue {
     package static func text(_ identifier: Identifier?) -> SQLValue { .text(identifier?.string) }
@@ -21,7 +21,7 @@ extension StoredDatafile {
         [.integer(version), .text(sdkKey), .text(revision), .bytes(content), .integer(storedAt), .text(author)]
     }
 
-    /// The columns of a datafile without its content.
+    /// The columns of a datafile, with NULL in place of its content.
     package static let columnsWithoutContent = "version, sdk_key, revision, NULL, stored_at, author"
 }
 
@@ -55,7 +55,7 @@ extension AttributeDefinition {
         self.init(name: row.identifier(1), number: number, document: document)
     }
 
-    /// The definition as databases keep it.
+    /// The definition as JSON text, for the column `definition`.
     package var storedDocument: String { String(decoding: document.encoded(), as: UTF8.self) }
     package var values: [SQLValue] { [.integer(Int64(number)), .text(name), .text(storedDocument)] }
 }
@@ -199,7 +199,7 @@ extension UserGoal {
     /// The columns of the `user_goals` table that ``init(_:at:)`` reads.
     static let columns = ["before_count", "before_value", "after_count", "after_value", "valued"]
 
-    /// - Parameter first: the column of the first one of ``columns``.
+    /// - Parameter first: the first of the ``columns``, which are consecutive.
     init(_ row: any Row, at first: Int32) {
         self.init(
             beforeCount: row.bounded(first), beforeValue: row.double(first + 1), afterCount: row.bounded(first + 2),

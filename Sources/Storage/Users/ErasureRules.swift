@@ -1,29 +1,32 @@
 public import Bucketing
 
-/// What stores remember of users who were erased, or merged into another, for a while.
+/// Stores remember for a while which users were erased or merged into another, because data about them may still be on
+/// its way:
 ///
-/// - **Changes in processes**: a process may have received changes of a user before another one erased the user, and must
-///   not store them afterwards; and it must forget which exposures of either it has recorded.
-/// - **Events at edges** may wait there for days. What was accepted of a user before the erasure is dropped when it
-///   arrives; what was accepted of an anonymous user before a login counts for the account (``RemovedUser``).
+/// - **Changes that wait in a process**: a process may have received changes of a user before another process erased
+///   the user. It must not store them afterwards. It must also forget which exposures of the user it has recorded, and
+///   after a merge those of both users.
+/// - **Events that wait at an edge**, perhaps for days: events that the edge accepted before an erasure are dropped
+///   when they arrive. Events that it accepted before a merge count for the account (``RemovedUser``).
 public enum ErasureRules {
-    /// How long processes remember an erasure, in seconds. Changes that have waited longer are not stored.
+    /// How long an erasure is remembered for changes that wait in processes, in seconds. Changes that have waited
+    /// longer are not stored.
     public static let memory = 3_600.0
 
-    /// How long removals are remembered for events that wait at edges, in milliseconds: longer than an event may be old.
-    /// Events that have waited longer are refused.
+    /// How long erasures and merges are remembered for events that wait at edges, in milliseconds. This is longer than
+    /// ``EventRules/maximumAge``; older events are refused.
     public static let memoryForEdges: Timestamp = EventRules.maximumAge + 86_400_000
 
-    /// Marks a user who was merged into another, among the hashes of erased users. The user's waiting changes are
-    /// stored.
+    /// Returns the entry of a merged user in the list of hashes of erased users. It differs from ``hash(_:)``, because
+    /// changes of a merged user that still wait are stored.
     public static func mergeHash(_ userID: Identifier) -> Int64 { ~hash(userID) }
 
-    /// - Parameter account: whom the user became part of; `nil` for a user who was erased.
+    /// - Parameter account: the account into which the user was merged; `nil` for a user who was erased.
     package static func mark(_ userID: Identifier, into account: Identifier?) -> Int64 {
         account == nil ? hash(userID) : mergeHash(userID)
     }
 
-    /// A hash of the user's id that is the same in all processes. It does not reveal the user.
+    /// Returns a hash of the user's id that is the same in all processes. The id cannot be read from it.
     public static func hash(_ userID: Identifier) -> Int64 {
         var text = userID.string
         return text.withUTF8 { bytes in
@@ -34,12 +37,12 @@ public enum ErasureRules {
     }
 }
 
-/// That a user was erased, or became part of another.
+/// A record that a user was erased, or merged into an account.
 public struct RemovedUser: Sendable, Hashable {
     /// See ``ErasureRules/hash(_:)``.
     public var userHash: Int64
     public var removedAt: Timestamp
-    /// Who has the user's data now; `nil` if it was erased, by now also with the account.
+    /// The account into which the user was merged; `nil` if the user, or later the account, was erased.
     public var account: Identifier?
 
     public init(userHash: Int64, removedAt: Timestamp, account: Identifier?) {
@@ -48,10 +51,10 @@ public struct RemovedUser: Sendable, Hashable {
         self.account = account
     }
 
-    /// Returns what has become of events that were accepted at a time: what happened first to the user since then; `nil`
-    /// if nothing has.
+    /// Returns the first removal of a user since an edge accepted an event, which determines what becomes of the event;
+    /// `nil` if there was none.
     ///
-    /// - Parameter removals: of one user.
+    /// - Parameter removals: all removals of one user, in any order.
     public static func first(since acceptedAt: Timestamp, of removals: [RemovedUser]) -> RemovedUser? {
         removals.filter { $0.removedAt >= acceptedAt }.min { $0.removedAt < $1.removedAt }
     }

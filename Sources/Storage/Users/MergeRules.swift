@@ -1,22 +1,23 @@
 import Bucketing
 
-/// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost but
-/// what only an admin may give (``TakeoverRules``):
+/// The rules of merging an anonymous user into an account, for example at login. Nothing is counted twice. Nothing is
+/// lost except overrides and forced variations of the anonymous user, which only an admin may give (``TakeoverRules``):
 ///
-/// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides. What the account takes over becomes
-///   ``Assignment/Source/merged``, keeps its `assignedAt`, and is renewed as by a save.
-/// - Overrides: the account's stay, over what the account takes over. The anonymous user's end.
+/// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides. An assignment that the account takes
+///   over becomes ``Assignment/Source/merged``, keeps its `assignedAt`, and is renewed as by a save.
+/// - Overrides: those of the account stay, and cover the assignments that it takes over. Those of the anonymous user
+///   end.
 /// - Exposures: for each experiment the earlier one counts. Different variations mean that the user was exposed to
 ///   several.
 /// - Goal events: the account gets all, except those whose sender's id it has already.
 /// - Attributes: by the conflict rule, each independently.
-/// - Variations forced for a test: the account's stay, the anonymous user's end.
+/// - Variations forced for a test: those of the account stay. Those of the anonymous user end.
 /// - Entries of the audit log about the anonymous user become the account's.
-/// - Sticky documents stay as they are: the SDKs that use them look for each attribute's own.
+/// - Sticky documents stay as they are: the SDKs that use them look for the document of each attribute.
 ///
-/// Nothing else stays under the anonymous id. It may be used again: later data for it begin a new profile, which the
-/// next merge takes over. Repeating a merge therefore changes nothing. What an edge has accepted before the merge, and
-/// sends later, counts for the account (``RemovedUser``).
+/// Nothing else stays under the anonymous id. Later data with this id begins a new profile, which the next merge takes
+/// over. Repeating a merge therefore changes nothing. Events that an edge accepted before the merge and sends later
+/// count for the account (``RemovedUser``).
 public struct MergeRules: Sendable {
     public var profiles: ProfileRules
 
@@ -26,7 +27,7 @@ public struct MergeRules: Sendable {
 
     /// Applies a merge. The store performs the writes of `account` first, then those of `anonymous`.
     ///
-    /// - Returns: `nil` if `account` or `anonymous` lacks something; nothing has changed then.
+    /// - Returns: `nil` if `account` or `anonymous` lacks records that must be read first; nothing has changed then.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``, ``StorageError/damaged(reason:)``
     public func apply(
         _ merge: ProfileMerge, by author: Author, to account: inout UserRecords, _ anonymous: inout UserRecords,
@@ -41,7 +42,7 @@ public struct MergeRules: Sendable {
             storedAnonymous != nil || !anonymous.forcedVariations.isEmpty || !anonymous.exposures.isEmpty
             || anonymous.attributes.exists || !anonymous.otherRecords.isEmpty
         guard isKnown else {
-            // What arrives later from an edge counts for the account nevertheless.
+            // Events that arrive later from an edge still count for the account.
             anonymous.write(.noteRemoval(into: account.userID))
             return ProfileMergeResult(changed: false, profile: former)
         }
@@ -71,7 +72,8 @@ public struct MergeRules: Sendable {
         return ProfileMergeResult(changed: true, profile: profile)
     }
 
-    /// Whether both have been read; what is missing of both is read at once.
+    /// Whether both users have been read. Both are checked in any case, so that all missing parts are read in one round
+    /// trip.
     private static func have(
         _ accountParts: [UserRecords.Part], _ account: inout UserRecords, _ anonymousParts: [UserRecords.Part],
         _ anonymous: inout UserRecords
@@ -82,7 +84,11 @@ public struct MergeRules: Sendable {
 
     // MARK: Assignments, attributes
 
-    /// - Parameters: without what has expired.
+    /// Returns the merged profile.
+    ///
+    /// - Parameters:
+    ///   - account: without expired assignments.
+    ///   - anonymous: without expired assignments.
     private func profile(
         _ account: ProfileRecord?, _ anonymous: ProfileRecord?, _ rule: ProfileChange.ConflictRule, at now: Timestamp
     ) throws(StorageError) -> ProfileRecord? {
@@ -101,8 +107,10 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// - Parameter defined: the schema's attributes. Values of a deleted one must not move to a user from whom they
-    ///   have been deleted already.
+    /// Returns the merged attributes.
+    ///
+    /// - Parameter defined: the attributes of the schema. Values of a deleted attribute are not taken over: the account
+    ///   may have been cleaned of them already.
     private static func attributes(
         _ account: AttributeRecord?, _ anonymous: AttributeRecord?, _ rule: ProfileChange.ConflictRule,
         defined: [UInt32: Identifier]
@@ -118,10 +126,11 @@ public struct MergeRules: Sendable {
 
     // MARK: Exposures and goal events
 
+    /// Whether the records that ``mergeEvents(of:into:_:)`` needs have been read.
     private static func canMergeEvents(_ account: inout UserRecords, _ anonymous: inout UserRecords) -> Bool {
         guard !account.exposures.isEmpty || !anonymous.exposures.isEmpty else { return true }
         func parts(_ records: UserRecords) -> [UserRecords.Part] {
-            // All events: the sender's ids of old ones count, too.
+            // All events, because the sender's ids of old ones must be compared, too.
             [.goalEvents(since: .min)] + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
         }
         let experimentIDs = Set((account.exposures + anonymous.exposures).map(\.exposure.experimentID)).sorted()
@@ -161,8 +170,10 @@ public struct MergeRules: Sendable {
             ] {
                 guard let stored else { continue }
                 for (key, total) in deleted where key.experimentID == experimentID {
-                    // For a deleted event before the later exposure it is unknown whether it was before the first one.
-                    // An attribute had one value at the first exposure.
+                    // The totals of deleted events are split at the exposure of their own user. For the user with the
+                    // later exposure it is unknown how many of the events "before" came before the merged exposure, so
+                    // these are dropped. A total from an attribute is its value at the exposure: it must not be added
+                    // twice.
                     let isKnown = (totals[key.goal]?.beforeCount ?? 0) > 0 && SeriesName(key.goal)?.hasAttribute == true
                     totals[key.goal, default: UserGoal()].add(
                         total,
@@ -172,7 +183,7 @@ public struct MergeRules: Sendable {
                     steps[key.goal, default: []].append(time)
                 }
             }
-            // What neither user had yet.
+            // Covariates from the attributes of the request that caused the exposure, where neither user has one yet.
             let open = series.filter { $0.experimentID == experimentID && $0.state == .filling }
             for (name, total) in CovariateRules.given(merged.exposure, open) where totals[name]?.beforeCount ?? 0 == 0 {
                 totals[name, default: UserGoal()].add(total)
@@ -183,7 +194,7 @@ public struct MergeRules: Sendable {
         }
     }
 
-    /// The exposure that counts of two to one experiment; `nil` if there are none.
+    /// Merges the exposures of both users to one experiment; `nil` if there are none. The earlier one counts.
     private static func merged(
         _ own: StoredExposure?, _ other: StoredExposure?, _ account: UserRecords
     ) -> StoredExposure? {
@@ -201,8 +212,9 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// The parts of a user's totals that come from events that retention has deleted since, or from attributes; without those
-    /// of funnels and breakdowns, and of series that are not tracked any more.
+    /// Returns the parts of a user's totals that cannot be computed from the stored events: those from events that
+    /// retention has deleted, and those from attributes. Funnels, breakdowns, and series that are no longer tracked are
+    /// left out.
     private static func deletedTotals(
         _ records: UserRecords, _ series: [TrackedSeries]
     ) -> [UserRecords.TotalKey: UserGoal] {
@@ -253,7 +265,7 @@ extension UserGoal {
         if deleted.afterCount > 0 {
             afterCount += deleted.afterCount
             afterValue = DecimalSum.adding(deleted.afterValue, to: afterValue)
-            // Earlier releases did not count them.
+            // Negative if an earlier release, which did not keep this count, stored the total.
             valuedCount += max(0, deleted.valuedCount)
         }
         if withBefore, deleted.beforeCount > 0 {
