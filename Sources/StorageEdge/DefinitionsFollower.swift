@@ -3,11 +3,11 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Follows the upstream's definitions on a thread of its own.
+/// Follows the upstream's definitions on a serial queue of its own.
 ///
-/// Definitions are activated only when the copy has everything that was committed before they were read: so a user who was
-/// enrolled under the former ones is known before the new ones decide. The upstream enrolls nobody with former definitions
-/// once there are new ones.
+/// New definitions are activated only when the copy has everything that was committed before they were read. The edge
+/// then knows all users whom the former definitions have enrolled, and the upstream no longer enrolls users by former
+/// definitions.
 final class DefinitionsFollower: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
@@ -28,10 +28,15 @@ final class DefinitionsFollower: Sendable {
         queue.sync {}
     }
 
+    /// Waits for new definitions and activates them.
+    ///
+    /// - Returns: whether the exchange counts as progress: there were new definitions, or the upstream waited before it
+    ///   responded that there are none. ``Upstream/follow(_:)`` pauses otherwise.
     private func step(_ connection: UpstreamConnection) throws -> Bool {
         let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
-        // Read outside of the lock: who catches up does not wait for news.
-        // They are of the generation that the follower has begun with.
+        // Read without the lock, because the upstream may hold the request until there are new definitions, and
+        // `catchUp` must not wait for that. The generation is determined before the request: definitions of another one
+        // must not be activated.
         guard let generation = applier.generation else { return false }
         let askedAt = DispatchTime.now()
         guard let definitions = try read(of: generation, wait: wait, connection) else {
@@ -40,7 +45,7 @@ final class DefinitionsFollower: Sendable {
         return try activate(definitions, connection)
     }
 
-    /// Activates what the upstream has now.
+    /// Activates the current definitions of the upstream, without waiting for new ones.
     ///
     /// - Throws: ``UpstreamError``, ``FeedApplier/Failure``, `StorageError`
     func catchUp(_ connection: UpstreamConnection) throws {
@@ -50,6 +55,9 @@ final class DefinitionsFollower: Sendable {
         _ = try activate(definitions, connection)
     }
 
+    /// - Parameters:
+    ///   - generation: the epoch of the feed that the copy follows. The upstream refuses another one with 410.
+    ///   - wait: how long the upstream may wait for new definitions, in seconds.
     /// - Returns: `nil` if nothing has changed.
     private func read(
         of generation: Int64, wait: Int, _ connection: UpstreamConnection
@@ -67,7 +75,7 @@ final class DefinitionsFollower: Sendable {
         return response.status == 200 ? try UpstreamDefinitions(response.body) : nil
     }
 
-    /// - Returns: whether they are newer than those that the copy has.
+    /// - Returns: whether the definitions are newer than those of the copy. Older ones are ignored.
     private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws -> Bool {
         try order.withLock { _ in
             guard definitions.state.changes > applier.present.definitions else { return false }
@@ -79,14 +87,16 @@ final class DefinitionsFollower: Sendable {
 }
 
 extension FeedApplier {
-    /// Applies the feed until the copy has everything up to a place; `nil` stands for its present end. While all users are
-    /// copied there is nothing to wait for: decisions ask the upstream then.
+    /// Applies the feed until the copy has everything up to a place. While all users are being copied it returns at
+    /// once, because decisions then ask the upstream.
+    ///
+    /// - Parameter place: `nil` for the current end of the feed.
     func catchUp(to place: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
         while let position, place.map({ $0.epoch == position.epoch && $0.isBehind(position) }) ?? true {
             let askedAt = DispatchTime.now().uptimeNanoseconds
             let batch = try FeedBatch.read(after: position.text, limit: 10_000, wait: 0, connection, upstream)
             try apply(batch, askedAt: askedAt)
-            // An end that does not move is the end, too.
+            // A batch that does not advance is the end as well; without this check the loop would not end.
             if batch.isComplete || batch.end == position { return }
         }
     }
