@@ -1,11 +1,13 @@
-/// When a connection may be opened again after a failure: with a pause that doubles up to a limit, so that a server
-/// that restarts is not overloaded. Pure: times are passed in.
+/// Determines when a connection may be opened again after a failure. The pause doubles up to a limit, so that a server
+/// that restarts is not overloaded. The caller passes the time in.
 struct ReconnectSchedule {
+    /// The first pause, in nanoseconds.
     static let shortest: UInt64 = 50_000_000
+    /// The limit of the pause, in nanoseconds.
     static let longest: UInt64 = 1_000_000_000
 
     private var failures = 0
-    /// Monotonic nanoseconds.
+    /// When the next attempt may start, in nanoseconds of the monotonic clock.
     private(set) var earliest: UInt64 = 0
     /// Why the last attempt failed; `nil` after a success.
     private(set) var lastError: PostgreSQLError?
@@ -16,7 +18,8 @@ struct ReconnectSchedule {
         self = ReconnectSchedule()
     }
 
-    /// - Parameter jitter: 0 to 1, random; spreads the attempts of several connections.
+    /// - Parameter jitter: random, 0 to 1. The pause is 50% to 100% of its full length, to spread the attempts of
+    ///   several connections.
     mutating func failed(_ error: PostgreSQLError, at now: UInt64, jitter: Double) {
         let pause = min(Self.longest, Self.shortest << UInt64(min(failures, 10)))
         failures += 1

@@ -3,21 +3,23 @@ import Storage
 
 /// The row of `project_state`.
 enum ProjectStateRow {
-    /// The advisory lock of a transaction that activates a datafile, exclusive, or depends on the newest one, shared.
+    /// The advisory lock of the newest datafile. A transaction that activates a datafile holds it exclusively; a
+    /// transaction that depends on the newest one holds it shared.
     private static let lock: Int64 = 4_739_118_002
     private static let columns = "changes, newest_datafile, newest_attribute"
 
     static let read = Statement("project_state", "SELECT \(columns) FROM project_state")
     static let readLocked = Statement("project_state_locked", "SELECT \(columns) FROM project_state FOR UPDATE")
     static let changed = Statement("project_changed", "UPDATE project_state SET changes = changes + 1")
-    /// Where servers listen for changes.
+    /// The channel of `LISTEN` and `NOTIFY` for changes of projects.
     static let channel = "holdfast_projects"
     static let listen = "LISTEN \(channel)"
     /// Notifies all servers when the transaction commits.
     static let notify = Statement("notify_projects", "SELECT pg_notify('\(channel)', '')")
     private static let lockShared = Statement("datafile_lock_shared", "SELECT pg_advisory_xact_lock_shared($1)")
     private static let lockExclusive = Statement("datafile_lock", "SELECT pg_advisory_xact_lock($1)")
-    /// Fails with ``PostgreSQLError/versionConflict`` if another datafile is the newest.
+    /// Fails with ``PostgreSQLError/versionConflict`` if another datafile is the newest: the division by zero aborts
+    /// the transaction without a further round trip.
     private static let expectNewest = Statement(
         "expect_newest_datafile", "SELECT 1 / (newest_datafile = $1)::integer FROM project_state")
     static let newestDatafile = Statement(

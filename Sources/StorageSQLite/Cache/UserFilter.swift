@@ -86,7 +86,9 @@ final class UserFilter: Sendable {
     /// The filter as a hint: it may lack users that another process has added.
     var latestFilter: BloomFilter? { state.withLock { $0.complete } }
 
-    /// Adds the users of a commit; called before it, with their hashes.
+    /// Adds the users of a commit. Call it before the commit.
+    ///
+    /// - Parameter users: the hashes of the users.
     func add(_ users: [UInt64]) {
         state.withLock { state in
             state.newUsers = users
@@ -96,7 +98,7 @@ final class UserFilter: Sendable {
         }
     }
 
-    /// Notes a commit of this process, or the last commit when the store is opened.
+    /// Records a commit of this process, or the last commit when the store is opened.
     ///
     /// - Parameter former: the header of the log before the commit.
     func didCommit(_ commit: Commit, after former: LogHeader?) {
