@@ -5,7 +5,7 @@ import HoldfastAPI
 import HoldfastCore
 import JSON
 
-/// Files with definitions.
+/// Options of commands that read definitions from files.
 struct DefinitionFileOptions: ParsableArguments {
     @Option(
         name: [.customShort("f"), .long],
@@ -15,7 +15,7 @@ struct DefinitionFileOptions: ParsableArguments {
     func read() throws -> DefinitionFiles { try DefinitionFiles(file) }
 }
 
-/// Definitions in files, or what a server has.
+/// Options of commands that read definitions from files or from a server.
 struct DefinitionSourceOptions: ParsableArguments {
     @Option(
         name: [.customShort("f"), .long],
@@ -33,7 +33,7 @@ struct DefinitionSourceOptions: ParsableArguments {
         }
     }
 
-    /// Asks the server for the flags that were not used for some days.
+    /// Returns the keys of the flags that were not used for a number of days, from the server.
     func unusedFlags(for days: String) throws -> Set<String> {
         guard file.isEmpty else { throw Failure("--unused needs a server; --file names files") }
         let client = try server.client()
@@ -52,7 +52,7 @@ struct DefinitionSourceOptions: ParsableArguments {
     }
 }
 
-/// Writes what a server has to files.
+/// Writes the definitions of a server to files.
 struct PullCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "pull", abstract: "Writes the definitions of a server as YAML.")
@@ -86,7 +86,7 @@ struct PullCommand: ParsableCommand {
             var single = JSONObject()
             single[member] = definitions[member] ?? []
             let path = path(member)
-            // A file of a former pull must not define what is gone.
+            // A file of an earlier pull must not keep definitions that are gone from the server.
             if single[member] != [] || FileManager.default.fileExists(atPath: path) {
                 try OpenFile.write(text(single), to: path)
             }
@@ -105,7 +105,7 @@ struct PullCommand: ParsableCommand {
         }
     }
 
-    /// The lists that are not empty.
+    /// Returns YAML of the lists that are not empty.
     private func text(_ definitions: JSONObject) -> String {
         var shown = JSONObject()
         for member in definitions where member.value != [] { shown[member.key] = member.value }
@@ -115,7 +115,7 @@ struct PullCommand: ParsableCommand {
 }
 
 extension OpenFile {
-    /// Writes a whole file, or leaves it as it is.
+    /// Replaces the content of a file atomically: after an error the file is unchanged.
     static func write(_ text: String, to path: String) throws {
         do {
             try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
@@ -186,7 +186,7 @@ struct SchemaCommand: ParsableCommand {
 }
 
 extension DefinitionFiles {
-    /// Applies the definitions to an empty project.
+    /// Checks the definitions by applying them to an empty project.
     ///
     /// - Throws: ``DefinitionFaults`` with the places of everything that is wrong.
     fileprivate func checked() throws -> DefinitionSetEdit.Outcome {

@@ -5,7 +5,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Carries definitions from one project to another, of one server or of two.
+/// Copies definitions from one project to another, of the same server or of another one.
 struct PromoteCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "promote",
@@ -58,7 +58,8 @@ struct PromoteCommand: ParsableCommand {
         var set = try Self.definitions(of: sourceClient, from)
         let known = try Self.definitions(of: client, to)
         if !selection.isEmpty { set = try select(from: set) }
-        // Users belong to ids: those of one server's projects differ, unless they are to share their users.
+        // Assignments are stored by experiment id, for all projects of a server. Copies on the same server therefore
+        // get new ids, unless the projects are to share their users.
         let isShared = applying.share == "allow"
         let splitsAnew = applying.newIds || source.server == target.server && !isShared
         set = splitsAnew ? set.withoutIDs() : set.withoutIDs(of: known)
@@ -73,7 +74,7 @@ struct PromoteCommand: ParsableCommand {
                 if !plan.isEmpty { throw ExitCode(2) }
                 return
             }
-            // What was compared must be what is changed.
+            // `If-Match` ensures that the definitions have not changed since the comparison.
             let response = try client.send(
                 "PUT", Self.target("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
             print(try DefinitionPlan(applied: response, splitsAnew: splitsAnew).text(isDone: true), terminator: "")
@@ -86,7 +87,7 @@ struct PromoteCommand: ParsableCommand {
         query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
     }
 
-    /// Describes what the target refuses, by kind and key where the server names a place.
+    /// Describes why the target refuses the definitions, with their kind and key where the server names them.
     private static func failure(_ refusal: ServerRefusal) -> Failure {
         if refusal.status == 412 {
             return Failure("the target's definitions must not change meanwhile; they have: try again")
@@ -99,7 +100,7 @@ struct PromoteCommand: ParsableCommand {
     private static func definitions(of client: ServerClient, _ name: String) throws -> DefinitionSet {
         do {
             var set = try DefinitionSet(try client.send("GET", "/v1/definitions"))
-            // Where events go belongs to the environment.
+            // Webhooks are not copied: their URLs differ between environments.
             (set[.webhooks], set.saysWebhooks) = ([], false)
             return set
         } catch let refusal as ServerRefusal {
@@ -109,7 +110,7 @@ struct PromoteCommand: ParsableCommand {
 
     // MARK: Selection
 
-    /// Returns what was named. A flag brings what is kept beside it of the experiments in its rules.
+    /// Returns the selected definitions. With a flag come the experiments that its rules name.
     private func select(from set: DefinitionSet) throws -> DefinitionSet {
         var selected = DefinitionSet()
         for name in selection {
@@ -142,15 +143,15 @@ struct PromoteCommand: ParsableCommand {
 }
 
 extension PromoteCommand {
-    /// A project of a server.
+    /// A project of a server, as `--from` and `--to` name it.
     fileprivate struct Place {
-        /// `nil` for the server that commands talk to.
+        /// The URL of the server; `nil` for the one of ``ServerOptions``.
         let server: String?
         let sdkKey: String?
         private let option: String
         private let options: ServerOptions
 
-        /// - Parameter option: the name of the option.
+        /// - Parameter option: the name of the option, for errors and for the setting of its token.
         init(_ text: String, _ option: String, _ options: ServerOptions) throws(Failure) {
             (self.option, self.options) = (option, options)
             if text.contains("://") {

@@ -5,7 +5,7 @@ import Glibc
 import HoldfastCore
 import JSON
 
-/// The server that a command talks to.
+/// Options of commands that send requests to a server.
 struct ServerOptions: ParsableArguments {
     @Option(
         help: .init(
@@ -13,17 +13,19 @@ struct ServerOptions: ParsableArguments {
             valueName: "url"))
     var url: String?
 
-    /// The names of its settings and of a project's, which may be in the environment that it shares with the server.
+    /// The settings of these options and of ``ProjectOptions``. The server does not warn of them as unknown, because it
+    /// may share its environment with commands.
     static let settings = ["url", "token", "sdk-key"]
 
     /// - Parameters:
-    ///   - other: the address of another server.
-    ///   - tokenSetting: the setting of its token, if it is not the usual one.
+    ///   - other: the URL of another server; `nil` for the one of the options.
+    ///   - sdkKey: the project of all requests; `nil` for the server's default project.
+    ///   - tokenSetting: a setting whose token replaces that of `HOLDFAST_TOKEN`.
     func client(at other: String? = nil, sdkKey: String? = nil, tokenSetting: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var (url, token): (String?, String?)
         if let other { url = other } else { settings.apply(self.url, "url", to: &url) }
-        // Not an option, which all users of the host could see.
+        // The token is not an option, because all users of a host can see the arguments of a process.
         settings.apply(nil, "token", to: &token)
         if let tokenSetting { settings.apply(nil, tokenSetting, to: &token) }
         let address = try url ?? HealthCommand.defaultAddress(settings)
@@ -35,7 +37,7 @@ struct ServerOptions: ParsableArguments {
     }
 }
 
-/// The server that a command talks to, and one of its projects.
+/// Options of commands that send requests about one project of a server.
 struct ProjectOptions: ParsableArguments {
     @OptionGroup var server: ServerOptions
 
@@ -44,7 +46,7 @@ struct ProjectOptions: ParsableArguments {
 
     func client() throws -> ServerClient { try server.client(sdkKey: projectKey()) }
 
-    /// The SDK key that was given; `nil` for the default project.
+    /// The SDK key of the option or the environment; `nil` for the default project.
     func projectKey() -> String? {
         var sdkKey: String?
         Settings(environment: ProcessInfo.processInfo.environment).apply(self.sdkKey, "sdk-key", to: &sdkKey)
@@ -56,12 +58,13 @@ struct ProjectOptions: ParsableArguments {
 struct ServerClient {
     private let base: String
     private let fields: [String]
-    /// Counting the users whom a change would move can take long.
+    /// The time limit of a request in seconds. It is long because counting the users whom a change would move takes
+    /// time.
     private static let seconds = 600
 
     fileprivate init(base: String, token: String?, sdkKey: String?) throws(Failure) {
         self.base = base
-        // curl would wait for the server's consent to a large body.
+        // An empty `Expect` prevents curl from waiting for `100 Continue` before it sends a large body.
         var fields = ["Content-Type: application/json", "Expect:"]
         if let token { fields.append("Authorization: Bearer \(token)") }
         if let sdkKey { fields.append("X-Optimizely-SDK-Key: \(sdkKey)") }
@@ -71,10 +74,11 @@ struct ServerClient {
         self.fields = fields
     }
 
-    /// - Returns: the body of a response with success.
-    /// - Throws: ``ServerRefusal`` if the server refuses the request, ``Failure`` if there is no response.
+    /// Sends a request and parses the response as JSON.
     ///
-    /// - Parameter ifMatch: the version that the change is for.
+    /// - Parameter ifMatch: the entity tag of the definitions that the change is based on.
+    /// - Throws: ``ServerRefusal`` if the status is not 200 to 299 or the body is not JSON, ``Failure`` if there is no
+    ///   response.
     func send(_ method: String, _ path: String, body: JSONValue? = nil, ifMatch: String? = nil) throws -> JSONValue {
         let conditions = ifMatch.map { ["If-Match: \($0)"] } ?? []
         let bytes = try content(method, path, body: body, accept: "application/json", fields: conditions)
@@ -84,7 +88,9 @@ struct ServerClient {
         return value
     }
 
-    /// The same for a response of any type.
+    /// Sends a request and returns the body of the response, of any type.
+    ///
+    /// - Throws: ``ServerRefusal`` if the status is not 200 to 299, ``Failure`` if there is no response.
     func content(
         _ method: String, _ path: String, body: JSONValue? = nil, accept: String = "*/*", fields more: [String] = []
     ) throws -> [UInt8] {
@@ -99,15 +105,15 @@ struct ServerClient {
     }
 }
 
-/// A request by libcurl, and the response.
+/// The response to a request that libcurl has sent.
 struct HTTPExchange {
     let status: Int
     let body: [UInt8]
 
     /// - Parameters:
     ///   - seconds: the time limit for the whole exchange.
-    ///   - server: what the error names.
-    /// - Throws: if there is no complete response.
+    ///   - server: the server's name in errors.
+    /// - Throws: ``Failure`` if there is no complete response.
     init(
         _ method: String, _ url: String, fields: [String], body: [UInt8]? = nil, seconds: Int, server: String
     ) throws(Failure) {
@@ -129,13 +135,13 @@ struct HTTPExchange {
     }
 }
 
-/// A response that is no success.
+/// A response whose status is not 200 to 299, or whose body is not what the request expects.
 struct ServerRefusal: Error, CustomStringConvertible {
     let server: String
     let status: Int
     let problem: JSONObject?
 
-    /// What is wrong with the body.
+    /// The faults of the request's body that the response lists.
     var faults: [JSONFault] {
         (problem?["errors"]?.array ?? []).compactMap { element in
             guard let text = element.object?["pointer"]?.string, let reason = element.object?["detail"]?.string else {
