@@ -15,7 +15,7 @@ public struct EdgeConfiguration: Sendable {
     public var offlineEnrollment = OfflineEnrollment.hash
     /// How far the copy may be behind before the upstream is asked instead, in seconds.
     public var maxLag = 10.0
-    /// How long the upstream may take for a response, beside the time for which it is asked to wait, in seconds.
+    /// The time limit of a response in seconds, in addition to the time for which the upstream is asked to wait.
     public var timeout = 2.0
     /// The maximum number of entries in the outbox, and their size in bytes.
     public var outboxEntries = 10_000_000
@@ -30,19 +30,19 @@ public struct EdgeConfiguration: Sendable {
         self.token = token
     }
 
-    /// How long the upstream is asked to wait for news, in seconds. A part of ``maxLag``: while it waits, nothing tells a
-    /// quiet upstream from one that is cut off.
+    /// How long the upstream is asked to wait for changes before it responds, in seconds: 1 to 30, and at most a third
+    /// of ``maxLag``. While it waits, an upstream without changes cannot be told from one that is cut off.
     var pollSeconds: Int { max(1, min(30, Int(maxLag / 3))) }
 }
 
-/// What operators of an edge should know of, reported once per change of state.
+/// An event for the operators of an edge, reported once per change of state.
 public enum EdgeEvent: Sendable {
     case upstreamIsAway(reason: String)
     case upstreamResponds
-    /// All users are copied.
+    /// The copy of all users begins.
     case copyBegins(reason: String)
     case copyEnds(users: Int)
-    /// The upstream will not take an event, whatever is tried; it was dropped.
+    /// The upstream refuses events for good. They were dropped.
     case eventsRefused(count: Int, reason: String)
     /// Exposures that name no variation, of users who have none at the upstream either, were dropped: at most once an hour,
     /// with those since the last time.
@@ -51,6 +51,6 @@ public enum EdgeEvent: Sendable {
     case clockIsFarOff(seconds: Double)
     /// The edge's own file was damaged: it is kept under another name, and all users are copied anew.
     case copyWasDamaged(reason: String, kept: String)
-    /// The edge's own file cannot be written; following is tried again.
+    /// The edge's own file cannot be written. The edge tries again to follow the feed.
     case copyFails(reason: String)
 }

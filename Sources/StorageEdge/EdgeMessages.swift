@@ -2,9 +2,9 @@ import Bucketing
 import JSON
 import Storage
 
-// What an edge and its upstream say to each other at /edge/v1/…; see the article Edge.
+// The messages between an edge and its upstream at /edge/v1/…; see the article Edge.
 
-/// Lines of the upstream's feed behind a place, and the place that they reach.
+/// Lines of the upstream's feed after a place, and the place that they reach.
 struct FeedBatch {
     struct Line {
         let cursor: FeedCursor
@@ -14,7 +14,7 @@ struct FeedBatch {
 
     private(set) var lines: [Line] = []
     private(set) var end: FeedCursor?
-    /// Whether nothing was behind it when it was read.
+    /// Whether these were the last lines of the feed when it was read.
     var isComplete = false
 
     /// Nothing.
@@ -41,7 +41,7 @@ struct FeedBatch {
             lines.append(
                 Line(cursor: cursor, userID: userID, change: .assignment(experimentID: experimentID, assignment)))
         case "attributes":
-            // It is missing if it is damaged.
+            // The upstream leaves out a damaged record.
             guard object["record"] != nil else { return }
             let record = try AttributeRecord(edge: object["record"], of: userID)
             lines.append(Line(cursor: cursor, userID: userID, change: .attributes(record)))
@@ -51,7 +51,7 @@ struct FeedBatch {
                 throw .malformed("a merge must have a `from`")
             }
             lines.append(Line(cursor: cursor, userID: other, change: .merge(into: userID)))
-        // Of a newer release, or not asked for.
+        // Lines of a newer release, or of a kind that was not requested.
         default: break
         }
     }
@@ -125,7 +125,7 @@ extension AttributeRecord {
 /// A line of `/edge/v1/users` or `/edge/v1/lookup`.
 enum UserLine {
     case user(MirroredUser)
-    /// The upstream cannot read what it has of the user.
+    /// The upstream cannot decode its records of the user.
     case damaged(Identifier, reason: String)
     /// - Parameter last: the last user of the response if more follow.
     case end(last: Identifier?)

@@ -8,7 +8,7 @@ final class EdgeSession: StoreSession {
     private let store: EdgeStore
     private let base: any StoreSession
     private let executor: any StoreExecutor
-    /// Whether this batch's lookups are answered by the copy; `nil` outside of a batch.
+    /// Whether the copy answers the lookups of this batch; `nil` outside of a batch.
     private var answersAlone: Bool?
 
     init(_ store: EdgeStore, _ base: sending any StoreSession, _ executor: any StoreExecutor) {
@@ -142,7 +142,7 @@ final class EdgeSession: StoreSession {
         case .ownAudit: base.write(change, completion)
         case .uses(let uses):
             guard let done = () as? Value else { return completion(.failure(Self.onlyUpstream)) }
-            // The upstream notes by itself which flags there are.
+            // The upstream itself records which flags exist.
             let used = uses.filter { $0.subject.kind != .known }
             append(used.map { (nil, OutboxEntry.encode($0)) }, done, completion)
         case nil: completion(.failure(Self.onlyUpstream))
@@ -153,7 +153,7 @@ final class EdgeSession: StoreSession {
 @available(*, unavailable) extension EdgeSession: Sendable {}
 
 extension StorageError {
-    /// Whether the outbox has no room, or cannot be used, so that events go to the upstream at once.
+    /// Whether events go directly to the upstream, because the outbox is full or cannot be used.
     fileprivate var letsPass: Bool {
         switch self {
         case .overloaded, .unavailable, .damaged: true

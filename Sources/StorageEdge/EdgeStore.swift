@@ -4,8 +4,8 @@ public import Storage
 public import StorageSQLite
 import Synchronization
 
-/// The store of an edge: a copy of its upstream's users and definitions in a SQLite file, which only the upstream's feed
-/// changes. What is decided already is answered from it; the upstream decides the rest.
+/// The store of an edge: a copy of its upstream's users and definitions in a SQLite file, which only the upstream's
+/// feed changes. Decisions for enrolled users are made from the copy; the upstream enrolls users.
 ///
 /// ```
 ///               decisions, lookups            first enrollments, saves       events
@@ -17,8 +17,8 @@ import Synchronization
 ///        Follower, DefinitionsFollower ┴──────────── upstream: /edge/v1/… ◀────────────────────┘
 /// ```
 ///
-/// Assignments are made in one place, so that no clock and no lease is needed: an edge may be late, but it cannot give a
-/// user a second variation.
+/// Only the upstream makes assignments, so neither synchronized clocks nor leases are needed: an edge may be late, but
+/// it cannot give a user a second variation.
 public final class EdgeStore: Store {
     let base: SQLiteStore
     let upstream: Upstream
@@ -39,10 +39,10 @@ public final class EdgeStore: Store {
     public init(_ configuration: EdgeConfiguration, _ file: SQLiteConfiguration) throws(DatabaseError) {
         var file = file
         file.isEdge = true
-        // The upstream has the feed, and what events count for.
+        // The feed and the tallies are the upstream's.
         file.settings.feed = .off
         let path = file.path
-        // First: it is locked against other processes.
+        // Opened first, because it takes the lock against other processes.
         let wake = Wake()
         let outbox = try EventOutbox(
             path: path + "-outbox", entries: configuration.outboxEntries, bytes: configuration.outboxBytes
@@ -51,7 +51,7 @@ public final class EdgeStore: Store {
             configuration.report(.copyWasDamaged(reason: damaged.reason, kept: damaged.name))
         }
         let identity = UpstreamIdentity(configuration, try EdgeState.stored(in: path))
-        // All times that an edge tells and stores are its upstream's.
+        // An edge stores and reports all times by its upstream's clock.
         file.settings.clock = { identity.now() }
         file.settings.reportClock = { _ in }
         let (base, upstream) = (try SQLiteStore(file), Upstream(configuration, identity))
@@ -75,7 +75,7 @@ public final class EdgeStore: Store {
         sender.start()
     }
 
-    /// Stands for the sender before there is one.
+    /// Wakes the sender, which is created after the outbox.
     private final class Wake: Sendable {
         let target = Mutex<@Sendable () -> Void>({})
 
@@ -90,7 +90,7 @@ public final class EdgeStore: Store {
         EdgeSession(self, try base.makeSession(on: executor), executor)
     }
 
-    /// Whether lookups are answered by the copy: if it has everything, or if nobody has more.
+    /// Whether the copy answers lookups: if it is up to date, or if the upstream is away.
     var answersAlone: Bool {
         guard applier.isComplete, !(applier.lacksWrites && upstream.isUp) else { return false }
         return (applier.lag ?? .infinity) <= upstream.configuration.maxLag || !upstream.isUp
@@ -150,7 +150,7 @@ public final class EdgeStore: Store {
     /// The address of the upstream.
     public var upstreamURL: String { upstream.configuration.url }
     public var isUpstreamUp: Bool { upstream.isUp && upstream.secondsSinceContact != nil }
-    /// Why the upstream is away, or what else somebody should mend; `nil` if nothing.
+    /// Why the upstream is away, or another fault that an operator should repair; `nil` if there is none.
     public var failure: String? {
         upstream.failure
             ?? (applier.lacksWrites || base.writeFailure != nil
@@ -163,7 +163,7 @@ public final class EdgeStore: Store {
     public func replaceToken(_ secret: String?) { upstream.identity.replaceToken(secret) }
     /// Whether the copy has been complete, so that it can serve alone.
     public var isComplete: Bool { applier.isComplete }
-    /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
+    /// The seconds since the copy was last known to be up to date; `nil` if it has not been in this run.
     public var lag: Double? { applier.lag }
     /// The number of events that wait for the upstream.
     public var waitingEvents: Int { max(0, outbox.waiting.entries) }

@@ -4,14 +4,14 @@ import JSON
 import Storage
 import Tracing
 
-/// Sends changes of profiles to the upstream, which decides: all that wait in one request. Its response has the lines of the
-/// feed up to these changes, which are applied before anybody hears of a result. So one exchange enrolls a user and brings
-/// the copy up to date.
+/// Sends changes of profiles to the upstream, which makes them; all waiting changes go in one request. The response has
+/// the lines of the feed up to these changes. They are applied to the copy before the results are reported, so one
+/// exchange enrolls a user and updates the copy.
 final class Enroller: Sendable {
-    /// A change that waits.
+    /// A change that waits to be sent.
     private struct Job: Sendable {
         let change: ProfileChange
-        /// The generation of the definitions with which it was decided; `nil` for a change that is no decision.
+        /// The generation of the definitions by which a decision was made; `nil` for a change that is not a decision.
         let generation: Int64?
         let span: Span?
         let report: @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
@@ -21,12 +21,12 @@ final class Enroller: Sendable {
     private let applier: FeedApplier
     private let definitions: DefinitionsFollower
     private let lanes: Lanes<Job>
-    /// The numbers of changes that the upstream has decided, and of those that did not reach it.
+    /// The number of changes that the upstream has decided, and the number of those that did not reach it.
     let decided: Counter
     let offline: Counter
-    /// The number of requests at the same time.
+    /// The maximum number of concurrent requests.
     private static let requests = 4
-    /// What one request has at most: less than servers accept.
+    /// The maximum number of changes in a request, and their size in bytes. Both are below the limits of servers.
     private static let batch = (jobs: 1_024, bytes: 600 << 10)
 
     init(_ upstream: Upstream, _ applier: FeedApplier, _ definitions: DefinitionsFollower) {
@@ -55,7 +55,7 @@ final class Enroller: Sendable {
             offline.add(1)
             return report(.failure(upstream.refusal(of: change)))
         }
-        // Those of a user stay in order.
+        // Jobs of one user stay in order.
         let generation = change.isDecision ? applier.decidingGeneration ?? 0 : nil
         let hasRoom = lanes.add(
             Job(change: change, generation: generation, span: Span.current, report: report),
@@ -72,7 +72,7 @@ final class Enroller: Sendable {
     ) -> Bool {
         var jobs = jobs
         do {
-            // Those that waited while the upstream was found to be away.
+            // The upstream was found to be away while these jobs waited.
             guard upstream.isUp else { throw UpstreamError.noResponse("it was away before") }
             try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
             guard !jobs.isEmpty else { return true }
@@ -95,7 +95,8 @@ final class Enroller: Sendable {
             } catch FeedApplier.Failure.needsCopy(let reason) {
                 applier.forget(applier.generation, reason)
             } catch {
-                // The upstream has decided. Until the copy can be written again, users are looked up there, too.
+                // The upstream has decided, so the results are reported. While the copy cannot be written, lookups ask
+                // the upstream as well.
             }
             for (job, result) in zip(jobs, response.results) { job.report(result) }
             return true
@@ -106,7 +107,8 @@ final class Enroller: Sendable {
         }
     }
 
-    /// Follows the present generation of the upstream, and has what was decided with definitions of another one decided again.
+    /// Follows the current generation of the upstream, and repeats decisions that were made by definitions of another
+    /// one.
     private static func meetGeneration(
         of jobs: inout [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier,
         _ definitions: DefinitionsFollower
@@ -122,7 +124,7 @@ final class Enroller: Sendable {
         jobs.removeAll { $0.generation != nil && $0.generation != present }
     }
 
-    /// What the upstream has decided, and what brings the copy up to date with it.
+    /// The results of the upstream, and the lines of the feed up to them.
     private struct Response {
         var results: [Result<ProfileChangeResult, StorageError>]
         /// `nil` if the copy follows no feed at present.
@@ -219,9 +221,9 @@ final class Enroller: Sendable {
 }
 
 extension Upstream {
-    /// What a change gets that the upstream cannot make at present, or has perhaps made.
+    /// Returns the error for a change that the upstream cannot make now, or that it may or may not have made.
     func refusal(of change: ProfileChange, _ error: (any Error)? = nil) -> StorageError {
-        // Decisions go on without storing.
+        // A read-only store makes decisions without storing them.
         if change.isDecision, configuration.offlineEnrollment == .hash { return .readOnly }
         return (error as? UpstreamError)?.isUnknown == true ? .undecided : .away
     }
@@ -253,7 +255,7 @@ extension StorageError {
 }
 
 extension ProfileChange.Operation {
-    /// Whether an edge may ask for it. What admins do goes to the upstream with their own credentials.
+    /// Whether an edge may send the change. Requests of admins go to the upstream with their own credentials instead.
     fileprivate var isPassedOn: Bool {
         switch self {
         case .replace, .save, .assign: true

@@ -5,25 +5,25 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// The one place that changes the copy: by lines of the upstream's feed, in their order, and by definitions.
+/// The only type that changes the copy: by lines of the upstream's feed, in their order, and by definitions.
 ///
-/// Lines come from the follower and with the responses to changes, so some come twice: those that are not behind the
-/// place that the copy has reached are skipped. The place is written in the transaction with them.
+/// Lines come from the follower and with the responses to changes, so some come twice. Lines up to the place that the
+/// copy has reached are skipped. The place is written in the same transaction as the lines.
 final class FeedApplier: Sendable {
     private let store: SQLiteStore
     private let identity: UpstreamIdentity
     private let report: @Sendable (EdgeEvent) -> Void
     private let failsToWrite = Atomic<Bool>(false)
     private let state: Mutex<EdgeState>
-    /// When the copy was last known to have everything, in monotonic nanoseconds; 0 for never.
+    /// When the copy was last known to be up to date, in monotonic nanoseconds; 0 for never.
     private let currentAsOf = Atomic<UInt64>(0)
     private let completeness: Atomic<Bool>
     private let definitionsAreKnown: Atomic<Bool>
     private let savedAt = Mutex(DispatchTime.now())
-    /// A place that only lines of no interest led to is written this seldom.
+    /// The minimum time between two writes of the place if there were no lines to apply, in seconds.
     private static let savingSeconds = 10.0
 
-    /// - Parameter stored: what the file has.
+    /// - Parameter stored: the state in the file.
     init(
         _ store: SQLiteStore, _ identity: UpstreamIdentity, _ stored: EdgeState,
         report: @escaping @Sendable (EdgeEvent) -> Void
@@ -40,27 +40,30 @@ final class FeedApplier: Sendable {
     var isComplete: Bool { completeness.load(ordering: .acquiring) && hasDefinitions }
     var hasDefinitions: Bool { definitionsAreKnown.load(ordering: .acquiring) }
 
-    /// The place that the copy has reached; `nil` while there is none, or all users are being copied.
+    /// The place in the feed that the copy has reached; `nil` before the first copy, and while all users are being
+    /// copied.
     var position: FeedCursor? { state.withLock { $0.copiedTo == nil ? $0.cursor : nil } }
 
     /// The epoch of the upstream's feed that the copy follows, also while all users are being copied; `nil` before.
     var generation: Int64? { state.withLock { $0.cursor?.epoch } }
 
-    /// The same if the definitions are of it: what is decided with others must not be stored.
+    /// ``generation``, if the definitions belong to it; otherwise `nil`, and decisions must not be stored.
     var decidingGeneration: Int64? { state.withLock { $0.definitions < 0 ? nil : $0.cursor?.epoch } }
 
     var present: EdgeState { state.withLock { $0 } }
 
-    /// Whether the copy cannot be written, so that it lacks what has been stored since.
+    /// Whether the last attempt to write the copy has failed, so that it lacks later changes.
     var lacksWrites: Bool { failsToWrite.load(ordering: .relaxed) }
 
-    /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
+    /// The seconds since the copy was last known to be up to date; `nil` if it has not been in this run.
     var lag: Double? {
         let time = currentAsOf.load(ordering: .acquiring)
         return time == 0 ? nil : Double(DispatchTime.now().uptimeNanoseconds &- time) / 1e9
     }
 
-    /// - Parameter askedAt: when the upstream was asked, in monotonic nanoseconds.
+    /// Applies lines of the feed.
+    ///
+    /// - Parameter askedAt: when the request was sent, in monotonic nanoseconds.
     /// - Throws: ``Failure``
     func apply(_ batch: FeedBatch, askedAt: UInt64) throws(Failure) {
         guard let end = batch.end else { return }
@@ -71,7 +74,7 @@ final class FeedApplier: Sendable {
     }
 
     enum Failure: Error {
-        /// The copy cannot go on from where it is.
+        /// The copy cannot continue from its place; all users must be copied again.
         case needsCopy(String)
         case store(StorageError)
     }
@@ -79,7 +82,8 @@ final class FeedApplier: Sendable {
     private func apply(
         _ batch: FeedBatch, reaching end: FeedCursor, _ askedAt: UInt64, _ state: inout EdgeState
     ) throws(Failure) {
-        // While all users are copied, what happens since is read afterwards.
+        // While all users are being copied, the feed is not applied; it is read from the beginning of the copy
+        // afterwards.
         guard let reached = state.cursor, state.copiedTo == nil else { return }
         guard end.epoch == reached.epoch else { throw .needsCopy("the upstream has another generation") }
         var next = state
@@ -113,7 +117,7 @@ final class FeedApplier: Sendable {
             try write(next, to: &state) { state throws(StorageError) in try store.mirror(users, reaching: state) }
                 .get()
         } catch {
-            // The rest of the transaction may have been stored, which does no harm.
+            // Other lines may have been stored, which is harmless: applying a line twice changes nothing.
             if case .damaged(let reason) = error { throw .needsCopy(reason) }
             throw .store(error)
         }
@@ -121,7 +125,7 @@ final class FeedApplier: Sendable {
 
     // MARK: Copies of all users
 
-    /// Begins a copy at the present end of the feed, unless one is under way or done.
+    /// Begins a copy of all users at the current end of the feed, unless one is in progress or complete.
     ///
     /// - Returns: whether it has begun.
     func beginCopy(_ connection: UpstreamConnection, _ upstream: Upstream) throws -> Bool {
@@ -133,16 +137,17 @@ final class FeedApplier: Sendable {
         }
     }
 
-    /// Gives up a generation, so that all users and definitions are copied anew. What there is serves until then, if the
-    /// upstream is away.
+    /// Stops following a generation, so that all users and definitions are copied again. Until then the old copy is
+    /// used if the upstream is away.
     ///
-    /// - Parameter generation: nothing happens if it is not followed any longer; `nil` stands for any.
+    /// - Parameter generation: the generation to stop following; `nil` for any. Nothing happens if another one is
+    ///   followed by now.
     func forget(_ generation: Int64?, _ reason: String) {
         let isFollowed = try? change { state in
             guard state.cursor != nil, generation == nil || generation == state.cursor?.epoch else { return }
             (state.cursor, state.copiedTo, state.definitions) = (nil, nil, -1)
         }
-        // If it failed, the next refusal tries again.
+        // If the write failed, the next refusal of the upstream tries again.
         guard isFollowed == true else { return }
         currentAsOf.store(0, ordering: .releasing)
         report(.copyBegins(reason: reason))
@@ -150,7 +155,7 @@ final class FeedApplier: Sendable {
 
     /// Stores users of the upstream, in the order of their ids.
     ///
-    /// - Parameter isLast: whether there are no more.
+    /// - Parameter isLast: whether no more users follow.
     func copy(_ users: [MirroredUser], isLast: Bool) throws(StorageError) {
         let result = state.withLock { state -> Result<Void, StorageError> in
             guard let first = state.copiedTo else { return .success(()) }
@@ -175,7 +180,8 @@ final class FeedApplier: Sendable {
         return try result.get()
     }
 
-    /// Writes what brings the copy to a state, with what is known of the upstream.
+    /// Performs a write after which the copy has a state. The state is written with the upstream's identity and clock
+    /// offset.
     private func write(
         _ next: EdgeState, to state: inout EdgeState, _ operation: (EdgeState) throws(StorageError) -> Void
     ) -> Result<Void, StorageError> {
@@ -219,7 +225,7 @@ final class FeedApplier: Sendable {
 }
 
 extension EdgeState {
-    /// Returns the state with what is known of the upstream.
+    /// Returns the state with the upstream's identity and clock offset.
     fileprivate func knowing(_ identity: UpstreamIdentity) -> EdgeState {
         var state = self
         (state.upstreamID, state.clockOffset) = (identity.upstreamID, identity.clockOffset)
@@ -228,6 +234,6 @@ extension EdgeState {
 }
 
 extension FeedCursor {
-    /// Whether the place is behind another of the same feed.
+    /// Whether the place comes after another of the same feed.
     func isBehind(_ other: FeedCursor) -> Bool { (number, lines) > (other.number, other.lines) }
 }

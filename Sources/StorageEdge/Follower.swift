@@ -4,17 +4,17 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Follows the upstream's feed on a thread of its own: copies all users if the file does not say from where to go on, and
-/// then asks again and again for what is new.
+/// Follows the upstream's feed on a thread of its own. It copies all users first if the file has no place in the feed,
+/// and then requests new lines repeatedly.
 final class Follower: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
-    /// The number of lines that are asked for at once, and of users that are written at once.
+    /// The maximum number of lines of a request, and of users in a transaction.
     private static let (lines, users) = (10_000, 4_000)
-    /// For how long the upstream may send nothing while all users are copied, in seconds.
+    /// The maximum time in seconds for which the upstream may send nothing while all users are being copied.
     private static let idleSeconds = 10
     private let queue = DispatchQueue(label: "edge-feed", qos: .userInitiated)
-    /// Called on the thread whenever the copy has everything.
+    /// Called on the thread whenever the copy is up to date.
     private let didCatchUp: @Sendable () -> Void
 
     init(_ upstream: Upstream, _ applier: FeedApplier, didCatchUp: @escaping @Sendable () -> Void) {
@@ -55,7 +55,8 @@ final class Follower: Sendable {
         upstream.configuration.report(.copyFails(reason: "\(error)"))
     }
 
-    /// - Returns: whether the copy has got further, or the upstream has waited for news.
+    /// - Returns: whether the copy has advanced, or the upstream has waited before it responded that there is nothing
+    ///   new.
     private func advance(_ connection: UpstreamConnection) throws -> Bool {
         let isNew = !applier.present.isComplete
         if try applier.beginCopy(connection, upstream) {
@@ -64,7 +65,7 @@ final class Follower: Sendable {
         }
         if applier.present.copiedTo != nil { try copyUsers(connection) }
         guard let position = applier.position else { return false }
-        // An upstream that was away is not asked to wait: the sooner it is known to be back, the better.
+        // An upstream that was away is not asked to wait, so that its return is noticed at once.
         let wait = upstream.isUp && applier.lag != nil ? upstream.configuration.pollSeconds : 0
         let askedAt = DispatchTime.now().uptimeNanoseconds
         let batch = try FeedBatch.read(
@@ -122,7 +123,7 @@ final class Follower: Sendable {
 
 /// Writes users while the next ones arrive.
 private final class CopyWriter: @unchecked Sendable {
-    // Safe: what the queue has written is read after its work was waited for.
+    // Safe: the state is read only after waiting for the work on the queue that wrote it.
     private let applier: FeedApplier
     private let queue = DispatchQueue(label: "edge-copy", qos: .userInitiated)
     private let room = DispatchSemaphore(value: 2)

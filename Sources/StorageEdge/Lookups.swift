@@ -3,7 +3,7 @@ import JSON
 import Storage
 import Tracing
 
-/// Asks the upstream for users, many in one request: while the copy is not complete, or too far behind.
+/// Looks users up at the upstream, many in one request. Used while the copy is incomplete or too far behind.
 final class Lookups: Sendable {
     private struct Job: Sendable {
         let userID: Identifier

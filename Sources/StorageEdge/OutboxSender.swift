@@ -5,8 +5,8 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Sends what waits in the outbox, oldest first, on a thread of its own. The upstream knows which of the users were erased, or
-/// became part of another, since it was accepted.
+/// Sends the entries of the outbox, oldest first, on a thread of its own. The upstream handles entries of users who
+/// were erased, or merged into another, after the edge had accepted them.
 final class OutboxSender: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
@@ -33,7 +33,7 @@ final class OutboxSender: Sendable {
         queue.async { [self] in run() }
     }
 
-    /// Says that there may be something to send.
+    /// Signals that there may be entries to send.
     func wake() {
         if !isAwake.exchange(true, ordering: .acquiringAndReleasing) { wakes.signal() }
     }
@@ -56,7 +56,7 @@ final class OutboxSender: Sendable {
                     case .taken?:
                         backoff.reset()
                         continue
-                    // Something has to happen first; whatever it is, the upstream is not asked without a pause.
+                    // The request would have the same result now. A pause prevents a busy loop.
                     case nil:
                         upstream.pause(seconds: backoff.next())
                         continue
@@ -74,7 +74,7 @@ final class OutboxSender: Sendable {
         case nothing, taken
     }
 
-    /// - Returns: `nil` if entries wait, and none has left the outbox.
+    /// - Returns: `nil` if entries wait, but none was accepted or refused.
     private func sendNext(_ connection: UpstreamConnection) throws -> Progress? {
         let entries = try outbox.first(Self.entries, bytes: Self.bytes)
         guard !entries.isEmpty else { return .nothing }
@@ -84,10 +84,10 @@ final class OutboxSender: Sendable {
         return .taken
     }
 
-    /// Sends entries at once.
+    /// Sends entries in one request.
     ///
-    /// - Returns: those that the upstream names as taken, or refused for good.
-    /// - Throws: ``UpstreamError``: the upstream has stored nothing, or nobody knows.
+    /// - Returns: the numbers of the entries that the upstream has accepted or refused for good.
+    /// - Throws: ``UpstreamError`` if the upstream has stored nothing, or if the outcome is unknown.
     func send(_ entries: [EventOutbox.Entry], _ connection: UpstreamConnection) throws(UpstreamError) -> [Int64] {
         let response = try connection.expect(
             UpstreamConnection.Request(
@@ -152,7 +152,7 @@ final class OutboxSender: Sendable {
             writer.beginObject()
             writer.member("entry", entry.number)
             writer.member("user_id", userID.string)
-            // The members of an object, without its braces.
+            // The content has the members of an object, without its braces.
             writer.raw(entry.content)
             writer.endObject()
         }
@@ -171,9 +171,9 @@ final class OutboxSender: Sendable {
     }
 }
 
-/// What waits in the outbox, as the upstream takes it.
+/// Encodes events for the outbox, in the format of the upstream's API.
 enum OutboxEntry {
-    /// - Parameter acceptedAt: by the upstream's time, or a little earlier.
+    /// - Parameter acceptedAt: when the edge accepted the event, by the upstream's clock or a little earlier.
     /// - Returns: the members of a JSON object, all but the user's id.
     static func encode(_ event: UserEvent, acceptedAt: Timestamp) -> [UInt8] {
         var writer = JSONWriter()
@@ -183,7 +183,7 @@ enum OutboxEntry {
             writer.member("kind", "exposure")
             writer.member("experiment_id", exposure.experimentID.string)
             writer.member("experiment_key", exposure.experimentKey.string)
-            // Without one the upstream knows which.
+            // Without a variation the upstream uses the user's assignment.
             if !exposure.variationID.string.isEmpty { writer.member("variation_id", exposure.variationID.string) }
             writer.member("happened_at", exposure.happenedAt)
             writer.member("is_chosen", exposure.isChosen)
@@ -197,7 +197,7 @@ enum OutboxEntry {
             writer.shortest(goal.value)
             writer.member("happened_at", goal.happenedAt)
             writer.member("received_at", goal.receivedAt)
-            // By its id the upstream knows an event that it gets twice.
+            // The id lets the upstream recognize an event that it receives twice.
             writer.member("id", goal.senderID?.string ?? randomID())
             writer.member("sdk_key", goal.sdkKey)
             writer.member("payload", String(decoding: goal.payload, as: UTF8.self))
@@ -221,8 +221,8 @@ enum OutboxEntry {
     }
 }
 
-/// Sends events to the upstream at once, while the outbox cannot take them: all that wait in one request. They count as
-/// stored when the upstream has named them.
+/// Sends events directly to the upstream while the outbox cannot take them; all waiting events go in one request. They
+/// count as stored when the upstream has confirmed them.
 final class EventPassage: Sendable {
     private struct Job: Sendable {
         let entries: [(userID: Identifier?, content: [UInt8])]

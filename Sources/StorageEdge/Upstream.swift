@@ -2,22 +2,22 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// What is known of the upstream, for all threads.
+/// The state of the upstream as all threads of the edge see it: whether it responds, and why not.
 final class Upstream: Sendable {
     let configuration: EdgeConfiguration
     let identity: UpstreamIdentity
     let cancellation = Cancellation()
     private let isAway = Atomic<Bool>(false)
-    /// Why it was away last.
+    /// Why the upstream was last found to be away.
     private let reason = Mutex<String?>(nil)
     /// When it last responded, in monotonic nanoseconds; 0 for never.
     private let lastContact = Atomic<UInt64>(0)
     /// When it was last found to be away, in monotonic nanoseconds.
     private let lastFailure = Atomic<UInt64>(0)
-    /// How long an upstream that was asked to wait has waited at least, in seconds; a response that is faster, and brings
-    /// nothing, is followed by a pause.
+    /// The minimum time in seconds for which an upstream must have waited when it was asked to. A faster response
+    /// without changes is followed by a pause, to prevent a busy loop.
     static let shortestWait = 0.5
-    /// For how long a request that was under way then may still get something, in seconds.
+    /// How long a request in progress may still receive data after the upstream was found to be away, in seconds.
     private static let patience = 5.0
     /// A pipe that is readable once the edge closes.
     private let ending: (readEnd: Int32, writeEnd: Int32)
@@ -36,41 +36,45 @@ final class Upstream: Sendable {
         Glibc.close(ending.writeEnd)
     }
 
-    /// Whether requests are sent. One that fails ends that, until the follower has had a response again: so what an
-    /// absent upstream costs is one timeout.
+    /// Whether requests are sent. After a request has failed, only the follower sends requests until one succeeds. An
+    /// absent upstream thus costs one timeout.
     var isUp: Bool { !isAway.load(ordering: .relaxed) }
 
-    /// Why it is away; `nil` if it is not.
+    /// Why the upstream is away; `nil` if it is not.
     var failure: String? { isUp ? nil : reason.withLock { $0 } }
 
-    /// The seconds since it last responded; `nil` if it never has.
+    /// The seconds since the upstream last responded; `nil` if it never has.
     var secondsSinceContact: Double? {
         let last = lastContact.load(ordering: .relaxed)
         guard last > 0 else { return nil }
         return Double(DispatchTime.now().uptimeNanoseconds &- last) / 1e9
     }
 
-    /// For how long nothing may arrive from an upstream that may wait for this long before it responds, in seconds.
+    /// The idle timeout of a request in seconds.
+    ///
+    /// - Parameter wait: how long the upstream may wait before it responds, in seconds.
     func idleSeconds(wait: Int) -> Int { wait + max(1, Int(configuration.timeout.rounded(.up))) }
 
     func makeConnection() -> UpstreamConnection {
         UpstreamConnection(configuration, identity, cancellation)
     }
 
-    /// Makes a connection for requests that may take long. They end early if the upstream, or the way to it, was found to
-    /// fail meanwhile.
+    /// Creates a connection for requests that may take long. They end early if the upstream is found to be away
+    /// meanwhile.
     func makePatientConnection() -> UpstreamConnection {
         UpstreamConnection(configuration, identity, cancellation, isInVain: isInVain)
     }
 
-    /// - Parameter receivedAt: when something arrived last, in monotonic nanoseconds.
+    /// Whether a request in progress should give up: the upstream was found to be away after the last data had arrived.
+    ///
+    /// - Parameter receivedAt: when data last arrived, in monotonic nanoseconds.
     private func isInVain(_ receivedAt: UInt64) -> Bool {
         let failure = lastFailure.load(ordering: .relaxed)
         guard failure > receivedAt else { return false }
         return Double(DispatchTime.now().uptimeNanoseconds &- failure) / 1e9 > Self.patience
     }
 
-    /// Notes a response of the follower.
+    /// Records that the follower has received a response.
     func didRespond() {
         lastContact.store(DispatchTime.now().uptimeNanoseconds, ordering: .relaxed)
         guard isAway.exchange(false, ordering: .relaxed) else { return }
@@ -85,17 +89,18 @@ final class Upstream: Sendable {
         configuration.report(.upstreamIsAway(reason: "\(error)"))
     }
 
-    /// Waits, unless the edge is closing. Not with a semaphore of Dispatch, which waits by the wall clock: if that was set
-    /// back by an hour, the pause would last an hour.
+    /// Waits, unless the edge is closing. It polls a pipe, because a Dispatch semaphore waits by the wall clock: if
+    /// that were set back by an hour, the pause would last an hour.
     func pause(seconds: Double) {
         var descriptor = pollfd(fd: ending.readEnd, events: Int16(POLLIN), revents: 0)
         poll(&descriptor, 1, Int32(seconds * 1_000))
     }
 
-    /// Takes step after step until the edge closes.
+    /// Repeats a step until the edge closes.
     ///
-    /// - Parameter step: says whether it has got further, so that the next follows at once; otherwise, and after an error, a
-    ///   pause follows, longer each time: whatever the upstream responds, nobody asks it without a pause.
+    /// - Parameter step: returns whether it has made progress, so that the next step follows at once. Otherwise, and
+    ///   after an error, a pause follows, each longer than the last, so that no response of the upstream can cause a
+    ///   busy loop.
     func follow(_ step: (UpstreamConnection) throws -> Bool) {
         let connection = makeConnection()
         var backoff = Backoff()
@@ -112,7 +117,7 @@ final class Upstream: Sendable {
         }
     }
 
-    /// Ends all exchanges and pauses.
+    /// Ends all requests and pauses.
     func close() {
         cancellation.cancel()
         var byte: UInt8 = 0
@@ -121,7 +126,7 @@ final class Upstream: Sendable {
 }
 
 extension UpstreamError {
-    /// Whether nothing can be had of the upstream at present, whatever it is asked for.
+    /// Whether any other request would fail as well.
     var meansAway: Bool {
         switch self {
         case .noResponse, .late, .foreign: true
@@ -132,12 +137,12 @@ extension UpstreamError {
 }
 
 extension UpstreamError {
-    /// Whether the upstream may have done what it was asked for.
+    /// Whether the upstream may have performed the request.
     var isUnknown: Bool { if case .late = self { true } else { false } }
 }
 
-/// How long to wait before the next attempt: longer after each, and at random, so that the edges of a host do not come all
-/// at once.
+/// The pause before the next attempt. It grows with each attempt and is random, so that many edges do not retry at the
+/// same time.
 struct Backoff {
     private static let (shortest, longest) = (0.1, 2.0)
     private var seconds = shortest
@@ -152,7 +157,8 @@ struct Backoff {
     }
 }
 
-/// Work that waits for the upstream, sent many at once. What belongs together is in one lane, and done in order.
+/// Jobs that wait for the upstream, which are performed in batches. Jobs with the same key share a lane and are
+/// performed in order.
 final class Lanes<Job: Sendable>: Sendable {
     private struct State {
         var waiting: [Job] = []
@@ -180,7 +186,7 @@ final class Lanes<Job: Sendable>: Sendable {
 
     /// - Parameters:
     ///   - limit: the maximum number of jobs that wait in a lane.
-    ///   - batch: the maximum number that are performed at once, and about the maximum of their bytes.
+    ///   - batch: the maximum number of jobs in a batch, and about the maximum of their size in bytes.
     ///   - perform: called on the lane's thread.
     init(
         _ label: String, count: Int, limit: Int, batch: (jobs: Int, bytes: Int), _ upstream: Upstream,
@@ -194,8 +200,8 @@ final class Lanes<Job: Sendable>: Sendable {
         self.perform = perform
     }
 
-    /// - Parameter key: jobs of one key are performed in order.
-    /// - Returns: whether there is room.
+    /// - Parameter key: jobs with the same key are performed in order.
+    /// - Returns: `false` if the lane is full.
     func add(_ job: Job, key: Int) -> Bool {
         let lane = lanes[Int(UInt(bitPattern: key) % UInt(lanes.count))]
         let (hasRoom, isFirst) = lane.state.withLock { state -> (Bool, Bool) in
@@ -228,7 +234,7 @@ final class Lanes<Job: Sendable>: Sendable {
         }
     }
 
-    /// Waits for everything that was added.
+    /// Blocks until all jobs that were added are done.
     func wait() {
         for lane in lanes { lane.queue.sync {} }
     }

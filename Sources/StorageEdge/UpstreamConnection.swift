@@ -6,23 +6,23 @@ import Storage
 import Synchronization
 import Tracing
 
-/// Why there is nothing useful from the upstream.
+/// Why a request to the upstream has failed.
 public enum UpstreamError: Error, Sendable {
     /// There was no complete response.
     case noResponse(String)
-    /// The request was sent, and there was no complete response: nobody knows whether it was received.
+    /// The request was sent, but there was no complete response. It is unknown whether the upstream has performed it.
     case late(String)
-    /// The upstream refuses.
+    /// The upstream refuses the request.
     case refused(status: Int, detail: String)
-    /// Something else than the Holdfast that this edge follows responds at its address.
+    /// The response does not come from the store that this edge follows, but from something else at its address.
     case foreign(String)
-    /// What it sent is not understood.
+    /// The response cannot be decoded.
     case malformed(String)
-    /// What it has of a user cannot be read.
+    /// The upstream cannot decode its records of a user.
     case damaged(String)
-    /// The response is longer than was asked for.
+    /// The response is longer than the request allows.
     case tooLarge(limit: Int)
-    /// Too many requests wait for it.
+    /// Too many requests wait for the upstream.
     case overloaded
     /// The edge is closing.
     case closing
@@ -47,7 +47,7 @@ extension UpstreamError: CustomStringConvertible {
 }
 
 extension UpstreamError {
-    /// What kind of error it is, without what is particular.
+    /// The name of the case, without its values.
     fileprivate var kind: String {
         switch self {
         case .noResponse: "no_response"
@@ -66,12 +66,12 @@ extension UpstreamError {
 /// A response of the upstream, whatever its status.
 public struct UpstreamResponse: Sendable {
     public var status = 0
-    /// In the order in which they came.
+    /// The header fields, in the order in which they arrived.
     public var fields: [(name: String, value: String)] = []
     public var body: [UInt8] = []
 }
 
-/// Says that whatever waits should end.
+/// A flag that ends requests and pauses.
 final class Cancellation: Sendable {
     private let flag = Atomic<Bool>(false)
 
@@ -85,7 +85,7 @@ final class Cancellation: Sendable {
 /// Sends requests to the upstream, one at a time, over connections that stay open. Used by one thread at a time.
 final class UpstreamConnection {
     private let url: String
-    /// Of the URL, for spans.
+    /// The host of the URL, for spans.
     private let host: String
     private let port: Int
     private let identity: UpstreamIdentity
@@ -94,7 +94,7 @@ final class UpstreamConnection {
     private let isInVain: @Sendable (_ receivedAt: UInt64) -> Bool
     private var client: OpaquePointer?
 
-    /// - Parameter isInVain: asked now and then whether to give up, with the time when something arrived last.
+    /// - Parameter isInVain: called from time to time with the time when data last arrived; returns whether to give up.
     init(
         _ configuration: EdgeConfiguration, _ identity: UpstreamIdentity, _ cancellation: Cancellation,
         isInVain: @escaping @Sendable (_ receivedAt: UInt64) -> Bool = { _ in false }
@@ -122,25 +122,25 @@ final class UpstreamConnection {
 
     struct Request {
         var method = "GET"
-        /// With its query.
+        /// The path with its query.
         var path: String
         var fields: [String] = []
-        /// Whether it has the edge's token.
+        /// Whether the request has the edge's token.
         var hasToken = true
         var body: [UInt8]?
-        /// For the whole exchange; `nil` for no such limit.
+        /// The time limit of the whole exchange; `nil` for none.
         var seconds: Double?
-        /// For which nothing may arrive; `nil` for no such limit.
+        /// The maximum time without any data; `nil` for none.
         var idleSeconds: Int?
-        /// Whether it must not be sent again if an open connection turns out to be closed.
+        /// Whether the request must not be sent again if a reused connection turns out to be closed.
         var isSentOnce = false
-        /// The maximum size of the body.
+        /// The maximum size of the response body in bytes.
         var mostBytes = Int.max
-        /// For which requests of clients it is made, as far as they are traced.
+        /// The spans of the client requests for which this one is made, as far as they are traced.
         var spans: [Span] = []
     }
 
-    /// - Returns: the response with success.
+    /// - Returns: a response with status 200 to 299.
     func expect(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
         let response = try send(request)
         guard response.status / 100 == 2 || response.status == 304 else {
@@ -165,9 +165,9 @@ final class UpstreamConnection {
         return response
     }
 
-    /// Passes on the lines of a response as they arrive.
+    /// Passes the lines of a response to a function as they arrive.
     ///
-    /// - Parameter line: receives a line without its line feed, and says whether to go on.
+    /// - Parameter line: receives a line without its line feed, and returns whether to continue.
     func lines(of request: Request, _ line: (UnsafeRawBufferPointer) -> Bool) throws(UpstreamError) {
         var rest: [UInt8] = []
         let response = try perform(request) { status, bytes in
@@ -182,24 +182,24 @@ final class UpstreamConnection {
         return .refused(status: status, detail: problem?["detail"]?.string ?? "it gives no reason")
     }
 
-    /// What the functions of an exchange share, for its duration.
+    /// The state that the callbacks of one exchange share.
     fileprivate struct Exchange {
         var status = 0
         var fields: [(name: String, value: String)] = []
         let cancellation: Cancellation
-        /// In monotonic nanoseconds.
+        /// When data last arrived, in monotonic nanoseconds.
         var receivedAt = DispatchTime.now().uptimeNanoseconds
         let isInVain: (_ receivedAt: UInt64) -> Bool
         var wasInVain = false
         /// See ``UpstreamIdentity/sinceStart()``.
         let sentAt = UpstreamIdentity.sinceStart()
         let identity: UpstreamIdentity
-        /// Whether the response is of the upstream; found out before anything of its body is used.
+        /// Whether the response comes from the upstream; `nil` until its header was checked, before the body is used.
         var origin: Result<Void, UpstreamError>?
         let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     }
 
-    /// Makes a request, in a span within the first of those for which it is made.
+    /// Performs a request, in a child span of the first of its spans.
     private func perform(
         _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     ) throws(UpstreamError) -> UpstreamResponse {
@@ -211,7 +211,7 @@ final class UpstreamConnection {
         traced.fields.append("Traceparent: \(span.context.traceparent)")
         if let state = span.state { traced.fields.append("Tracestate: \(state)") }
         let result = Result { () throws(UpstreamError) in try exchange(traced, receive) }
-        // Paths of clients name users.
+        // Paths of client requests may contain user ids, which spans must not show.
         let isOwn = request.path.hasPrefix("/edge/v1/") && !request.path.contains("?")
         var attributes: Span.Attributes = [
             ("http.request.method", .text(request.method)), ("server.address", .text(host)),
@@ -262,7 +262,7 @@ final class UpstreamConnection {
     private func perform(
         _ request: Request, _ client: OpaquePointer, _ exchange: UnsafeMutableRawPointer, _ error: inout [CChar]
     ) -> Int {
-        // curl would wait for the server's consent to a large body.
+        // An empty `Expect` prevents curl from waiting for `100 Continue` before it sends a large body.
         let all =
             request.fields + ["Expect:", "\(EdgeFields.edge): 1"]
             + (request.hasToken ? identity.authorization.map { [$0] } ?? [] : [])
@@ -318,7 +318,7 @@ extension UpstreamConnection.Exchange {
         return wasInVain || cancellation.isCancelled
     }
 
-    /// - Returns: whether the response is of the upstream.
+    /// - Returns: whether the response comes from the upstream.
     @discardableResult
     fileprivate mutating func checkOrigin() -> Bool {
         if origin == nil {
@@ -331,7 +331,7 @@ extension UpstreamConnection.Exchange {
         return true
     }
 
-    /// Takes a line of a header; a status line begins another response.
+    /// Parses a line of the header. A status line begins a new response, for example after `100 Continue`.
     fileprivate mutating func take(_ line: String) {
         if line.hasPrefix("HTTP/") {
             let words = line.split(separator: " ")
@@ -346,11 +346,11 @@ extension UpstreamConnection.Exchange {
 }
 
 extension [UInt8] {
-    /// Removes the complete lines at the beginning.
+    /// Removes the complete lines at the beginning, and passes them to a function.
     ///
-    /// - Parameter line: receives each without its line feed, and says whether to go on.
-    /// - Returns: `false` if it was told not to.
-    /// - Throws: what `line` throws, which ends it, too.
+    /// - Parameter line: receives a line without its line feed, and returns whether to continue.
+    /// - Returns: the last result of `line`; `true` if there was no line.
+    /// - Throws: the error of `line`, which ends the iteration.
     mutating func takeLines<Failure: Error>(
         _ line: (UnsafeRawBufferPointer) throws(Failure) -> Bool
     ) throws(Failure) -> Bool {

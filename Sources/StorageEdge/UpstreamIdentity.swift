@@ -4,16 +4,17 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Which store the edge follows, how it proves to be an edge, and what time it is there: this host's clock is not trusted.
+/// The store that the edge follows, the token with which it identifies itself, and the store's time. This host's clock
+/// is not trusted.
 ///
-/// Each response of the upstream names its store and the time there; see ``Storage/EdgeFields``. A response that does not is
-/// of something else, such as the maintenance page of a proxy, whatever its status: it confirms and refuses nothing.
+/// Each response of the upstream names its store and the store's time; see ``Storage/EdgeFields``. A response that does
+/// not comes from something else, such as a proxy with a maintenance page. It is ignored, whatever its status.
 final class UpstreamIdentity: Sendable {
     /// The ``StoreGeneration/storeID``; 0 until a response has named it.
     private let storeID: Atomic<Int64>
-    /// The store's time when this host was started, in milliseconds. Whoever sets this host's clock does not change it.
+    /// The store's time when this host was started, in milliseconds. It does not change when this host's clock is set.
     private let origin: Atomic<Int64>
-    /// How far ``now()`` may differ from the store's time, in milliseconds.
+    /// The maximum difference between ``now()`` and the store's time, in milliseconds.
     private let uncertainty = Atomic<Int64>(1_000)
     private let isFarOff = Atomic<Bool>(false)
     private let token: Mutex<String?>
@@ -21,7 +22,7 @@ final class UpstreamIdentity: Sendable {
     private static let (generationField, timeField) = (
         "\(EdgeFields.generation)".lowercased(), "\(EdgeFields.time)".lowercased()
     )
-    /// From how many milliseconds on the host's clock deserves a warning.
+    /// The clock offset in milliseconds from which operators are warned.
     static let greatOffset: Int64 = 60_000
 
     init(_ configuration: EdgeConfiguration, _ state: EdgeState = EdgeState()) {
