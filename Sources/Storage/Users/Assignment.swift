@@ -7,7 +7,7 @@ public struct Assignment: Hashable, Sendable {
         case saved = 1
         /// Decided by this server.
         case bucketed = 2
-        /// Set by an admin: a layer over the underlying assignment, until it expires or an admin removes it.
+        /// Set by an admin. It covers the underlying assignment until it expires or an admin removes it.
         case override = 3
         /// Taken over from the user's anonymous profile; see ``TakeoverRules``.
         case merged = 4
@@ -31,7 +31,7 @@ public struct Assignment: Hashable, Sendable {
     public var updatedAt: Timestamp
     /// When the assignment expires: the first moment at which it is gone. `nil` means never.
     public var expiresAt: Timestamp?
-    /// What an override has beyond this; `nil` for any other source.
+    /// The additional properties of an override; `nil` for any other source.
     public let layer: OverrideLayer?
 
     /// - Parameter layer: ignored unless the source is ``Source/override``.
@@ -48,18 +48,18 @@ public struct Assignment: Hashable, Sendable {
     }
 }
 
-/// What an override has beyond an assignment. A class, so that the many assignments without one stay small.
+/// The additional properties of an override. A class, so that the many assignments without one stay small.
 public final class OverrideLayer: Sendable {
     /// The name of the admin who set the override.
     public let author: String?
     public let reason: String?
-    /// The assignment that the override covers: saves go on updating it, and it comes back when the override goes.
+    /// The assignment that the override covers. Saves still update it, and it counts again when the override ends.
     public let beneath: Assignment?
 
     /// The maximum length of a reason in bytes.
     public static let reasonLimit = 255
 
-    /// - Returns: `nil` if there is nothing to keep.
+    /// - Returns: `nil` if all properties are `nil`.
     public init?(author: String?, reason: String?, beneath: Assignment?) {
         guard author != nil || reason != nil || beneath != nil else { return nil }
         self.author = author
@@ -91,7 +91,8 @@ extension Assignment {
             expiresAt: expiresAt, layer: OverrideLayer(author: layer?.author, reason: layer?.reason, beneath: beneath))
     }
 
-    /// Returns what is left at a time: without an override that has expired, or an underlying one that has.
+    /// Returns the assignment that counts at a time, without an expired override and without an expired underlying
+    /// assignment; `nil` if nothing is left.
     func visible(at now: Timestamp) -> Assignment? {
         let isPresent = expiresAt.map { $0 > now } ?? true
         guard let beneath = layer?.beneath else { return isPresent ? self : nil }

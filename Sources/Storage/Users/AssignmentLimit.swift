@@ -1,7 +1,8 @@
 public import Bucketing
 internal import Synchronization
 
-/// What rules know of the definitions. Whoever knows the definitions keeps it up to date; copies of the rules share it.
+/// A value that rules take from the definitions. The owner of the definitions keeps it up to date; all copies of the
+/// rules share it.
 public final class DefinedValue<Value: Sendable>: Sendable {
     private let value: Mutex<Value>
 
@@ -17,8 +18,10 @@ public final class DefinedValue<Value: Sendable>: Sendable {
 }
 
 extension ProfileRules {
-    /// - Parameter count: a lower bound of the number of assignments after a change.
-    /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if there are certainly too many.
+    /// Refuses a change early if it would certainly exceed the limit.
+    ///
+    /// - Parameter count: a lower bound of the number of assignments after the change.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     func expectRoom(for count: Int, in before: ProfileRecord?) throws(StorageError) {
         let most = max(assignmentLimit, before?.count ?? 0)
         guard count <= most || count - archived.current.count <= most else {
@@ -45,7 +48,7 @@ extension ProfileRules {
 
     /// Stores the candidates for which there is room, in order.
     ///
-    /// - Returns: the experiments of the others.
+    /// - Returns: the experiments of the candidates for which there is no room.
     func assign(
         _ candidates: [ProfileChange.Candidate], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
         anonymous: ProfileRecord?, at now: Timestamp
@@ -71,16 +74,16 @@ extension ProfileRules {
     package func refused(_ candidates: [ProfileChange.Candidate], in profile: ProfileRecord?) -> [Identifier] {
         guard (profile?.count ?? 0) + candidates.count > assignmentLimit else { return [] }
         var candidates = candidates
-        // Whether the anonymous user's assignment is still there does not matter to the room.
+        // The room does not depend on whether the anonymous user still has the assignment.
         for index in candidates.indices { candidates[index].isFromAnonymousProfile = false }
-        // Nor does the time: what is assigned here is discarded.
+        // Nor does it depend on the time. The draft is discarded.
         var draft = ProfileDraft(profile, at: .min, room: candidates.count)
         return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .min)
     }
 
     /// Returns a profile in which a user is enrolled in one more experiment, as an app server reported it.
     ///
-    /// - Parameter time: since when the user has the variation.
+    /// - Parameter time: when the user got the variation.
     /// - Returns: `nil` if the user has an assignment already, or the profile has no room.
     func enrolled(
         _ variationID: Identifier, in experimentID: Identifier, since time: Timestamp, _ stored: ProfileRecord?,

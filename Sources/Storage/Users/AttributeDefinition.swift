@@ -182,7 +182,7 @@ extension AttributeDefinition {
     }
 }
 
-/// Why an attribute does not accept a value.
+/// The reason for which an attribute does not accept a value.
 public struct AttributeRefusal: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 

@@ -3,9 +3,9 @@ public import JSON
 
 /// The rules of user attributes and their schema. Pure: no I/O.
 public enum AttributeRules {
-    /// Applies a change to a user's attributes. Unreadable ones can still be removed.
+    /// Applies a change to a user's attributes. Attributes that cannot be decoded can still be removed.
     ///
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
     /// - Throws: ``StorageError/damaged(reason:)``
     public static func apply(
         _ change: AttributeChange, to records: inout UserRecords
@@ -26,9 +26,10 @@ public enum AttributeRules {
         return .applied(changed: changed)
     }
 
-    /// Decides on a definition, given the one of the same name.
+    /// Determines the result of defining an attribute, given the existing definition of that name.
     ///
-    /// - Returns: a created definition still has the number of `wanted`; the store assigns its number.
+    /// - Returns: the result. A created definition still has the number of `wanted`; the store assigns the final
+    ///   number.
     public static func define(
         _ wanted: AttributeDefinition, replacing former: AttributeDefinition?
     ) -> AttributeDefinitionResult {

@@ -1,22 +1,22 @@
 public import Bucketing
 
-/// Whether what happened in an experiment elsewhere, before it came to this server, may be imported.
+/// Whether the results of an experiment from another system, from before it ran on this server, may be imported.
 public enum ImportStart: Sendable, Equatable {
     /// No part with exposures was imported before.
     case begun
-    /// It continues the import that has the same start and the same shares.
+    /// This is a further part of the import with the same start and the same shares.
     case continued
-    /// There is an import with another start or other shares.
+    /// There is already an import with another start or other shares.
     case differs(AllocationPeriod)
-    /// Users have been exposed here already.
+    /// Users have already been exposed on this server.
     case hasUsers
-    /// The experiment was known here before the import's start.
+    /// The experiment existed on this server before the start of the import.
     case isKnown(since: Timestamp)
 }
 
 extension SharedChange<ImportStart> {
-    /// Begins an import into an experiment, or continues it, and records that in the audit log. The import is a period of
-    /// allocation before all others.
+    /// Begins an import into an experiment, or continues it, and records that in the audit log. Imported exposures get
+    /// an allocation period of their own, before all others.
     ///
     /// - Parameters:
     ///   - period: its number is ``AllocationPeriod/imported``. It is stored with the first part that has exposures, because

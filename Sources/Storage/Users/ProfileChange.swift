@@ -8,28 +8,30 @@ public struct ProfileChange: Sendable {
         /// Sets the variation of each experiment in the map. Other experiments keep theirs. Stored overrides stay, and
         /// their underlying assignments are set.
         case save(ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores assignments and overrides as another database had them, by experiment, unless they have expired; then
-        /// saves a map of other experiments.
+        /// Stores assignments and overrides from another database, by experiment, unless they have expired. Then saves
+        /// a map of other experiments.
         case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores decisions of this server, each unless the user has another variation by now, or the profile has no
-        /// room for it.
+        /// Stores decisions of this server. A decision is not stored if the user has another variation by now, or if
+        /// the profile has no room for it.
         ///
-        /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
-        ///   account. If a newer one is active at the commit, nothing is stored and the change fails with
-        ///   ``StorageError/staleDatafile``: a variation missing from an older datafile may exist in the newest.
-        /// - Parameter anonymousID: the user's anonymous profile, whose assignment counts where the user has none. The
-        ///   change stores it as ``Assignment/Source/merged``, as it is at the commit; the anonymous profile stays.
+        /// - Parameter decidedWith: the newest datafile version of any project that the decisions took into account. If
+        ///   a newer one is active at the commit, nothing is stored and the change fails with
+        ///   ``StorageError/staleDatafile``, because a variation that is missing from an older datafile may exist in
+        ///   the newest.
+        /// - Parameter anonymousID: the id of the user's anonymous profile. Where the user has no assignment, the
+        ///   change stores the one that the anonymous profile has at the commit, as ``Assignment/Source/merged``. The
+        ///   anonymous profile stays.
         case assign([Candidate], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
-        /// Sets a variation on behalf of an admin, over the assignment that the user has. It stays until it expires or
-        /// an admin removes it.
+        /// Sets a variation on behalf of an admin. It covers the user's assignment until it expires or an admin removes
+        /// it.
         case override(
             experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Timestamp? = nil)
-        /// Removes an override, so that the underlying assignment comes back, or else the assignment, on behalf of an
-        /// admin.
+        /// Removes the override, so that the underlying assignment counts again; without an override, the assignment.
+        /// On behalf of an admin.
         case remove(experimentID: Identifier)
         /// Erases everything stored about the user.
         case erase
-        /// Erases everything stored about the user, and leaves the tallies of results as they are.
+        /// Erases everything stored about the user, but does not subtract the user from the tallies of results.
         case eraseKeepingTotals
     }
 
@@ -43,11 +45,11 @@ public struct ProfileChange: Sendable {
     public struct Candidate: Sendable {
         public var experimentID: Identifier
         public var variationID: Identifier
-        /// The stored variation that the decision had to discard because it is gone from the datafile, if any. The
-        /// candidate is stored only if there is no assignment, or if the assignment is this one.
+        /// The stored variation that the decision discarded because the datafile no longer has it; `nil` if there was
+        /// none. The candidate is stored only if the user has no assignment at the commit, or still has this one.
         public var replacing: Identifier?
-        /// Whether the variation is that of the user's anonymous profile. If that has none at the commit, nothing is
-        /// stored; nor if it has another one, whether or not the decision saw one.
+        /// Whether the variation comes from the user's anonymous profile. It is stored only if the anonymous profile
+        /// still has it at the commit.
         public var isFromAnonymousProfile: Bool
 
         public init(
@@ -61,7 +63,7 @@ public struct ProfileChange: Sendable {
         }
     }
 
-    /// Decides within the transaction whether a profile may be changed; `nil` stands for no profile.
+    /// Decides within the transaction whether a profile may be changed. The argument is `nil` if there is no profile.
     public typealias Condition = @Sendable (ProfileRecord?) -> Bool
 
     public var userID: Identifier
@@ -91,7 +93,7 @@ extension ProfileChange.Operation {
         return assignments[experimentID]?.source == .override
     }
 
-    /// Whether the operation sets overrides that another database had.
+    /// Whether the operation restores overrides from another database.
     var restoresOverrides: Bool {
         guard case .restore(let assignments, _, _) = self else { return false }
         return assignments.values.contains { $0.source == .override }
@@ -102,7 +104,7 @@ extension ProfileChange.Operation {
 public struct ProfileMerge: Sendable {
     /// The account, which keeps its id.
     public var userID: Identifier
-    /// The anonymous user, of whom nothing is left after the merge. Differs from ``userID``.
+    /// The anonymous user, whose records are gone after the merge. Must differ from ``userID``.
     public var anonymousID: Identifier
     /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the
     /// anonymous user's.
@@ -131,9 +133,9 @@ public struct ProfileChangeResult: Sendable {
     public var changed: Bool
     /// The profile after the change; `nil` if there is none.
     public var profile: ProfileRecord?
-    /// The experiments whose proposals were not stored because the profile has no room for them.
+    /// The experiments whose decisions were not stored because the profile has no room for them.
     public var refused: [Identifier]
-    /// What an erasure has erased; `nil` for other changes.
+    /// The number of records that an erasure has erased; `nil` for other changes.
     public var erased: ErasedRecords?
 
     public init(existed: Bool, changed: Bool, profile: ProfileRecord?, refused: [Identifier] = []) {
@@ -144,13 +146,13 @@ public struct ProfileChangeResult: Sendable {
     }
 }
 
-/// How much an erasure has erased of each kind.
+/// The number of erased records of each kind.
 public struct ErasedRecords: Sendable, Hashable {
     /// 1, or 0 if the user had no profile.
     public var profiles = 0
-    /// Includes expired ones that were still stored; 0 if the profile was unreadable.
+    /// Includes expired assignments that were still stored; 0 if the profile could not be decoded.
     public var assignments = 0
-    /// 1 if they were unreadable.
+    /// 1 if the attributes could not be decoded.
     public var attributes = 0
     public var forcedVariations = 0
     public var exposures = 0
@@ -179,10 +181,10 @@ public struct ErasedRecords: Sendable, Hashable {
     public var isEmpty: Bool { self == ErasedRecords() }
 }
 
-/// What ``ProfileRules`` made of a change: its result, and what the store must write.
+/// The outcome of applying ``ProfileRules`` to a change: the result, and the write that the store must perform.
 public struct ProfileOutcome: Sendable {
-    /// What to write. The result does not always tell: erasing a profile whose assignments have all expired has no
-    /// visible effect, yet must delete the stored record.
+    /// The write to perform. It does not always follow from the result: erasing a profile whose assignments have all
+    /// expired changes nothing visible, but must delete the stored record.
     public enum Effect: Sendable, Hashable {
         case none
         case put(ProfileRecord)

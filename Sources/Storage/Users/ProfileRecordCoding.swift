@@ -1,6 +1,6 @@
 import Bucketing
 
-/// Why bytes are not a ``ProfileRecord``.
+/// The reason for which bytes are not a ``ProfileRecord``.
 public enum ProfileRecordDamage: Error, Hashable, Sendable {
     /// The version byte is unknown.
     case unknownVersion(UInt8)
@@ -177,14 +177,14 @@ struct ProfileRecordEncoder {
         bytes.reserveCapacity(capacity)
     }
 
-    /// Removes what was appended since there were so many bytes.
+    /// Removes the bytes from a position on.
     mutating func truncate(to count: Int) {
         bytes.removeLast(bytes.count - count)
     }
 
-    /// Leaves room for the length of what follows.
+    /// Begins a part that is preceded by its length, and reserves room for the length.
     ///
-    /// - Returns: the place, for ``endCounted(_:)``.
+    /// - Returns: the position of the length, for ``endCounted(_:)``.
     mutating func beginCounted() -> Int {
         defer {
             bytes.append(0)
@@ -193,7 +193,7 @@ struct ProfileRecordEncoder {
         return bytes.count
     }
 
-    /// Writes the length of what was appended since ``beginCounted()``: in two bytes, if they suffice.
+    /// Writes the length of the part that began with ``beginCounted()``, in two bytes if they suffice.
     mutating func endCounted(_ place: Int) {
         let length = bytes.count - place - 2
         guard length < 1 << 14 else {

@@ -4,10 +4,10 @@ public import Bucketing
 public struct ProfileRules: Sendable {
     /// The maximum number of assignments in a profile.
     public var assignmentLimit: Int
-    /// The lifetime of an assignment since it was last saved, in an experiment that says nothing else; `nil` means forever.
-    /// An override expires only if its admin has said when.
+    /// The lifetime of an assignment since it was last saved, unless the experiment defines another one; `nil` means
+    /// forever. An override expires only if its admin has set a time.
     public var assignmentTTL: Duration?
-    /// The lifetimes in milliseconds that experiments have by their definitions; `nil` means forever.
+    /// The lifetimes that experiments define, in milliseconds; `nil` means forever.
     public let lifetimes = DefinedValue<[Identifier: Int64?]>([:])
     /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results stay
     /// readable and an experiment may be unarchived.
@@ -18,11 +18,12 @@ public struct ProfileRules: Sendable {
         self.assignmentTTL = assignmentTTL
     }
 
-    /// Applies one change if its condition holds. The switches below say what becomes of each kind of change.
+    /// Applies one change if its condition holds.
     ///
     /// - Parameters:
-    ///   - anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:anonymousID:)``, if there is one.
-    ///   - author: who sets an override.
+    ///   - anonymous: the anonymous profile of ``ProfileChange/Operation/assign(_:decidedWith:anonymousID:)``; `nil` if
+    ///     there is none.
+    ///   - author: the author of an override.
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
         _ change: ProfileChange, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
@@ -37,9 +38,9 @@ public struct ProfileRules: Sendable {
     /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. If assignments
     /// expire, it is renewed (`updatedAt`, `expiresAt`); otherwise it stays as it is and nothing is written.
     ///
-    /// An override is a layer. Saves change the underlying assignment, as if there were no override. Only a save of the
-    /// override's own variation says nothing about the underlying assignment: clients send back what they were shown. While
-    /// there is an override nothing is decided, so that decisions change nothing.
+    /// Under an override, saves change the underlying assignment as if there were no override. The exception is a save
+    /// of the override's own variation: it does not change the underlying assignment, because clients send back the
+    /// variation that they were given. Decisions change nothing while there is an override.
     ///
     /// - Parameter stored: the stored record, including expired entries.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
@@ -142,7 +143,8 @@ public struct ProfileRules: Sendable {
             } else if let other = anonymous?[candidate.experimentID].flatMap(TakeoverRules.assignment),
                 other.variationID != candidate.replacing
             {
-                // What the decision has not seen may be gone from the datafile: the caller decides again.
+                // The decision has not seen this variation, which the datafile may no longer have. The caller decides
+                // again.
                 if other.variationID == candidate.variationID {
                     assignment = takenOver(other, in: candidate.experimentID, at: now)
                 }
@@ -153,20 +155,21 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    /// Returns another user's assignment as it is stored in a profile that takes it over, which counts as saving it.
+    /// Returns another user's assignment in the form in which a profile stores it that takes it over. Taking over
+    /// counts as a save.
     func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Timestamp) -> Assignment {
         Assignment(
             variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
             expiresAt: expiry(in: experimentID, from: now))
     }
 
-    /// Whether an override says the same as the one that is stored; who says it does not matter.
+    /// Whether an override equals the stored one, apart from the author.
     private static func isRepeated(_ override: Assignment, of stored: Assignment?) -> Bool {
         stored?.source == .override && stored?.variationID == override.variationID
             && stored?.expiresAt == override.expiresAt && stored?.layer?.reason == override.layer?.reason
     }
 
-    /// The conflict rule decides of the override and of the underlying assignment independently.
+    /// Applies the conflict rule to the override and to the underlying assignment independently.
     private func restore(
         _ restored: Assignment, in experimentID: Identifier, onConflict rule: ProfileChange.ConflictRule,
         in draft: inout ProfileDraft, at now: Timestamp
@@ -201,8 +204,7 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
-    /// A lower bound of the resulting number of assignments, so that too many are refused before the work of inserting
-    /// them.
+    /// A lower bound of the resulting number of assignments, by which too many are refused before they are inserted.
     fileprivate var minimumAssignments: Int {
         switch self {
         case .replace(let map), .save(let map, _), .restore(_, let map, _): map.entries.count
@@ -287,8 +289,8 @@ struct ProfileDraft {
         }
     }
 
-    /// Passes the assignment in an experiment without the override that covers it, and the override, if there is one, to
-    /// a closure, which may change, set or remove the assignment.
+    /// Passes the assignment in an experiment to a closure, which may change, set or remove it. If an override covers
+    /// the assignment, the closure gets the underlying assignment, and the override as its second argument.
     mutating func updateBeneath(
         _ experimentID: Identifier, _ change: (_ assignment: inout Assignment?, _ override: Assignment?) -> Void
     ) {

@@ -1,7 +1,7 @@
 public import Bucketing
 
 extension StoreQuery<[RemovedUser]> {
-    /// Reads what has happened to users within ``ErasureRules/memoryForEdges``.
+    /// Reads the erasures and merges of users within ``ErasureRules/memoryForEdges``.
     public static func removedUsers(_ userIDs: [Identifier]) -> Self {
         Self(.removedUsers(userIDs)) { context in
             .all(RemovedUser.query(of: userIDs, context.dialect)) { RemovedUser($0) }
@@ -12,7 +12,7 @@ extension StoreQuery<[RemovedUser]> {
 extension RemovedUser {
     package static let columns = "user_hash, removed_at, account"
 
-    /// - Parameter row: has the ``columns``.
+    /// - Parameter row: a row with the ``columns``.
     package init(_ row: any Row) {
         self.init(userHash: row.integer(0), removedAt: row.integer(1), account: row.optionalIdentifier(2))
     }
@@ -29,18 +29,18 @@ extension RemovedUser {
             .text("[\(list)]"))
     }
 
-    /// The statements that note a removal, in order.
+    /// Returns the statements that record a removal, in order.
     ///
-    /// - Parameter account: whom the user became part of; `nil` for a user who was erased.
+    /// - Parameter account: the account into which the user was merged; `nil` for a user who was erased.
     package static func statements(
         _ userID: Identifier, into account: Identifier?, at now: Timestamp, _ dialect: SQLDialect
     ) -> [SQLQuery] {
         let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
         var statements = [
-            // What counted for the user.
+            // Earlier removals of users who were merged into this one.
             SQLQuery(
                 "move_removed_users", "UPDATE removed_users SET account = $2 WHERE account = $1", user, .text(account)),
-            // The last removal if it was the same, as of an app that logs in whenever it starts.
+            // An equal last removal is replaced, because some apps log in at each start.
             SQLQuery(
                 account == nil ? "repeat_erasure" : "repeat_merge",
                 """
@@ -70,9 +70,10 @@ extension RemovedUser {
             .integer(now - ErasureRules.memoryForEdges))
     }
 
-    /// The condition of entries of the audit log about merges into other users, as their index has it.
+    /// Returns the condition for audit entries about merges into other users. It has the form of the partial index on
+    /// these entries.
     ///
-    /// - Parameter comparison: of the id of the user who was merged.
+    /// - Parameter comparison: the comparison with the id of the merged user, such as `= $1`.
     package static func merges(_ dialect: SQLDialect, _ comparison: String) -> String {
         "action = 'profile.merge' AND \(mergedUser(dialect)) \(comparison)"
     }
@@ -88,7 +89,7 @@ extension RemovedUser {
 extension SQLDialect {
     fileprivate var afterWithoutFrom: String {
         switch self {
-        // A dollar sign begins a parameter.
+        // The dollar sign is written as char(36), because it would begin a parameter.
         case .sqlite: "json_set(after, char(36) || '.from', NULL)"
         case .postgreSQL: "jsonb_set(after::jsonb, '{from}', 'null')::text"
         }

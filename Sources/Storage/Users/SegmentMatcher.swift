@@ -34,7 +34,8 @@ private indirect enum BoundCondition: Sendable {
     /// A leaf that does not depend on stored attributes.
     case constant(Bool?)
 
-    /// - Parameter segments: those that leaves may name. Conditions of segments name none.
+    /// - Parameter segments: the segments that leaves may name; empty for the conditions of a segment, which must not
+    ///   name others.
     init(_ condition: Condition, _ schema: AttributeSchema, segments: [Identifier: Segment] = [:]) {
         func bound(_ condition: Condition) -> BoundCondition { BoundCondition(condition, schema, segments: segments) }
         func users(of name: Identifier) -> BoundCondition {
@@ -76,7 +77,7 @@ private indirect enum BoundCondition: Sendable {
         }
     }
 
-    /// A decisive operand settles the result even if another is unknown.
+    /// - Parameter decisive: the value of an operand that determines the result, even if another operand is unknown.
     private static func evaluate(_ conditions: [BoundCondition], _ fields: AttributeFields, decisive: Bool) -> Bool? {
         var sawUnknown = false
         for condition in conditions {

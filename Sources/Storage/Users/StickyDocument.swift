@@ -13,14 +13,15 @@ public struct StickyDocumentKey: Sendable, Hashable {
     }
 }
 
-/// The variations that GrowthBook SDKs have assigned to one value of an attribute, or the opaque objects in which Statsig's
-/// SDKs keep theirs.
+/// The variations that GrowthBook SDKs have assigned to one value of an attribute, or the opaque objects in which
+/// Statsig SDKs store their variations.
 ///
 /// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
 /// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
 public struct StickyDocument: Sendable, Equatable {
     public var key: StickyDocumentKey
-    /// Keys of variations by `<experiment>__<bucketVersion>`; of Statsig, JSON texts by configuration.
+    /// For GrowthBook: the key of a variation by `<experiment>__<bucketVersion>`. For Statsig: a JSON text by
+    /// configuration.
     public var assignments: [Identifier: Identifier]
 
     public init(key: StickyDocumentKey, assignments: [Identifier: Identifier] = [:]) {
@@ -54,7 +55,7 @@ public struct StickyDocument: Sendable, Equatable {
     }
 }
 
-/// Assignments to be merged into a sticky document, each on its own.
+/// Assignments to merge into a sticky document, each independently.
 public struct StickyDocumentChange: Sendable {
     public var key: StickyDocumentKey
     public var assignments: [Identifier: Identifier]

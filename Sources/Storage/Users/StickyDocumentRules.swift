@@ -1,8 +1,8 @@
 import Bucketing
 import JSON
 
-/// The rules of the documents in which SDKs of GrowthBook and Statsig keep variations. They have nothing to do with the decisions of
-/// `StickyDecisionService`. Pure: no I/O.
+/// The rules of the documents in which SDKs of GrowthBook and Statsig store variations. They are unrelated to the
+/// decisions of `StickyDecisionService`. Pure: no I/O.
 public enum StickyDocumentRules {
     /// Merges a change into a document.
     ///
@@ -29,7 +29,7 @@ public enum StickyDocumentRules {
 extension AuditNote {
     /// Describes the deletion of a sticky document.
     ///
-    /// - Parameter former: `nil` if it was unreadable.
+    /// - Parameter former: the document before; `nil` if it could not be decoded.
     public init(removing key: StickyDocumentKey, _ former: StickyDocument?) {
         self.init(
             .stickyDelete, of: key.attributeName.string, userID: key.attributeValue,

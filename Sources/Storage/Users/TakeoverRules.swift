@@ -1,19 +1,18 @@
-/// Who may move whom:
+/// The rules of taking over assignments from another id, at a login, in a merge, or by an `anonymous_id` in a request:
 ///
 /// - **Only an admin makes an override**: by `PUT …/experiments/{experiment}`, or by importing a profile that has one.
-/// - **What is taken over from another id is an assignment**, of the source ``Assignment/Source/merged``, never an
-///   override: neither at a login, nor in a merge, nor where `anonymous_id` stands beside the user's id. Of an assignment
-///   that an override covers, the underlying one is taken over. Variations that are forced for a test are not taken over
-///   either. When the id is merged, its overrides and forced variations end.
-/// - **A caller that may not write profiles names only ids that nobody can guess**, because whoever names an id gets what
-///   is taken over from it.
-/// - **A login never changes what the account has**: it adds what the account lacks.
+/// - **Only assignments are taken over**, as source ``Assignment/Source/merged``. Overrides and variations forced for a
+///   test are not. Where an override covers an assignment, the underlying assignment is taken over. When the id is
+///   merged, its overrides and forced variations end.
+/// - **A caller that may not write profiles may only name ids that nobody can guess**, because it gets the assignments
+///   of the id that it names.
+/// - **A login never changes assignments of the account**: it adds those that the account lacks.
 public enum TakeoverRules {
-    /// Returns what may be taken over of an assignment of another id; `nil` if there is nothing but an override.
+    /// Returns the assignment that may be taken over from another id; `nil` if there is only an override.
     public static func assignment(_ other: Assignment) -> Assignment? { other.withoutOverride }
 
-    /// Whether an id is `anonymous-` and a random UUID (version 4, RFC 9562). Whoever names such an id may act for that
-    /// user: its 122 random bits cannot be guessed, and only the device knows them.
+    /// Whether an id is `anonymous-` and a random UUID (version 4, RFC 9562). A caller who names such an id may act for
+    /// that user: its 122 random bits cannot be guessed, and only the device knows them.
     public static func isUnguessable(_ id: String) -> Bool {
         let prefix = "anonymous-"
         guard id.hasPrefix(prefix) else { return false }

@@ -11,7 +11,7 @@ extension UserChange<AttributeChangeResult> {
 }
 
 extension UserChange<ProfileChangeResult> {
-    /// Changes a user's profile with all consequences that this has for other records.
+    /// Changes a user's profile, and the other records that depend on it.
     package static func profile(_ change: ProfileChange, by author: Author?) -> Self {
         Self(of: change.userID, bytes: change.waitingBytes) { records, tallies, context throws(StorageError) in
             try StoreRules(profiles: context.profiles).apply(
@@ -46,7 +46,8 @@ extension UserChange<Identifier?> {
 }
 
 extension UserChange<Void> {
-    /// Gives a user the totals of the series of an experiment that are being filled, and deletes those of dropped ones.
+    /// Stores a user's totals of the series of an experiment that are being filled, and deletes those of dropped
+    /// series.
     package static func settleSeries(of userID: Identifier, in experimentID: Identifier) -> Self {
         Self(of: userID) { records, tallies, _ in
             SeriesRules.settle(experimentID, in: &records[0], &tallies)

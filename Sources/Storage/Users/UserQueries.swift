@@ -1,7 +1,7 @@
 public import Bucketing
 
 extension StoreQuery<ProfilePage> {
-    /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
+    /// Reads up to `limit` profiles after a user, in the byte order of user ids. Expired profiles are left out.
     public static func profiles(after: Identifier?, limit: Int) -> Self {
         Self(.profiles(after: after, limit: limit)) { context in
             var rows: [(userID: Identifier, record: [UInt8])] = []
@@ -14,7 +14,7 @@ extension StoreQuery<ProfilePage> {
                     ORDER BY user_id LIMIT $2
                     """
                 }
-            // User ids are not empty, so that all follow the empty text.
+            // User ids are not empty, so all of them follow the empty text.
             let query = SQLQuery("profile_page", sql, .text(after?.string ?? ""), .integer(limit))
             return Reading([(query, { rows.append(($0.identifier(0), $0.bytes(1))) })]) { () throws(StorageError) in
                 let now = context.clock.now()
@@ -30,10 +30,9 @@ extension StoreQuery<ProfilePage> {
 }
 
 extension StoreQuery<UserRecordPage> {
-    /// Reads users with a profile or attributes, in the byte order of user ids: up to `limit` of their records, so that
-    /// there are fewer users than that if they have both.
+    /// Reads users with a profile or attributes, in the byte order of user ids.
     ///
-    /// - Parameter limit: at least 3.
+    /// - Parameter limit: the maximum number of records, at least 3. A user with a profile and attributes has two.
     public static func userRecords(after: Identifier?, limit: Int) -> Self {
         Self(.userRecords(after: after, limit: limit)) { context in
             let sql =
@@ -64,7 +63,7 @@ extension StoreQuery<UserRecordPage> {
                     }
                 )
             ]) {
-                // Of the last user, the next page may have another row.
+                // The next page may have another row of the last user.
                 .value(lines.page(isLast: rows < limit))
             }
         }
@@ -131,7 +130,7 @@ extension StoreQuery<[KnownUser]> {
 }
 
 extension StoreQuery<UserRecords> {
-    /// Reads ``UserRecords/everything`` that is stored of a user, in one snapshot.
+    /// Reads ``UserRecords/everything`` about a user, in one snapshot.
     public static func records(of userID: Identifier) -> Self {
         Self(.records(of: userID)) { context in
             var records = UserRecords(userID: userID)

@@ -10,8 +10,8 @@ public struct UserRecordPage: Sendable {
     public var end: Identifier?
 }
 
-/// Encodes users with their stored records for a copy: `{"user_id":…,"profile":…,"attributes":…}`. Records are
-/// ``JSON/Base64URL`` of their bytes as they are stored, or `null`. Nothing is decoded, and nothing allocated for a user.
+/// Encodes users with their stored records for a copy: `{"user_id":…,"profile":…,"attributes":…}`. A record is the
+/// ``JSON/Base64URL`` of its stored bytes, or `null`. Records are not decoded, and nothing is allocated per user.
 package struct UserRecordLines {
     private var writer = JSONWriter(capacity: 1 << 16)
     private var count = 0
@@ -46,9 +46,10 @@ package struct UserRecordLines {
         for list in [\Self.userID, \.profile, \.attributes] { self[keyPath: list].removeAll(keepingCapacity: true) }
     }
 
-    /// Returns what was added.
+    /// Returns the lines of the rows that were added.
     ///
-    /// - Parameter isLast: whether there are no further rows; otherwise the last user is left to the next page.
+    /// - Parameter isLast: whether no more rows follow. Otherwise the last user is left to the next page, which may
+    ///   have another row of this user.
     package consuming func page(isLast: Bool) -> UserRecordPage {
         if isLast { writeLine() }
         return UserRecordPage(

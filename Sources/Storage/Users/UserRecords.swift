@@ -1,16 +1,17 @@
 public import Bucketing
 
-/// What a store has read of one user, and what a rule wants written.
+/// The records of one user that a store has read, and the writes that a rule requests.
 ///
-/// Rules are pure: they work on records in memory. A rule asks for the parts that it needs before it changes anything.
-/// If some have not been read, it returns `nil`; the store reads what ``takeMissing()`` names and applies the rule
-/// again. Once the rule returns a result, the store performs ``writes`` in order, in the same transaction. A store
-/// behind a network can read the missing parts of many users at once.
+/// Rules are pure: they work on records in memory. A rule checks with ``has(_:)`` that the parts that it needs have
+/// been read, before it changes anything. If some have not, it returns `nil`; the store reads the parts that
+/// ``takeMissing()`` returns, and applies the rule again. Once the rule returns a result, the store performs ``writes``
+/// in order, in the same transaction. A store behind a network can read the missing parts of many users in one round
+/// trip.
 public struct UserRecords: Sendable {
-    /// A piece of what is stored of a user: about one query of a database.
+    /// A part of the records of a user, about as much as one query reads.
     public enum Part: Hashable, Sendable {
         case profile
-        /// How many goal events and audit entries of the user there are.
+        /// The numbers of goal events and audit entries of the user.
         case otherRecords
         /// The sticky documents of attributes with this user's id.
         case stickyDocuments
@@ -36,25 +37,25 @@ public struct UserRecords: Sendable {
         case statuses(experimentID: Identifier)
         /// The version of the newest datafile of all projects.
         case newestDatafile
-        /// What has happened to the user at this time or later.
+        /// The erasures and merges of the user at this time or later.
         case removals(since: Timestamp)
         /// The series of experiments, which all users share, without those that were dropped.
         case series(experimentIDs: [Identifier])
     }
 
-    /// The parts that together are all that is stored of a user, except for the content of goal events and audit entries.
+    /// The parts that together are all records of a user, except for the content of goal events and audit entries.
     public static let everything: [Part] = [
         .profile, .attributes, .forcedVariations, .exposures, .otherRecords, .stickyDocuments,
     ]
 
-    /// A stored record: a profile, including what has expired in it, or attributes.
+    /// A stored record: attributes, or a profile including expired assignments.
     public enum Stored<Record: Sendable>: Sendable {
         case absent
         case present(Record)
         /// The record cannot be decoded.
         case damaged(StorageError)
 
-        /// Whether there is a record, even an unreadable one.
+        /// Whether there is a record, even if it cannot be decoded.
         public var exists: Bool {
             if case .absent = self { false } else { true }
         }
@@ -71,11 +72,11 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// Records that rules need not read.
+    /// The numbers of records whose content rules do not need.
     public struct OtherRecords: Sendable, Equatable {
         public var goalEvents: Several
         public var auditEntries: Several
-        /// The number of audit entries about others that name the user: of merges.
+        /// The number of audit entries about other users that name this user, because this user was merged into them.
         public var mergesIntoOthers = 0
 
         public init(goalEvents: Several = Several(), auditEntries: Several = Several()) {
@@ -83,15 +84,15 @@ public struct UserRecords: Sendable {
             self.auditEntries = auditEntries
         }
 
-        /// Whether nothing is of the user.
+        /// Whether there are neither goal events nor audit entries of the user.
         public var isEmpty: Bool { goalEvents.count == 0 && auditEntries.count == 0 }
     }
 
-    /// Numbered records of one kind. None changes, so that they can be read later, page by page, without those that came
-    /// after.
+    /// The number of records of one kind, and the greatest of their own numbers. Such records never change, so they can
+    /// be read later page by page, without records that were added meanwhile.
     public struct Several: Sendable, Equatable {
         public var count: Int
-        /// The greatest of their numbers; 0 if there are none.
+        /// The greatest number of a record; 0 if there are none.
         public var newest: Int64
 
         public init(count: Int = 0, newest: Int64 = 0) {
@@ -123,7 +124,7 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// What results need of a goal event.
+    /// The part of a goal event that results need.
     public struct GoalValue: Sendable {
         public var goal: Identifier
         public var value: Double
@@ -138,7 +139,7 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// A write that a rule asks for.
+    /// A write that a rule requests.
     public enum Write: Sendable {
         case putProfile(ProfileRecord, replacing: ProfileRecord?)
         /// Fails the transaction unless the datafile of this version is still the newest at the commit.
@@ -158,15 +159,15 @@ public struct UserRecords: Sendable {
         case putSeries(TrackedSeries)
         /// - Parameter changed: the numbers of the attributes that differ from the stored ones.
         case putAttributes(AttributeRecord, changed: [UInt32])
-        /// Makes another user's goal events and audit entries this user's. The events keep their numbers. Those whose
-        /// sender's id an event of this user has are deleted.
+        /// Moves another user's goal events and audit entries to this user. The events keep their numbers. Events with
+        /// a sender's id that an event of this user also has are deleted.
         case takeOver(Identifier)
         /// Deletes everything about the user except the profile, and anonymizes the audit entries that name the user.
         case eraseOtherRecords
         /// Deletes the sticky documents of attributes that have this user's id as their value.
         case eraseStickyDocuments
-        /// Remembers a user who became part of another, or was erased; see ``ErasureRules``. The id of an erased user is
-        /// removed from the entries of merges in the audit log.
+        /// Records that the user was merged into another, or with `nil` erased; see ``ErasureRules``. The id of an
+        /// erased user is removed from the audit entries of merges.
         case noteRemoval(into: Identifier?)
         case recordAudit(AuditNote, Author)
     }
@@ -179,7 +180,7 @@ public struct UserRecords: Sendable {
     public var otherRecords = OtherRecords()
     public var stickyDocuments: [StickyContent] = []
     public var forcedVariations: [ForcedVariation] = []
-    /// At most one per experiment.
+    /// The exposures, at most one per experiment.
     public var exposures: [StoredExposure] = []
     public var totals: [TotalKey: UserGoal] = [:]
     public var goalEvents: [GoalValue] = []
@@ -187,12 +188,12 @@ public struct UserRecords: Sendable {
     public var senderIDs: Set<Identifier> = []
     /// Of one experiment, in any order.
     public var periods: [AllocationPeriod] = []
-    /// Of one experiment, in any order.
+    /// The history of one experiment's status, in any order.
     public var statuses: [StatusPeriod] = []
-    /// 0 if there is no datafile.
+    /// The version of the newest datafile of all projects; 0 if there is none.
     public var newestDatafile: Int64 = 0
     public var series: [TrackedSeries] = []
-    /// At least those that were asked for.
+    /// The erasures and merges that were requested, and perhaps earlier ones.
     public var removals: [RemovedUser] = []
 
     /// The writes of the rule that was applied, in order.
@@ -204,7 +205,7 @@ public struct UserRecords: Sendable {
         self.userID = userID
     }
 
-    /// Returns the parts that the rule lacks; they count as read from now on.
+    /// Returns the parts that the rule lacked, and marks them as read.
     public mutating func takeMissing() -> [Part] {
         defer { missing = [] }
         known += missing
@@ -251,7 +252,7 @@ public struct UserRecords: Sendable {
 
     // MARK: For rules
 
-    /// Whether all these parts have been read; the others are noted as missing.
+    /// Whether all these parts have been read. Those that have not are added to the missing parts.
     mutating func has(_ parts: [Part]) -> Bool {
         for part in parts where !known.contains(part) && !missing.contains(part) { missing.append(part) }
         return missing.isEmpty
