@@ -1,4 +1,4 @@
-/// A value of a column. Texts are their UTF-8, so that they compare by bytes, as databases do.
+/// A value of a column. Texts are kept as UTF-8, so that they compare byte by byte, as in the databases.
 public enum CopiedValue: Sendable, Equatable {
     case null
     case integer(Int64)
@@ -34,7 +34,7 @@ public enum CopiedValue: Sendable, Equatable {
 
 /// A row of a ``StoredTable``.
 public struct CopiedRow: Sendable, Equatable {
-    /// In the order of the table's columns.
+    /// The values in the order of the table's columns.
     public var values: [CopiedValue]
 
     public init(_ values: [CopiedValue]) {
@@ -54,7 +54,8 @@ public struct CopiedRow: Sendable, Equatable {
         }
     }
 
-    /// Negative if its key comes before the other's, positive if after.
+    /// Compares the keys of two rows: negative if this one comes first, positive if the other does, 0 if they are
+    /// equal.
     package func compareKey(_ other: CopiedRow, in table: StoredTable) -> Int {
         for index in 0..<min(table.keyCount, values.count, other.values.count) {
             let order = values[index].compare(other.values[index])
@@ -68,7 +69,7 @@ public struct CopiedRow: Sendable, Equatable {
 public struct CopiedCounters: Sendable, Equatable {
     public var newestDatafile: Int64
     public var newestAttribute: Int64
-    /// Of exposures and goal events.
+    /// The last number of an exposure or goal event.
     public var newestEvent: Int64
     public var newestAuditEntry: Int64
     /// See ``TrackedSeries/number``.

@@ -1,7 +1,7 @@
 package import Bucketing
 
-/// What an upstream's feed says of a user, for the copy of an edge: how it is now, not what was done. So lines that a copy
-/// has seen already change nothing in the end.
+/// A line of an upstream's feed about one user, for the copy of an edge. It has the new state, not the operation, so
+/// applying a line twice changes nothing.
 package enum MirroredChange: Sendable {
     /// The assignment in an experiment; `nil` if there is none any more.
     case assignment(experimentID: Identifier, Assignment?)
@@ -10,11 +10,11 @@ package enum MirroredChange: Sendable {
     case attributes(AttributeRecord?)
     /// Everything about the user was erased.
     case erasure
-    /// The user became part of another, whose own lines say what that one has now.
+    /// The user was merged into another. The lines of the other user have the merged state.
     case merge(into: Identifier)
 }
 
-/// All that a copy has of a user.
+/// A user as a copy stores it.
 package struct MirroredUser: Sendable {
     package var userID: Identifier
     package var profile: ProfileRecord?
@@ -28,23 +28,23 @@ package struct MirroredUser: Sendable {
 }
 
 extension UserChange<Void> {
-    /// Repeats what happened to a user in another database.
+    /// Repeats the changes that another database made to a user.
     package static func mirror(_ changes: [MirroredChange], of userID: Identifier) -> Self {
         Self(of: userID) { records, _, _ throws(StorageError) in try MirrorRules.apply(changes, to: &records[0]) }
     }
 }
 
-/// How a copy follows the database that decides. Nothing is decided here: no override wins over a save, and nothing
-/// expires before its time.
+/// The rules by which a copy follows the database that decides. They decide nothing: an override does not win over a
+/// save, and expired assignments are kept until the other database removes them.
 enum MirrorRules {
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
     static func apply(_ changes: [MirroredChange], to records: inout UserRecords) throws(StorageError) -> Void? {
         let ends = changes.contains { $0.endsUser }
         guard records.has(ends ? UserRecords.everything : [.profile]) else { return nil }
-        // What cannot be decoded is replaced by what the changes say; an erasure needs nothing of it.
+        // A damaged profile is replaced by the state in the changes; an erasure does not need it.
         let stored: ProfileRecord? =
             if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
-        // Also what has expired by this host's clock: another clock decides.
+        // Includes assignments that have expired by this host's clock: the clock of the other database decides.
         var draft = stored.map { ProfileDraft($0, at: .min) }
         var attributes: AttributeRecord??
         for change in changes {
@@ -87,16 +87,16 @@ extension MirroredChange {
     }
 }
 
-/// What an edge does with a change of what all users share: it makes none of them.
+/// A change of shared records that an edge does not make itself.
 package enum SharedNote: Sendable {
-    /// The last uses of flags, which are the upstream's to keep.
+    /// The last uses of flags, which the upstream stores.
     case uses([LastUse])
     /// An entry in the audit log about this process.
     case ownAudit
 }
 
 extension SharedChange {
-    /// - Returns: `nil` for a change of something else.
+    /// The note of the change; `nil` for any other change.
     package var note: SharedNote? {
         guard parts.isEmpty else { return nil }
         var records = SharedRecords()

@@ -1,13 +1,13 @@
 /// A database whose content can be read table by table. Used by one thread.
 public protocol CopySource: AnyObject {
-    /// Which database it is, without secrets.
+    /// Identifies the database in messages, without secrets.
     var name: String { get }
 
     /// Reads rows in the order of their keys.
     ///
     /// - Parameters:
     ///   - row: only rows with greater keys are read; `nil` reads from the beginning.
-    ///   - limit: about how many rows are read.
+    ///   - limit: the approximate number of rows to read.
     /// - Returns: an empty array at the end, and only there.
     func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
 
@@ -16,8 +16,8 @@ public protocol CopySource: AnyObject {
 
 /// A database that becomes the copy of another.
 public protocol CopyTarget: CopySource {
-    /// The mark of a database that is or was the target of a copy: of which source, and whether the copy is complete. The
-    /// first server that uses a complete copy removes it.
+    /// The mark of a database that is or was the target of a copy: the source, and whether the copy is complete. The
+    /// first server that uses a complete copy removes the mark.
     func mark() throws -> CopyMark?
 
     /// Marks the database as an incomplete copy, so that no server uses it.
@@ -25,7 +25,7 @@ public protocol CopyTarget: CopySource {
     /// - Parameter isFirst: whether there is no mark yet, and the database is empty.
     func begin(copyOf source: String, isFirst: Bool) throws
 
-    /// Deletes rows, by their keys, and inserts others, in one transaction. They may have keys in common.
+    /// Deletes rows by their keys, then inserts others, in one transaction. The two lists may have keys in common.
     func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws
 
     /// Completes the copy. Another copy of the same source may still follow, until a server uses the database.
@@ -59,8 +59,8 @@ public struct CopyError: Error, Sendable, CustomStringConvertible {
 
 /// Copies one database to another.
 ///
-/// Both are read in the order of keys, and differences are written. So an interrupted copy continues where it stopped,
-/// and an outdated copy is updated. In the end both are read again and compared.
+/// Both databases are read in the order of keys, and differences are written to the target. An interrupted copy
+/// therefore continues where it stopped, and an outdated copy is updated. At the end both are read again and compared.
 public struct StoreCopy {
     /// The checksums of a table in both databases, read after the copy.
     public struct Comparison: Sendable {
@@ -187,7 +187,7 @@ public struct StoreCopy {
         private var page: [CopiedRow] = []
         private var index = 0
         private var isAtEnd = false
-        /// The rows that were passed.
+        /// The number of rows that were passed.
         private(set) var count = 0
 
         init(_ database: any CopySource, _ table: StoredTable) {

@@ -2,12 +2,13 @@ package import Bucketing
 
 /// The group of a breakdown that a user belongs to: by the value that an attribute had at the first exposure.
 ///
-/// A breakdown is a ``TrackedSeries`` that computes nothing of events. Each user has a total under its name, which keeps the
-/// group. What users of a group do is tallied once more, under names that have the group; see ``name(of:)``.
+/// A breakdown is a ``TrackedSeries`` that computes nothing from events. Each user has a total under its name, which
+/// keeps the index of the group. The totals of goals and other series are tallied a second time by group, under names
+/// that contain the index; see ``name(of:)``.
 public struct BreakdownGroup: Hashable, Sendable {
     /// The number of the breakdown's series.
     var series: Int64
-    /// ``none``, the position in ``TrackedSeries/groupValues`` from 1, or ``other``.
+    /// ``none``, the 1-based position in ``TrackedSeries/groupValues``, or ``other``.
     public var index: Int
 
     /// The maximum number of values with a group of their own.
@@ -30,7 +31,7 @@ public struct BreakdownGroup: Hashable, Sendable {
         self.init(series: parsed.number, index: Int(exactly: total.afterValue) ?? Self.other)
     }
 
-    /// What the user keeps under the name of the breakdown.
+    /// The total that the user has under the name of the breakdown.
     var total: UserGoal { UserGoal(afterCount: 1, afterValue: Double(index)) }
 
     /// The name under which the total is kept.
@@ -42,11 +43,11 @@ public struct BreakdownGroup: Hashable, Sendable {
     /// The name under which the users of the group are tallied.
     var usersName: Identifier { Identifier("\(GroupNames(series).users.from)\(index)") }
 
-    /// The name under which what the users of the group do for a goal or another series is tallied.
+    /// The name under which totals of a goal or another series are tallied for the users of the group.
     func name(of goal: Identifier) -> Identifier { Identifier("\(GroupNames(series).values(of: goal).from)\(index)") }
 }
 
-/// The names under which the groups of a breakdown are tallied, by ranges of which the end is excluded.
+/// The names under which the groups of a breakdown are tallied, as half-open ranges.
 package struct GroupNames: Sendable {
     package typealias Range = (from: Identifier, to: Identifier)
 
@@ -58,16 +59,16 @@ package struct GroupNames: Sendable {
 
     package var users: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)v")) }
 
-    /// Of what users do for a goal or another series. The names of other goals may be in the range, too; see
+    /// The range of the tallies of a goal or another series. Names of other goals may be in the range, too; see
     /// ``index(_:in:)``.
     package func values(of goal: Identifier) -> Range {
         (Identifier("\(prefix)v\(goal)\u{1}"), Identifier("\(prefix)v\(goal)\u{2}"))
     }
 
-    /// All of them.
+    /// The range of all tallies of the breakdown.
     package var all: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)w")) }
 
-    /// Returns the index of the group that a name has; `nil` if it is none of the range.
+    /// Returns the index of the group in a name; `nil` if the name only happens to be in the range.
     static func index(_ name: Identifier, in range: Range) -> Int? {
         guard name.string.hasPrefix(range.from.string) else { return nil }
         return Int(name.string.dropFirst(range.from.string.count))

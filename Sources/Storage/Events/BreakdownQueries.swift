@@ -5,7 +5,7 @@ extension StoreQuery<BreakdownTally> {
     ///
     /// - Parameters:
     ///   - series: the number of the breakdown's series.
-    ///   - time: when the tallies were frozen; `nil` for the present ones.
+    ///   - time: when the tallies were frozen; `nil` for the current ones.
     public static func breakdown(
         experimentID: Identifier, series: Int64, goal: Identifier, frozenAt time: Timestamp?
     ) -> Self {
@@ -59,7 +59,7 @@ extension StoreQuery<BreakdownTally> {
                 WHERE experiment_id = $1 AND goal >= $2 AND goal < $3
                 """
             )
-        // Its rows are summands.
+        // PostgreSQL stores increments, which must be added up.
         case .postgreSQL:
             (
                 "groups",

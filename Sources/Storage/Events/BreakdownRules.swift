@@ -1,20 +1,21 @@
 import Bucketing
 import JSON
 
-/// The rules of breakdowns: to which groups a user belongs. The attributes at the first exposure decide: those of the request
-/// that caused it, as its payload has them, or else the stored ones. The first ``BreakdownGroup/limit`` values that appear
-/// get a group of their own, in the transaction of the exposure, so that all servers agree.
+/// The rules of breakdowns, which determine the groups of a user. The group depends on the attribute at the first
+/// exposure: the one in the payload of the exposure, which comes from the request, or else the stored one. The first
+/// ``BreakdownGroup/limit`` values that occur get a group of their own. A group is created in the transaction of the
+/// exposure, so that all servers agree.
 enum BreakdownRules {
     private enum Value {
         case text(String)
-        /// Nothing that can be told apart in results.
+        /// A value that results cannot show as a group.
         case unusable
     }
 
-    /// Returns the user's groups, and gives new values theirs.
+    /// Returns the user's groups, and creates groups for new values.
     ///
-    /// - Parameter exposure: the first one; `records` has the series of its experiment.
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Parameter exposure: the first exposure. `records` must have the series of its experiment.
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
     static func groups(of exposure: Exposure, in records: inout UserRecords) -> [BreakdownGroup]? {
         let breakdowns = records.series(of: exposure.experimentID).compactMap { series in
             series.breakdown.map { (series: series, attribute: $0) }

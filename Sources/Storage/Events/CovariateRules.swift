@@ -1,14 +1,14 @@
 import Bucketing
 import JSON
 
-/// The rules of ``SeriesDefinition/Covariate/attribute(_:)``: the number that an attribute has at the first exposure is kept as
-/// the value before it. As for breakdowns, the attributes of the request that caused the exposure decide, or else the
-/// stored ones.
+/// The rules of ``SeriesDefinition/Covariate/attribute(_:)``: the number that an attribute has at the first exposure is
+/// stored as the value before the exposure. As for breakdowns, the attribute of the request that caused the exposure
+/// counts, or else the stored one.
 enum CovariateRules {
-    /// Returns what the user's totals of series have before any event, by the names of the series.
+    /// Returns the covariates of the user, by the names of the series.
     ///
-    /// - Parameter exposure: the first one; `records` has the series of its experiment.
-    /// - Returns: `nil` if `records` lacks something.
+    /// - Parameter exposure: the first exposure. `records` must have the series of its experiment.
+    /// - Returns: `nil` if `records` lacks a part that is needed.
     static func covariates(at exposure: Exposure, in records: inout UserRecords) -> [Identifier: UserGoal]? {
         let adjusted = records.series(of: exposure.experimentID).filter { $0.covariateAttribute != nil }
         guard !adjusted.isEmpty else { return [:] }
@@ -20,7 +20,7 @@ enum CovariateRules {
         return covariates
     }
 
-    /// Returns the same, as far as the request that caused the exposure says.
+    /// Returns the covariates that follow from the attributes of the request that caused the exposure.
     static func given(_ exposure: Exposure, _ series: [TrackedSeries]) -> [Identifier: UserGoal] {
         guard series.contains(where: { $0.covariateAttribute != nil }) else { return [:] }
         let given = exposure.givenAttributes
@@ -47,7 +47,7 @@ enum CovariateRules {
 }
 
 extension Exposure {
-    /// The attributes of the request that caused it.
+    /// The attributes of the request that caused the exposure.
     var givenAttributes: JSONObject {
         (try? JSONParser().parse(payload))?.object?["attributes"]?.object ?? JSONObject()
     }

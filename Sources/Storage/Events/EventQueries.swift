@@ -56,7 +56,8 @@ extension StoreQuery {
     fileprivate static func page(
         _ table: StoredTable, of userID: Identifier, before number: Int64, _ limit: Int, _ context: ReadingContext
     ) -> SQLQuery {
-        // SQLite is to sort what its index of users finds: between two rows of one user there may be millions.
+        // The `+` makes SQLite use the index of users and sort the result. Scanning by number would pass millions of
+        // other users' rows.
         let column = context.dialect == .sqlite ? "+number" : "number"
         return SQLQuery(
             "\(table)_page_of_user",
@@ -87,7 +88,7 @@ extension StoreQuery<ExperimentTally> {
                         FROM variation_goals WHERE experiment_id = $1 AND goal = $2
                         """
                     )
-                // Its rows are summands.
+                // PostgreSQL stores increments, which must be added up.
                 case .postgreSQL:
                     (
                         """
@@ -123,7 +124,7 @@ extension StoreQuery<ExperimentTally> {
     }
 }
 
-/// The users of an experiment whom results count.
+/// The number of users of an experiment whom results count.
 public struct EnrolledUsers: Sendable, Equatable {
     public var count: Int
     /// The UTC day of the first enrollment, counted from 1970-01-01.
@@ -172,7 +173,7 @@ extension StoreQuery<[TrackedSeries]> {
 }
 
 extension StoreQuery<Bool> {
-    /// Reads whether there are series that are being filled or deleted.
+    /// Reads whether any series is being filled or deleted.
     public static var openSeries: Self {
         Self(.openSeries) { _ in
             let sql = "SELECT 1 FROM tracked_series WHERE state <> \(TrackedSeries.State.filled.rawValue) LIMIT 1"
@@ -225,8 +226,8 @@ extension StoreQuery<[Identifier]> {
 extension TallySnapshot {
     package typealias Step = (query: SQLQuery, take: @Sendable (any Row, inout TallySnapshot) -> Void)
 
-    /// The statements that read it, in one transaction. A database whose transactions see what others commit meanwhile
-    /// reads users and goals by one of them.
+    /// The statements that read the tallies, in one transaction. If the statements of a transaction have different
+    /// snapshots, one statement reads both users and goals.
     package static func reading(_ experimentID: Identifier, _ dialect: SQLDialect) -> [Step] {
         let experiment = SQLValue.text(experimentID)
         let periods: Step = (

@@ -1,14 +1,16 @@
 import Bucketing
 
-/// The rules of exposures and goal events: what is stored, and how the tallies of variations follow. Whatever the order
-/// in which events arrive, the tallies end up the same.
+/// The rules of exposures and goal events: which are stored, and how the tallies of variations change. The tallies do
+/// not depend on the order in which events arrive.
 ///
-/// An exposure counts if the experiment was running when it happened, see ``StatusRules``. Others are only counted, apart:
-/// they enroll nobody, are no user's first exposure, and show nobody another variation.
+/// An exposure counts if the experiment was running when it happened; see ``StatusRules``. For other exposures only
+/// their number is kept: they do not enroll the user, are not the first exposure, and do not count as another
+/// variation.
 ///
 /// All times are in milliseconds.
 public enum EventRules {
-    /// Whether a value can be tallied: squares, sums and quotients of smaller or greater ones exceed a `Double`.
+    /// Whether a value can be tallied: 0, or a magnitude from 1e-15 to 1e15. Squares, sums or quotients of other values
+    /// may exceed the range of `Double`.
     public static func isUsable(value: Double) -> Bool {
         value == 0 || (1e-15...1e15).contains(abs(value))
     }
@@ -17,19 +19,19 @@ public enum EventRules {
     public static let maximumAge: Timestamp = 7 * 86_400_000
     /// How far a sender's clock may be ahead of this server's; such an event counts as happening now.
     public static let maximumLead: Timestamp = 5 * 60_000
-    /// How long before the first exposure goal events count for the comparison with the time before.
+    /// The time before the first exposure in which goal events count as "before".
     public static let lookBack: Timestamp = 14 * 86_400_000
-    /// The longest time before the first exposure for which a series may ask instead.
+    /// The maximum time before the first exposure that a series may use instead of ``lookBack``.
     public static let longestLookBack: Timestamp = 60 * 86_400_000
-    /// The minimum retention of events. An exposure may still arrive that happened before the known one; what counts
-    /// before and since it is then computed anew from the stored events.
+    /// The minimum retention of events. An exposure that happened before the stored one may still arrive; the totals
+    /// before and since the exposure are then computed from the stored events again.
     public static let minimumRetention = maximumAge + lookBack + 86_400_000
 
     /// Applies an event.
     ///
     /// - Parameter profiles: the rules by which an exposure enrolls a user.
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then. ``EventOutcome/removed`` for an event of
-    ///   an edge that was accepted before its user was removed.
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then. ``EventOutcome/removed``
+    ///   for an event that an edge accepted before its user was removed.
     public static func apply(
         _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges, _ profiles: ProfileRules,
         at now: Timestamp
@@ -41,7 +43,7 @@ public enum EventRules {
         switch event {
         case .goal(let event): return apply(event, to: &records, &tallies)
         case .exposure(let exposure):
-            // All at once, so that a store behind a network needs one exchange.
+            // All parts at once, so that a store behind a network needs one round trip.
             guard records.has(firstParts(exposure)) else { return nil }
             guard exposure.isImported || StatusRules.wasRunning(exposure, records.statuses) else {
                 tallies.addNotRunning(exposure)
@@ -84,13 +86,14 @@ public enum EventRules {
         case enrolls(ProfileRecord, Int64)
     }
 
-    /// Whether an exposure enrolls the user: it names a variation, chance chose it, and the user has no assignment.
+    /// Determines whether an exposure enrolls the user: the variation was chosen by chance, and the user has no
+    /// assignment.
     private static func enrollment(
         _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Timestamp
     ) -> Enrollment {
         guard let version = exposure.enrollsWith, !exposure.isChosen else { return .none }
         guard records.has(enrollmentParts) else { return .lacksRecords }
-        // The exposure of a user with a damaged profile counts nevertheless.
+        // A user with a damaged profile is not enrolled, but the exposure still counts.
         if case .damaged = records.profile { return .none }
         let profile = profiles.enrolled(
             exposure.variationID, in: exposure.experimentID, since: exposure.happenedAt, try? records.profile.get(),
@@ -198,17 +201,17 @@ public enum EventRules {
         [.goalEvents(since: exposure.happenedAt - lookBack), .series(experimentIDs: [exposure.experimentID])]
     }
 
-    /// Whether `records` has the events that series which look back longer than goals need.
+    /// Whether `records` has the older events that are needed by series that look back longer than goals do.
     private static func hasLookBack(_ exposure: Exposure, _ records: inout UserRecords) -> Bool {
         let longest = SeriesRules.lookBack(of: records.series(of: exposure.experimentID))
         return longest == lookBack || records.has([.goalEvents(since: exposure.happenedAt - longest)])
     }
 
     /// - Parameters:
-    ///   - groups: to which the user belongs by the exposure.
-    ///   - others: totals by goal and series beside those of stored events: covariates, and what came of events that
+    ///   - groups: the user's groups in breakdowns, which the exposure determines.
+    ///   - others: totals by goal and series that do not come from stored events: covariates, and totals of events that
     ///     retention has deleted.
-    ///   - times: when the user reached steps of funnels, by the names of the steps.
+    ///   - times: when the user reached the steps of funnels, by the names of the steps.
     static func put(
         _ stored: StoredExposure, _ groups: [BreakdownGroup], with others: [Identifier: UserGoal] = [:],
         _ times: [Identifier: [Timestamp]] = [:], in records: inout UserRecords, _ tallies: inout TallyChanges
@@ -233,7 +236,7 @@ public enum EventRules {
         for (name, total) in totals { put(total, of: name, stored, groups, in: &records, &tallies) }
     }
 
-    /// - Returns: whether `records` has all that is needed; nothing has changed otherwise.
+    /// - Returns: `false` if `records` lacks a part that is needed; nothing has changed then.
     private static func replace(
         _ stored: StoredExposure, _ next: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges
     ) -> Bool {
@@ -250,7 +253,7 @@ public enum EventRules {
             let periods = next.isCounted ? records.periodGroups(in: next.exposure.experimentID, next.period) : []
             put(next, groups + periods, with: covariates, in: &records, &tallies)
         } else {
-            // Only a flag has changed, so that the user no longer counts; the totals stay.
+            // Only a flag has changed, by which the user no longer counts. The totals stay.
             records.write(.putExposure(next))
             tallies.add(1, next)
         }
@@ -278,7 +281,7 @@ public enum EventRules {
 
     // MARK: Cascades of other changes
 
-    /// Whether `records` has what excluding these exposures needs.
+    /// Whether `records` has the parts that are needed to exclude these exposures.
     static func canExclude(_ exposures: [StoredExposure], _ records: inout UserRecords) -> Bool {
         records.has(partsToRemove(exposures))
     }
@@ -297,7 +300,7 @@ public enum EventRules {
     }
 }
 
-/// What one user did for one goal before and since the first exposure to one experiment.
+/// The total of one user for one goal, before and since the first exposure to one experiment.
 public struct UserGoal: Sendable, Equatable {
     public var beforeCount: Int64
     public var beforeValue: Double
@@ -353,16 +356,16 @@ public struct UserGoal: Sendable, Equatable {
     }
 }
 
-/// Sums of amounts such as money, which senders write as decimal fractions, kept in one number.
+/// Sums of amounts such as money, which senders write as decimal fractions, in one `Double`.
 ///
-/// A sum of decimal fractions differs from the nearest one by the rounding of its terms: 0.1 added a thousand times gives
-/// 99.9999999999986. So a sum that differs from a decimal fraction of six digits by no more than such rounding is that
-/// fraction. It stays exact, for any number of terms and also when terms are subtracted, while sum and terms have at most
-/// six digits after the point and a magnitude below ``limit``.
+/// Rounding accumulates in a sum of decimal fractions: 0.1 added a thousand times gives 99.9999999999986. If a sum
+/// differs from a decimal fraction of six digits by no more than the rounding of one addition, it is therefore replaced
+/// by that fraction. While sum and terms have at most six digits after the point and a magnitude below ``limit``, sums
+/// are exact for any number of terms, also when terms are subtracted.
 enum DecimalSum {
     private static let scale: Double = 1e6
-    /// Below it, the distance between neighbouring numbers is less than a quarter of the last digit, so that the rounding of
-    /// two terms and of their sum stays below half of it.
+    /// The magnitude below which the distance between adjacent numbers is less than a quarter of the last digit. The
+    /// rounding of two terms and of their sum then stays below half of the last digit.
     static let limit = 0x1p50 / scale
 
     static func adding(_ value: Double, to sum: Double) -> Double {

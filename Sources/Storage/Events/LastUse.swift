@@ -1,10 +1,10 @@
 public import Bucketing
 
-/// The last day on which a flag or a variation was used, as far as servers have noted it.
+/// The last day on which a flag or a variation was used, as far as servers have recorded it.
 public struct LastUse: Sendable, Hashable {
-    /// Stored as its number.
+    /// The kind of use. Databases store the raw value.
     public enum Kind: Int64, Sendable {
-        /// A flag exists. Noted once: nothing is known of the days before.
+        /// A flag exists. Recorded once, because the use before that day is unknown.
         case known = 0
         /// A flag was evaluated. ``Subject/key`` is its key, ``Subject/variation`` the key of the variation.
         case evaluated = 1
@@ -16,7 +16,7 @@ public struct LastUse: Sendable, Hashable {
         public var sdkKey: String
         public var kind: Kind
         public var key: Identifier
-        /// Empty if there is none.
+        /// The key or id of the variation; empty if there is none.
         public var variation: Identifier
 
         public init(sdkKey: String, _ kind: Kind, _ key: Identifier, variation: Identifier) {
@@ -28,7 +28,7 @@ public struct LastUse: Sendable, Hashable {
     }
 
     public var subject: Subject
-    /// Days since 1970-01-01 in UTC.
+    /// The UTC day, counted from 1970-01-01.
     public var day: Int64
 
     public init(_ subject: Subject, day: Int64) {
@@ -38,14 +38,14 @@ public struct LastUse: Sendable, Hashable {
 }
 
 extension SharedChange<Void> {
-    /// Notes the last days of several subjects, each of which occurs once.
+    /// Records the last uses of several subjects, each of which must occur once.
     public static func note(_ uses: [LastUse]) -> Self {
         Self(bytes: WaitingBytes.ofChange + uses.count * 128) { records, _ in records.write(.putLastUses(uses)) }
     }
 }
 
 extension StoreQuery<[LastUse]> {
-    /// Reads what is noted of a project.
+    /// Reads the last uses of a project.
     public static func lastUses(sdkKey: String) -> Self {
         Self(.lastUses(sdkKey: sdkKey)) { _ in
             let sql = "SELECT \(StoredTable.lastUses.columnList) FROM last_uses WHERE sdk_key = $1"
@@ -56,7 +56,7 @@ extension StoreQuery<[LastUse]> {
 
 extension LastUse {
     package init(_ row: any Row) {
-        // A kind of a newer release says nothing about a use.
+        // A kind of a newer release is not known to be a use.
         let kind = Kind(rawValue: row.bounded(1)) ?? .known
         self.init(
             Subject(sdkKey: row.text(0), kind, row.identifier(2), variation: row.identifier(3)), day: row.bounded(4))

@@ -1,16 +1,16 @@
 public import Bucketing
 
-/// A user who was exposed to an experiment, with what results count of the user.
+/// A user who was exposed to an experiment, with the totals that results count.
 public struct Participant: Sendable {
     public var userID: Identifier
     /// The variation, allocation period and day of the first exposure.
     public var cohort: Cohort
     public var exposedAt: Timestamp
-    /// One user: counted, or why not.
+    /// Counts this one user, as counted or as excluded for a reason.
     public var users: UserCounts
-    /// Under the names that were asked for; `nil` where the user did nothing.
+    /// The totals under ``ParticipantScan/names``, in that order; `nil` where the user has none.
     public var totals: [UserGoal?]
-    /// The present attributes, if they were asked for; `nil` for none.
+    /// The current attributes; `nil` if the user has none, or if they were not requested.
     public var attributes: [UInt8]?
 
     package init(_ stored: StoredExposure, totals: [UserGoal?], attributes: [UInt8]?) {
@@ -48,7 +48,7 @@ public struct ParticipantPage: Sendable {
     }
 }
 
-/// Which users of an experiment are read, and what of them.
+/// The users of an experiment to read, and the records to read of them.
 public struct ParticipantScan: Sendable {
     public var experimentID: Identifier
     /// The goals and names of series whose totals are read.
@@ -56,7 +56,7 @@ public struct ParticipantScan: Sendable {
     public var withAttributes = false
     /// The UTC days of the first exposure, from 1970-01-01; `nil` for all.
     public var enrolledOn: ClosedRange<Int64>?
-    /// Only users after this one.
+    /// Only users after this one are read; `nil` for all.
     public var after: Identifier?
     public var limit = 2_000
 
@@ -66,7 +66,7 @@ public struct ParticipantScan: Sendable {
         self.withAttributes = withAttributes
     }
 
-    /// The times of the first exposure; the end is excluded.
+    /// The times of the first exposure, as a half-open range.
     fileprivate var times: (from: Timestamp, to: Timestamp) {
         func time(_ day: Int64, _ beyond: Timestamp) -> Timestamp {
             let (time, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
@@ -78,7 +78,7 @@ public struct ParticipantScan: Sendable {
 }
 
 extension StoreQuery<ParticipantPage> {
-    /// Reads users of an experiment. Pages are no snapshot: each has its users as they are when it is read, once.
+    /// Reads users of an experiment. Pages are not one snapshot: each is read in its own. No user occurs twice.
     public static func participants(_ scan: ParticipantScan) -> Self {
         Self(.participants(scan)) { context in
             let (columns, table) =

@@ -1,12 +1,12 @@
 public import Bucketing
 
-/// A step of the work that gives users the totals of new series, and deletes those of dropped ones: the users of a page of
-/// exposures.
+/// A step of the work that stores users' totals of new series and deletes those of dropped series. It covers the users
+/// of one page of exposures.
 public struct SeriesWork: Sendable, Equatable {
     /// The numbers of the series.
     public var series: [Int64]
     public var experimentIDs: Set<Identifier>
-    /// The page begins behind the exposure with this number.
+    /// The page begins after the exposure with this number.
     public var after: Int64
 
     public init(series: [Int64], experimentIDs: Set<Identifier>, after: Int64) {
@@ -16,19 +16,20 @@ public struct SeriesWork: Sendable, Equatable {
     }
 }
 
-/// What is to be done next, and whether what was done is noted: not if another process has done the same meanwhile.
+/// The result of recording a step: the next step, and whether the step was recorded. It was not if another process had
+/// done the same.
 public struct SeriesProgress: Sendable, Equatable {
-    /// `nil` if nothing is left to do.
+    /// The next step; `nil` if nothing is left to do.
     public var next: SeriesWork?
     public var isNoted: Bool
 }
 
 extension SharedChange<SeriesProgress> {
-    /// Notes what was done for series, and returns what is to be done next: for the series that are least advanced.
+    /// Records a completed step, and returns the next one: for the series that have the most left to do.
     ///
     /// - Parameters:
-    ///   - done: what was done; `nil` to begin.
-    ///   - last: the number of the last exposure of its page; `nil` if there was none, so that all users are done.
+    ///   - done: the completed step; `nil` to begin.
+    ///   - last: the number of the last exposure of its page; `nil` if the page was empty, so that all users are done.
     public static func continueSeries(_ done: SeriesWork?, upTo last: Int64?) -> Self {
         Self(.series) { records, _ in
             var isNoted = true
@@ -43,7 +44,7 @@ extension SharedChange<SeriesProgress> {
     }
 }
 
-/// The tallies that a series has, under its names and those of groups.
+/// The tallies of a series, under its own names and those of groups.
 package struct SeriesSums: Sendable {
     package var experimentID: Identifier
     package var names: [Identifier]
@@ -64,7 +65,7 @@ extension SharedRecords {
             })
     }
 
-    /// - Returns: false if other progress has been noted meanwhile.
+    /// - Returns: `false` if another process has recorded progress meanwhile.
     fileprivate mutating func note(_ done: SeriesWork, upTo last: Int64?) -> Bool {
         var isNoted = true
         var kept: [TrackedSeries] = []
@@ -93,7 +94,7 @@ extension SharedRecords {
         return isNoted
     }
 
-    /// Tracks the series that the metrics of a project's experiments need, and no others of the project.
+    /// Makes the tracked series of a project those that the metrics of its experiments need. Others are dropped.
     mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Timestamp) {
         var missing = wanted.mapValues { Set($0) }
         var version = newestSeries
@@ -110,7 +111,8 @@ extension SharedRecords {
                 var series = TrackedSeries(
                     number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
                     since: eventsSince)
-                // What the attributes of users were at earlier exposures is not known; periods are treated alike.
+                // The attributes at earlier exposures are unknown, so users exposed before now get no group. Periods
+                // are treated alike.
                 if series.hasGroups { (series.state, series.since) = (.filled, now) }
                 write(.putSeries(series))
             }

@@ -2,12 +2,11 @@ import Bucketing
 import Dispatch
 import Synchronization
 
-/// Gives users the totals of new series, computed from the stored events, and deletes those of dropped series: in the
+/// Computes users' totals of new series from the stored events, and deletes those of dropped series. It works in the
 /// background, in small transactions that do not delay other changes.
 ///
-/// Progress is stored, so that the work goes on after a restart and in any process. Doing a step twice changes nothing.
-/// Where several processes share a database, the one whose progress is noted goes on, and the others leave it alone for a
-/// while.
+/// Progress is stored, so any process can continue the work, also after a restart. Repeating a step changes nothing.
+/// Where several processes share a database, the process whose progress was recorded continues, and the others pause.
 public final class SeriesFiller: @unchecked Sendable {
     // Safe: a timer source may be cancelled from any thread; all else is Sendable.
     private let session: BackgroundSession
@@ -19,12 +18,12 @@ public final class SeriesFiller: @unchecked Sendable {
 
     private struct State {
         var isRunning = false
-        /// Whether there may be new work.
+        /// Whether the work was started again while it was in progress.
         var isAsked = false
         var isClosed = false
     }
 
-    /// - Parameter batch: how many users one transaction looks at.
+    /// - Parameter batch: the number of users that one transaction covers.
     public init(_ store: any Store, batch: Int = 200) throws(StorageError) {
         session = try BackgroundSession(store, label: "metric-series", qos: .utility)
         self.batch = batch
@@ -46,7 +45,7 @@ public final class SeriesFiller: @unchecked Sendable {
         session.start { session in await self.work(session) }
     }
 
-    /// Ends the work after the present step. Blocks until done.
+    /// Ends the work after the current step. Blocks until then.
     public func close() {
         timer.cancel()
         state.withLock { $0.isClosed = true }
@@ -59,12 +58,12 @@ public final class SeriesFiller: @unchecked Sendable {
             state.isAsked = false
             return state.isRunning
         }) {
-            // Readiness and metrics report a failure; whoever starts the work next tries again.
+            // Readiness and metrics report failures of the store. The next start, also by the timer, tries again.
             try? await run(session)
         }
     }
 
-    /// Works until nothing is left to do, or another process does it.
+    /// Works until nothing is left to do, or another process does the work.
     public func run() async throws(StorageError) {
         try await session.run { session throws(StorageError) in try await self.run(session) }
     }

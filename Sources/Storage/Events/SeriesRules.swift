@@ -1,13 +1,13 @@
 import Bucketing
 
-/// The rules of ``TrackedSeries``: how a user's goal events become totals. What is computed event by event equals what is
-/// computed from all events at once, in whatever order they arrive.
+/// The rules of ``TrackedSeries``: how a user's goal events become totals. Adding events one by one, in any order, has
+/// the same result as computing the totals from all events at once.
 ///
-/// A user without totals of a series has done nothing that counts if the series is filled. While it is being filled, the
-/// user may not have been looked at: then the totals are computed from the stored events. Both whoever stores an event
-/// and whoever fills the series do so, and whoever comes second finds the totals of the first.
+/// Once a series is filled, a user without totals has no events that count. While it is being filled, such a user may
+/// not have been processed yet, so the totals are computed from the stored events. This is done both by the transaction
+/// of a new event and by ``SeriesFiller``; the second one finds the totals of the first.
 enum SeriesRules {
-    /// A user's total as an event leaves it.
+    /// The total of a user after an event.
     struct Change {
         var exposure: StoredExposure
         var name: Identifier
@@ -20,9 +20,10 @@ enum SeriesRules {
     /// Returns the totals that an event changes.
     ///
     /// - Parameters:
-    ///   - event: not yet stored.
-    ///   - exposures: those for which it may count; `records` has their series. Afterwards it has the user's groups, too.
-    /// - Returns: `nil` if `records` lacks something.
+    ///   - event: an event that is not stored yet.
+    ///   - exposures: the exposures for which the event may count. `records` must have their series; afterwards it has
+    ///     the user's groups, too.
+    /// - Returns: `nil` if `records` lacks a part that is needed.
     static func changes(
         by event: GoalEvent, _ exposures: [StoredExposure], _ records: inout UserRecords
     ) -> [Change]? {
@@ -100,9 +101,10 @@ enum SeriesRules {
     /// Computes a user's totals.
     ///
     /// - Parameters:
-    ///   - events: in any order.
-    ///   - known: for each step of a funnel, times at which its goal was reached by events that may be deleted.
-    /// - Returns: those that are not empty; of a funnel for the steps that the user reached, in order.
+    ///   - events: the user's events, in any order.
+    ///   - known: for each step of a funnel, the times at which its goal was reached, including those of deleted
+    ///     events.
+    /// - Returns: the totals that are not empty. A funnel has a total for each step that the user reached, in order.
     static func totals(
         of series: TrackedSeries, from events: [UserRecords.GoalValue], exposedAt first: Timestamp,
         known: [[Timestamp]] = []
@@ -127,7 +129,7 @@ enum SeriesRules {
 
     /// Adds an event to the total of a series other than a funnel.
     ///
-    /// - Returns: whether it counts.
+    /// - Returns: whether the event counts.
     private static func add(
         _ event: UserRecords.GoalValue, to total: inout UserGoal, _ definition: SeriesDefinition,
         exposedAt first: Timestamp
@@ -151,17 +153,17 @@ enum SeriesRules {
         }
     }
 
-    /// How long before the first exposure events count for any of some series, or for goals.
+    /// Returns the time before the first exposure in which events count for any of the series, or for goals.
     static func lookBack(of series: [TrackedSeries]) -> Timestamp {
         series.reduce(EventRules.lookBack) { max($0, $1.definition.lookBack) }
     }
 
     // MARK: Filling and deleting
 
-    /// Gives a user the totals of the series that are being filled, and deletes those of series that are not tracked any
-    /// more. Repeating it changes nothing.
+    /// Stores a user's totals of the series that are being filled, and deletes those of series that are no longer
+    /// tracked. Repeating it changes nothing.
     ///
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
     static func settle(
         _ experimentID: Identifier, in records: inout UserRecords, _ tallies: inout TallyChanges
     ) -> Void? {
@@ -192,7 +194,8 @@ enum SeriesRules {
         return ()
     }
 
-    /// The totals of a user who was exposed before the series was tracked. What the stored attributes were then is not known.
+    /// Returns the totals of a user who was exposed before the series was tracked. Stored attributes are not used,
+    /// because their values at the exposure are unknown.
     private static func filled(
         _ series: TrackedSeries, from events: [UserRecords.GoalValue], _ exposure: Exposure
     ) -> [Identifier: UserGoal] {
@@ -215,14 +218,14 @@ extension SeriesDefinition.Term {
 }
 
 extension UserGoal {
-    /// Of a funnel's step: the time after the first exposure at which it was reached.
+    /// The time between the first exposure and reaching a step, for the total of a funnel's step.
     fileprivate var time: Timestamp { Timestamp(exactly: afterValue.rounded()) ?? 0 }
 }
 
 // MARK: Merging
 
 extension UserRecords {
-    /// The series of an experiment, which must have been read.
+    /// Returns the series of an experiment. They must have been read.
     func series(of experimentID: Identifier) -> [TrackedSeries] {
         series.filter { $0.experimentID == experimentID }
     }

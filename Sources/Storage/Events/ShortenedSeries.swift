@@ -1,11 +1,11 @@
 public import Bucketing
 
-/// A series of which only the first time after each user's exposure counts, computed from stored events.
+/// A series limited to a time after each user's first exposure, computed from stored events.
 public struct ShortenedSeries: Sendable {
     private let series: TrackedSeries
 
-    /// - Parameter time: milliseconds after the first exposure.
-    /// - Returns: `nil` if nothing would count.
+    /// - Parameter time: the end of the time, in milliseconds after the first exposure.
+    /// - Returns: `nil` if no event could count.
     public init?(_ definition: SeriesDefinition, first time: Timestamp) {
         var definition = definition
         let end = min(definition.to ?? time, time)
@@ -24,12 +24,12 @@ public struct ShortenedSeries: Sendable {
         }
     }
 
-    /// The time after the first exposure from which events do not count.
+    /// The time after the first exposure from which events no longer count, in milliseconds.
     package var end: Timestamp { series.definition.to ?? 0 }
 
-    /// Returns what a user contributes to the sums of a variation, of a funnel for each step.
+    /// Returns a user's contribution to the sums of a variation; for a funnel one for each step.
     ///
-    /// - Parameter totals: what is stored of the whole series, for what was before the exposure.
+    /// - Parameter totals: the stored totals of the whole series, from which the values before the exposure are taken.
     public func tallies(of participant: Participant, _ events: ParticipantEvents, totals: [UserGoal?]) -> [GoalTally?] {
         let own = events.values[participant.userID] ?? []
         let found = Dictionary(
@@ -46,7 +46,7 @@ public struct ShortenedSeries: Sendable {
     }
 }
 
-/// Events of users of an experiment since their exposure.
+/// The events of users of an experiment since their first exposure.
 public struct ParticipantEvents: Sendable {
     package var values: [Identifier: [UserRecords.GoalValue]] = [:]
 

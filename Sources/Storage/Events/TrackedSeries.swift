@@ -1,9 +1,9 @@
 public import Bucketing
 package import JSON
 
-/// What is computed of each user's goal events for a metric of an experiment, beside each goal's own totals.
+/// A computation over each user's goal events for a metric of an experiment, in addition to the totals of each goal.
 ///
-/// A user's totals of a series are kept like those of a goal, under names that no goal can have; see ``SeriesName``.
+/// The totals of a series are stored like those of a goal, under names that no goal can have; see ``SeriesName``.
 public struct SeriesDefinition: Hashable, Sendable {
     public enum Measure: String, Sendable {
         case value, count
@@ -23,7 +23,7 @@ public struct SeriesDefinition: Hashable, Sendable {
         }
     }
 
-    /// What of a user's time before the first exposure is kept beside a sum, to adjust it by (CUPED).
+    /// The value before the first exposure that is stored with a sum, to adjust the sum by it (CUPED).
     public enum Covariate: Hashable, Sendable {
         /// The same sum over this time before the first exposure.
         case before(Timestamp)
@@ -39,21 +39,22 @@ public struct SeriesDefinition: Hashable, Sendable {
         /// Two sums since the first exposure: the first is kept as ``UserGoal/afterValue``, the second as
         /// ``UserGoal/beforeValue``.
         case ratio(Term, Term)
-        /// The first time at which each goal was reached at or after the one before it. Each step has a name of its own.
+        /// For each goal the first time at which it was reached, not before the preceding goal. Each step has a name of
+        /// its own.
         case funnel([Identifier])
         /// The value of this attribute at the first exposure; see ``BreakdownGroup``.
         case breakdown(Identifier)
-        /// The ``AllocationPeriod`` under which the user is tallied, as a group whose index is the period's number. It tells
-        /// with which probability the user got the variation.
+        /// The ``AllocationPeriod`` under which the user is tallied, as a group whose index is the period's number. It
+        /// determines the probability with which the user got the variation.
         case periods
     }
 
     public var content: Content
-    /// The time after the first exposure at which events begin to count.
+    /// The time after the first exposure from which events count, in milliseconds.
     public var from: Timestamp
-    /// The time after the first exposure from which events do not count any more; `nil` if they always do.
+    /// The time after the first exposure from which events no longer count, in milliseconds; `nil` if there is no end.
     public var to: Timestamp?
-    /// Of a sum.
+    /// The covariate of a sum; ignored for other series.
     public var covariate = Covariate.standard
 
     public init(
@@ -65,13 +66,13 @@ public struct SeriesDefinition: Hashable, Sendable {
         self.covariate = covariate
     }
 
-    /// How long before the first exposure events count.
+    /// The time before the first exposure in which events count, in milliseconds.
     var lookBack: Timestamp {
         guard case .sum = content, case .before(let time) = covariate else { return 0 }
         return time
     }
 
-    /// Whether events of a goal count.
+    /// Whether the series uses events of a goal.
     func concerns(_ goal: Identifier) -> Bool {
         switch content {
         case .sum(let term, _): term.goal == goal
@@ -85,13 +86,13 @@ public struct SeriesDefinition: Hashable, Sendable {
     func isInWindow(_ offset: Timestamp) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
 }
 
-/// A series of an experiment, with a number that none had before.
+/// A series of an experiment, with a number that is never reused.
 public struct TrackedSeries: Sendable, Equatable {
     public enum State: Int64, Sendable {
         /// The totals of users who did something before the series was tracked are being computed from stored events.
         case filling
         case filled
-        /// Nothing is computed any more, and the users' totals are being deleted.
+        /// The series is no longer computed, and the users' totals are being deleted.
         case dropped
     }
 
@@ -100,12 +101,12 @@ public struct TrackedSeries: Sendable, Equatable {
     public var experimentID: Identifier
     public var definition: SeriesDefinition
     public var state: State
-    /// While it is being filled or deleted: the number of the last exposure whose user is done.
+    /// While the series is being filled or deleted: the number of the last exposure whose user has been processed.
     public var doneTo: Int64
-    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none. Of a
-    /// breakdown or of periods: users who were exposed before this time have no group.
+    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none.
+    /// For a breakdown or for periods: users who were exposed before this time have no group.
     public var since: Timestamp
-    /// Of a breakdown: the values that have a group of their own, in the order of their numbers.
+    /// The values of a breakdown that have a group of their own, in the order of the groups; empty for other series.
     public var groupValues: [Identifier] = []
 
     public init(
@@ -136,10 +137,10 @@ public struct TrackedSeries: Sendable, Equatable {
         return attribute
     }
 
-    /// Whether each user belongs to a ``BreakdownGroup`` of it.
+    /// Whether the series assigns a ``BreakdownGroup`` to each user.
     public var hasGroups: Bool { breakdown != nil || definition.content == .periods }
 
-    /// The names of its totals: one, or of a funnel one for each step.
+    /// The names of the totals: one, or for a funnel one for each step.
     public var names: [Identifier] {
         switch definition.content {
         case .sum(_, let cap):
@@ -151,9 +152,9 @@ public struct TrackedSeries: Sendable, Equatable {
     }
 }
 
-/// The name under which totals of a series are kept in the place of a goal's: U+0001, with which no goal may begin, and
-/// the number. It has what the contribution of a user to the sums of a variation depends on, so that a user can be removed
-/// from them whatever has become of the series.
+/// The name under which totals of a series are stored in place of a goal: U+0001, with which no goal may begin, the
+/// number, and everything that a user's contribution to the sums of a variation depends on. A user can therefore be
+/// removed from the sums even if the series has been dropped.
 struct SeriesName {
     var number: Int64
     /// The maximum of a user's total.
@@ -166,7 +167,7 @@ struct SeriesName {
     var hasAttribute = false
 
     static let mark: UInt8 = 1
-    /// Follows the names of all series, and precedes all goals.
+    /// The exclusive end of the names of all series, in the order of names.
     static let end = "\u{2}"
 
     var identifier: Identifier {
@@ -200,16 +201,16 @@ struct SeriesName {
         isGroup = rest == "b"
     }
 
-    /// What the user contributes to the sums of a variation.
+    /// Returns the user's contribution to the sums of a variation.
     func tally(of total: UserGoal) -> GoalTally {
         var total = total
         if let cap {
             total.afterValue = min(total.afterValue, cap)
             if !hasAttribute { total.beforeValue = min(total.beforeValue, cap) }
         }
-        // Of a funnel's step, the value is a time.
+        // The value of a funnel's step is a time, which is not summed.
         if step != nil { total.afterValue = 0 }
-        // Only asked of goals.
+        // Only used for goals.
         total.valuedCount = 0
         return total.tally
     }

@@ -26,11 +26,12 @@ public struct VariationTally: Sendable, Equatable {
     }
 }
 
-/// Sums over the counted users of a variation. y is a user's value since the first exposure, x the value before it.
+/// Counts and sums over the counted users of a variation. y is a user's value since the first exposure, x the value
+/// before it.
 public struct GoalTally: Sendable, Equatable {
-    /// Events since the first exposure.
+    /// The number of events since the first exposure.
     public var events = 0
-    /// Users with an event since the first exposure; before it; both.
+    /// The number of users with an event since the first exposure, before it, and both.
     public var converted = 0
     public var convertedBefore = 0
     public var convertedBoth = 0
@@ -39,13 +40,13 @@ public struct GoalTally: Sendable, Equatable {
     public var x = CompensatedSum.zero
     public var xx = CompensatedSum.zero
     public var xy = CompensatedSum.zero
-    /// Of a goal: events since the first exposure with a value other than 0.
+    /// The number of events since the first exposure with a value other than 0; 0 for a series.
     public var valued = 0
 
     public init() {}
 
-    /// Whether any event had a value, even if the values add up to 0. Of events that earlier releases recorded only sums
-    /// are known.
+    /// Whether any event had a value, even if the values add up to 0. Earlier releases did not keep ``valued``, so the
+    /// sum of squares is checked as well.
     public var hasValues: Bool { valued > 0 || yy.value > 0 }
 
     public static func + (left: Self, right: Self) -> Self {
@@ -80,7 +81,7 @@ public struct GoalTally: Sendable, Equatable {
 }
 
 extension StoredExposure {
-    /// One user or several with the same ``flags``: counted, or why not.
+    /// Counts users with these ``StoredExposure/flags``, as counted or as excluded for a reason.
     static func users(flags: Int64, _ number: Int = 1) -> UserCounts {
         if flags & Int64(chosen) != 0 { return UserCounts(chosen: number) }
         if flags & Int64(multipleVariations) != 0 { return UserCounts(multipleVariations: number) }
@@ -88,10 +89,10 @@ extension StoredExposure {
     }
 }
 
-/// The changes that one transaction makes to the tallies of variations, gathered so that each row is written once.
+/// The changes that one transaction makes to the tallies of variations, collected so that each row is written once.
 ///
-/// Users are tallied by variation, allocation period and day of enrollment; what they did for a goal by variation and
-/// day. Totals are the sums of these rows. So a user who is removed is subtracted exactly where the user was added.
+/// Users are tallied by variation, allocation period and day of enrollment; totals of goals by variation and day.
+/// Results are sums of these rows, so a removed user is subtracted exactly where the user was added.
 public struct TallyChanges: Sendable {
     public struct Users: Hashable, Sendable {
         public var experimentID: Identifier
@@ -115,7 +116,7 @@ public struct TallyChanges: Sendable {
 
     public var isEmpty: Bool { users.isEmpty && goals.isEmpty }
 
-    /// Adds users like this one, or with a negative number removes them.
+    /// Adds users like this one; a negative number removes them.
     mutating func add(_ number: Int, _ stored: StoredExposure) {
         let exposure = stored.exposure
         let cohort = Cohort(
@@ -132,7 +133,7 @@ public struct TallyChanges: Sendable {
         users[key, default: UserCounts()].notRunning += 1
     }
 
-    /// Adds to the sums of the exposure's variation and day, in total and for the user's groups.
+    /// Adds to the sums of the exposure's variation and day: in total, and for the user's groups.
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier, _ groups: [BreakdownGroup]) {
         add(tally, exposure, goal)
         for group in groups { add(tally, exposure, group.name(of: goal)) }
