@@ -9,9 +9,9 @@ public import JSON
     import Darwin
 #endif
 
-/// Who makes a change, and through which request.
+/// The author of a change, and the request by which it was made.
 public struct Author: Sendable, Hashable {
-    /// The name of a token, or of another actor: that name has two words, which no token's name has.
+    /// The name of a token, or of another actor. Names of other actors have two words, which token names cannot have.
     public var name: String
     /// Empty if there is no request.
     public var requestID: String
@@ -24,7 +24,7 @@ public struct Author: Sendable, Hashable {
     /// The name of everyone on a server without tokens. No token may have it.
     public static let anonymousName = "anonymous"
 
-    /// The system user that runs this process; the author of what happens at its start and of commands.
+    /// The system user that runs this process. It is the author of changes at the start, and of commands.
     public static let processUser: Author = {
         let identifier = geteuid()
         let name = getpwuid(identifier).map { String(cString: $0.pointee.pw_name) }
@@ -56,7 +56,7 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentConclude = "experiment.conclude"
     /// A concluded experiment was reopened; the target is its key.
     case experimentReopen = "experiment.reopen"
-    /// What happened elsewhere was imported.
+    /// Results of an experiment were imported from another system.
     case experimentImport = "experiment.import"
     /// A ramp began a step, ended, or was controlled by hand; the target is the experiment's key.
     case experimentRamp = "experiment.ramp"
@@ -98,9 +98,9 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case proposalApprove = "proposal.approve"
     /// A proposed change was rejected; the target is the id of the proposal.
     case proposalReject = "proposal.reject"
-    /// The verdict of an experiment is another one; the target is the experiment's key.
+    /// The verdict of an experiment has changed; the target is the experiment's key.
     case experimentVerdict = "experiment.verdict"
-    /// An experiment has other warnings, such as a broken split or a guardrail that is worse; the target is its key.
+    /// The warnings of an experiment have changed, such as a broken split or a worse guardrail; the target is its key.
     case experimentWarning = "experiment.warning"
     /// A webhook was made or changed; the target is its key.
     case webhookPut = "webhook.put"
@@ -108,20 +108,20 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case webhookDelete = "webhook.delete"
     /// A webhook got another secret; the target is its key.
     case webhookRotate = "webhook.rotate"
-    /// A webhook is paused, because its receiver has not accepted anything for too long; the target is its key.
+    /// A webhook was paused, because its receiver has not accepted an event for too long; the target is its key.
     case webhookPause = "webhook.pause"
     /// The access tokens were reloaded; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.
     case databaseMigrate = "database.migrate"
-    /// The database turned out to have gone back in time, and got another generation; the target is the former one.
+    /// The database was found to have gone back in time, and got a new generation; the target is the former one.
     case generationRenew = "generation.renew"
 }
 
 /// A recorded action of an admin, written in the same transaction as its change. Actions that change nothing are not
 /// recorded.
 public struct AuditEntry: Sendable, Equatable {
-    /// Ascending in time.
+    /// Increases with each entry.
     public var id: Int64
     public var recordedAt: Timestamp
     public var author: Author
@@ -129,7 +129,7 @@ public struct AuditEntry: Sendable, Equatable {
     public var action: String
     /// `nil` if the action is not about a user, or if the user has been erased since.
     public var userID: Identifier?
-    /// What was changed; see ``AuditAction``.
+    /// The changed object; see ``AuditAction``.
     public var target: String
     /// JSON; `nil` if there was nothing before, or if the user has been erased since.
     public var before: [UInt8]?

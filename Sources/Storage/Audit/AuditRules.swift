@@ -7,7 +7,8 @@ extension AuditEntry {
     /// The maximum size of a target, in bytes.
     private static let maximumTarget = 1_024
 
-    /// Makes the entry of a note, with bounded details. The store assigns the id.
+    /// Creates the entry of a note. Values beyond the maximum size are replaced by their size. The store assigns the
+    /// id.
     public init(_ note: AuditNote, by author: Author, at now: Timestamp) {
         self.init(
             id: 0, recordedAt: now, author: author, action: note.action.rawValue, userID: note.userID,
@@ -24,7 +25,7 @@ extension AuditEntry {
         return omitted.encoded()
     }
 
-    /// Removes what identifies an erased user. That something was done, when and by whom stays.
+    /// Removes everything that identifies an erased user. Action, time and author stay.
     public mutating func anonymize() {
         (userID, before, after) = (nil, nil, nil)
     }
@@ -38,7 +39,7 @@ extension AuditEntry {
         after = JSONValue.object(detail).encoded()
     }
 
-    /// Whether a query asks for the entry, its limit aside.
+    /// Whether the entry meets a query, apart from the query's limit.
     public func matches(_ query: AuditQuery) -> Bool {
         (query.author.map { $0 == author.name } ?? true) && (query.action.map { $0.rawValue == action } ?? true)
             && (query.userID.map { $0 == userID } ?? true) && (query.target.map { $0 == target } ?? true)
@@ -48,7 +49,7 @@ extension AuditEntry {
 }
 
 extension AuditNote {
-    /// Describes an admin's change of a profile; there are no notes of the changes that app servers make.
+    /// Returns the notes of an admin's change of a profile. Changes by app servers are not recorded.
     static func notes(
         _ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?
     ) -> [AuditNote] {
@@ -74,8 +75,8 @@ extension AuditNote {
         }
     }
 
-    /// Describes the merge of an anonymous user: the assignments of the account that it changed, before and after, and
-    /// the overrides that ended with the anonymous user.
+    /// Describes the merge of an anonymous user: the changed assignments of the account, before and after, and the
+    /// overrides of the anonymous user, which have ended.
     init(
         _ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?,
         ending anonymous: ProfileRecord?
@@ -155,7 +156,7 @@ extension AuditNote {
 
     /// Adds to a note about a datafile the versions and revisions before and after; the log does not keep the content.
     ///
-    /// - Parameter approver: the second person of a change that was proposed.
+    /// - Parameter approver: the person who approved a proposed change.
     public func activating(
         _ datafile: StoredDatafile, replacing former: StoredDatafile?, approvedBy approver: String? = nil
     ) -> AuditNote {

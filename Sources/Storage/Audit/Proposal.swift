@@ -1,16 +1,16 @@
 public import JSON
 
-/// A change that waits for the approval of a second person: the request as it was sent, and what it changes. Once it is
-/// stored, only its decision is added.
+/// A change that waits for the approval of a second person: the request as it was sent, and the changes that it would
+/// make. After it is stored, only the decision is added.
 public struct Proposal: Sendable, Equatable {
-    /// Stored as its number.
+    /// The status. Databases store the raw value.
     public enum Status: Int64, Sendable {
         case pending = 0
         case approved = 1
         case rejected = 2
     }
 
-    /// Who decided, and when.
+    /// The decision, with its author and time.
     public struct Decision: Sendable, Equatable {
         public var author: String
         public var time: Timestamp
@@ -21,16 +21,16 @@ public struct Proposal: Sendable, Equatable {
     public var sdkKey: String
     public var createdAt: Timestamp
     public var status = Status.pending
-    /// The name of the person who proposes it.
+    /// The name of the person who proposes the change.
     public var author: String
-    /// Identifies what it changes, and what its preview rests on, as they were when it was made.
+    /// Identifies the state of the definitions that the proposal changes, and on which its preview is based.
     public var basis: String
     public var method: String
-    /// Path and query, as they were sent.
+    /// The path and query of the request.
     public var target: String
-    /// The keys of the running experiments that it changes.
+    /// The keys of the running experiments that the request changes.
     public var experiments: [String]
-    /// The entries of the audit log that it would make, each with `action`, `target`, `before` and `after`.
+    /// The audit entries that the request would make, each with `action`, `target`, `before` and `after`.
     public var changes: JSONValue
     public var decision: Decision?
     /// The body of the request; `nil` if it was not read.
@@ -86,7 +86,7 @@ extension SharedRecords {
         record(AuditNote(action, of: decided.id, after: decided.summary, in: decided.sdkKey), by: author)
     }
 
-    /// Whether a change needs no approval, or the proposal that is approved is still to be decided.
+    /// Whether a change may be made: it needs no approval, or its proposal has not been decided yet.
     func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
 
     /// Approves a proposal in the transaction of its change, which ``admits(_:)`` it.
@@ -221,7 +221,7 @@ extension Proposal {
         return String(decoding: JSONValue.object(content).encoded(), as: UTF8.self)
     }
 
-    /// What the audit log has of it.
+    /// The proposal as the audit log shows it.
     fileprivate var summary: JSONValue {
         var summary = JSONObject()
         summary["sdk_key"] = .string(sdkKey)

@@ -1,16 +1,16 @@
 public import JSON
 
-/// Where a server sends what happens: a URL, what it wants to know, and how far it has come.
+/// A receiver of events: its URL, the events that it gets, and the state of the delivery.
 public struct Webhook: Sendable, Equatable {
     public enum Format: String, Sendable, CaseIterable {
         case standard, slack, teams
     }
 
-    /// A secret that the server has made.
+    /// A secret that the server has generated.
     public struct Secret: Sendable, Equatable {
         /// `whsec_` and the key in base64.
         public var text: String
-        /// When it ends; `nil` for the current one.
+        /// When the secret ends; `nil` for the current one.
         public var until: Timestamp?
 
         public init(_ text: String, until: Timestamp? = nil) {
@@ -19,16 +19,16 @@ public struct Webhook: Sendable, Equatable {
         }
     }
 
-    /// What an admin has defined.
+    /// The part that admins define.
     public struct Definition: Sendable, Equatable {
         public var url: String
         /// Names of events, and patterns such as `experiment.*`.
         public var events: [String]
-        /// `nil` for all projects, and for what belongs to none.
+        /// The project whose events are sent; `nil` for the events of all projects and those of none.
         public var sdkKey: String?
         public var format: Format
         public var isEnabled: Bool
-        /// The newest first; empty with ``secretFile``.
+        /// The secrets, newest first; empty with ``secretFile``.
         public var secrets: [Secret]
         /// The name of the file that has the secret.
         public var secretFile: String?
@@ -47,14 +47,14 @@ public struct Webhook: Sendable, Equatable {
         }
     }
 
-    /// What came of an attempt to deliver an event.
+    /// The outcome of an attempt to deliver an event.
     public struct Delivery: Sendable, Equatable {
         public var eventID: String
         public var event: String
         public var attemptedAt: Timestamp
-        /// 0 if there was no response.
+        /// The status of the response; 0 if there was none.
         public var status: Int
-        /// Why it failed; `nil` if it was accepted.
+        /// Why the attempt failed; `nil` if the event was accepted.
         public var failure: String?
 
         public init(eventID: String, event: String, attemptedAt: Timestamp, status: Int, failure: String?) {
@@ -66,35 +66,35 @@ public struct Webhook: Sendable, Equatable {
         }
     }
 
-    /// How far it has come. Whoever sends holds it for a time, and renews that with each step.
+    /// The state of the delivery. The server that sends holds a claim for some time, and renews it with each step.
     public struct State: Sendable, Equatable {
-        /// The last entry of the audit log that was delivered, or that it does not want.
+        /// The id of the last audit entry that was delivered, or that is not an event for this webhook.
         public var position: Int64
-        /// The server that sends; `nil` for none.
+        /// The server that holds the claim; `nil` if none does.
         public var holder: String?
         public var heldUntil: Timestamp = 0
-        /// Attempts since the last success, all for the event after ``position``.
+        /// The number of failed attempts for the event after ``position``.
         public var failures: Int64 = 0
         public var failingSince: Timestamp?
         public var nextAttempt: Timestamp = 0
-        /// When the next event happened that is to be delivered; `nil` if there is none.
+        /// When the event that is to be delivered next happened; `nil` if there is none.
         public var pendingSince: Timestamp?
-        /// Why nobody sends any longer, until an admin enables it again.
+        /// Why the webhook is paused until an admin enables it again; `nil` if it is not.
         public var pause: String?
-        /// The newest first.
+        /// The last outcomes, newest first.
         public var deliveries: [Delivery] = []
 
         public init(position: Int64) {
             self.position = position
         }
 
-        /// Goes on where it has stopped, with the event that failed.
+        /// Ends a pause, and the claim. The delivery continues with the event that failed.
         mutating func resume() {
             (failures, failingSince, nextAttempt, pause) = (0, nil, 0, nil)
             (holder, heldUntil) = (nil, 0)
         }
 
-        /// Adds an outcome, and forgets the oldest.
+        /// Adds an outcome, and removes the oldest beyond ``Webhook/deliveryLimit``.
         public mutating func add(_ delivery: Delivery) {
             deliveries.insert(delivery, at: 0)
             if deliveries.count > Webhook.deliveryLimit { deliveries.removeLast() }
@@ -107,7 +107,7 @@ public struct Webhook: Sendable, Equatable {
 
     public var sdkKey: String? { definition.sdkKey }
 
-    /// Whether it is of a project, or of all.
+    /// Whether the webhook gets the events of a project.
     public func concerns(_ project: String) -> Bool { sdkKey == nil || sdkKey == project }
 
     public init(key: String, _ definition: Definition, state: State = State(position: 0)) {
@@ -118,7 +118,7 @@ public struct Webhook: Sendable, Equatable {
 
     /// The maximum number of webhooks.
     public static let limit = 100
-    /// How many outcomes are kept.
+    /// The maximum number of outcomes that are kept.
     public static let deliveryLimit = 20
 }
 
@@ -127,12 +127,12 @@ public struct Webhook: Sendable, Equatable {
 /// A webhook to define or delete.
 public struct WebhookChange: Sendable {
     public let key: String
-    /// `nil` to delete it.
+    /// The new definition; `nil` to delete the webhook.
     public let definition: Webhook.Definition?
     /// The definition that must be stored; `nil` if there must be none.
     public let former: Webhook.Definition?
     public let note: AuditNote
-    /// Whether it goes on with what happens from now on.
+    /// Whether events from before the change are skipped.
     public let skips: Bool
 
     public init(
@@ -148,14 +148,14 @@ public struct WebhookChange: Sendable {
 }
 
 extension SharedRecords {
-    /// Whether a webhook is as a change expects.
+    /// Whether the stored definition is the one that a change expects.
     func admits(_ change: WebhookChange) -> Bool { webhooks[change.key]?.definition == change.former }
 
     mutating func apply(_ change: WebhookChange, by author: Author) {
         if let definition = change.definition {
             var state = webhooks[change.key]?.state ?? Webhook.State(position: lastAuditEntry)
             if change.skips { state.position = lastAuditEntry }
-            // Nobody goes on sending to the former URL, or by the former rules.
+            // Ends the claim, so that no server continues with the former URL or rules.
             state.resume()
             write(.putWebhook(Webhook(key: change.key, definition, state: state)))
         } else {
@@ -166,8 +166,8 @@ extension SharedRecords {
 }
 
 extension SharedChange<Bool> {
-    /// Defines or deletes a webhook. A new one begins with what happens from now on; one that was paused, or disabled, goes on
-    /// with the event that it stopped at. The result is false if the definition is another one than expected.
+    /// Defines or deletes a webhook. A new one gets the events from now on; one that was paused or disabled continues
+    /// with the event at which it stopped. The result is `false` if the stored definition is not the expected one.
     public static func webhook(_ change: WebhookChange, by author: Author) -> Self {
         Self(.webhook(key: change.key)) { records, _ in
             guard records.admits(change) else { return false }
@@ -178,8 +178,8 @@ extension SharedChange<Bool> {
 }
 
 extension SharedChange<Webhook?> {
-    /// Begins to send, or goes on: nobody else does until the claim ends. The result is `nil` if somebody else holds it, if
-    /// it is not due, or if it is not enabled.
+    /// Claims a webhook, or renews the claim. Until the claim ends, no other server sends. The result is `nil` if
+    /// another server holds the claim, if no delivery is due, or if the webhook is not enabled.
     public static func claimWebhook(_ key: String, by holder: String, for milliseconds: Timestamp) -> Self {
         Self(.webhook(key: key)) { records, context in
             guard var webhook = records.webhooks[key], webhook.definition.isEnabled, webhook.state.pause == nil,
@@ -193,12 +193,12 @@ extension SharedChange<Webhook?> {
         }
     }
 
-    /// Changes the state of a webhook that this holder has claimed, and renews the claim. The result is `nil` if somebody
-    /// else has it, or if it was changed or deleted.
+    /// Changes the state of a webhook that this holder has claimed, and renews the claim. The result is `nil` if
+    /// another server holds the claim, or if the webhook was changed or deleted.
     ///
     /// - Parameters:
-    ///   - edit: may end the claim.
-    ///   - note: recorded if the change pauses it.
+    ///   - edit: changes the state; it may end the claim.
+    ///   - note: the audit entry for a change that pauses the webhook.
     public static func advanceWebhook(
         _ key: String, by holder: String, for milliseconds: Timestamp, noting note: AuditNote? = nil,
         author: Author? = nil,
@@ -228,9 +228,8 @@ extension StoreQuery<[Webhook]> {
 }
 
 extension StoreQuery<[AuditEntry]> {
-    /// Reads entries of the audit log in the order of their numbers, after one of them. No entry will appear before those
-    /// that were read. A database may wait for open transactions meanwhile, so that the session should have nothing else to
-    /// do.
+    /// Reads entries of the audit log after one of them, in the order of their ids. No entry will appear before those
+    /// that were read. PostgreSQL may wait for open transactions, so the session should have nothing else to do.
     public static func auditTail(after id: Int64, limit: Int) -> Self {
         Self(.auditTail(after: id, limit: limit)) { context in
             switch context.dialect {
@@ -243,8 +242,9 @@ extension StoreQuery<[AuditEntry]> {
         }
     }
 
-    /// As ``StoreQuery/feed(from:limit:settledTo:)`` does: transactions overlap, and that with the lower number may commit
-    /// later. All that have drawn a number up to the last one have lower ids than a transaction that begins now.
+    /// Waits for open transactions as ``StoreQuery/feed(from:limit:settledTo:)`` does: transactions overlap, and one
+    /// with a lower number may commit later. All transactions that have drawn a number up to the last one have lower
+    /// transaction ids than one that begins now.
     private static func settledEntries(after id: Int64, _ limit: Int) -> Reading<[AuditEntry]> {
         var last: Int64 = 0
         return Reading([(SharedRecords.lastAuditEntry, { last = $0.integer(0) })]) {

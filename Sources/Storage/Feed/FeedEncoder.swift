@@ -1,11 +1,11 @@
 package import Bucketing
 import JSON
 
-/// Encodes what the writes of rules change about users as entries of the feed: the one place for all stores.
+/// Encodes the writes of rules as entries of the feed, for all stores.
 package struct FeedEncoder: Sendable {
     private var encoder: ProfileRecordEncoder
 
-    /// - Parameter capacity: in bytes; more may be appended.
+    /// - Parameter capacity: the number of bytes to reserve.
     package init(capacity: Int = 0) {
         encoder = ProfileRecordEncoder(capacity: capacity)
     }
@@ -13,8 +13,8 @@ package struct FeedEncoder: Sendable {
     package var bytes: [UInt8] { encoder.bytes }
     package var isEmpty: Bool { encoder.bytes.isEmpty }
 
-    /// Appends what a write changes, if a reader of the feed can see it. What no reader sees are totals, allocation
-    /// periods, variations forced for a test, sticky documents and the audit log.
+    /// Appends the entry of a write. The feed does not have totals, allocation periods, variations forced for a test,
+    /// sticky documents and the audit log.
     package mutating func append(_ write: UserRecords.Write, of userID: Identifier) {
         switch write {
         case .putProfile(let record, let stored): append(record, replacing: stored, of: userID)
@@ -24,9 +24,9 @@ package struct FeedEncoder: Sendable {
             append(.attributes, of: userID) { for number in changed { $0.append(number: UInt64(number)) } }
         case .takeOver(let other): append(.merge, of: userID) { $0.append(text: other.string) }
         case .noteRemoval(nil): append(.erasure, of: userID) { _ in }
-        // That of a merge is the entry of the account.
+        // A merge has its entry with the account.
         case .noteRemoval: break
-        // Of an erasure or a merge.
+        // Part of an erasure or a merge, which has its own entry.
         case .deleteProfile, .eraseOtherRecords: break
         case .expectNewestDatafile, .putForcedVariation, .deleteForcedVariation, .putTotal, .deleteTotals, .putPeriod,
             .putSeries, .eraseStickyDocuments, .recordAudit:
@@ -42,7 +42,7 @@ package struct FeedEncoder: Sendable {
         encoder.endCounted(place)
     }
 
-    /// - Returns: the place of the length of what follows.
+    /// - Returns: the position of the length of the content, which follows.
     private mutating func begin(_ kind: FeedEntry.Kind, of userID: Identifier) -> Int {
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
@@ -51,11 +51,11 @@ package struct FeedEncoder: Sendable {
 
     /// Appends the assignments of a profile that differ from those before, as they are encoded in the profiles.
     package mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
-        // Each save comes here: without a closure, which would retain the records.
+        // Called for each save, so it avoids a closure, which would retain the records.
         let place = begin(.assignments, of: userID)
         defer { encoder.endCounted(place) }
         let start = encoder.bytes.count
-        // Mostly nothing is removed.
+        // The number of removed assignments, which is mostly 0.
         encoder.append(number: 0)
         guard let stored else { return encoder.append(contentsOf: record.bytes[record.entriesOffset...]) }
         let removed = record.appendDifference(from: stored, to: &encoder)
@@ -154,13 +154,14 @@ extension ProfileRecord {
     }
 }
 
-/// Where an entry of a record is in its bytes, which were validated when the record was made. Nothing else of it is decoded.
+/// The position of an entry in the bytes of a record. The bytes were validated when the record was made; nothing else
+/// is decoded.
 private struct EncodedEntry {
     let start: Int
     private(set) var experimentID = 0..<0
     private(set) var end: Int
 
-    /// - Parameter start: the end of the bytes if there is no further entry.
+    /// - Parameter start: the position of the entry; the end of the bytes if there are no more entries.
     init(in bytes: UnsafeRawBufferPointer, at start: Int) {
         (self.start, end) = (start, start)
         guard start < bytes.count else { return }

@@ -1,14 +1,14 @@
 public import Bucketing
 
-/// What a transaction changed about one user.
+/// A change of one user by a transaction.
 ///
 /// ```
 /// kind      1 byte, ``Kind``
 /// user id   varint length, UTF-8; empty if the entry was erased
 /// content   varint length and that many bytes, by kind:
 ///     erased        varint number of lines
-///     assignments   varint number of removed ones, the experiment id of each as varint length and UTF-8; then the
-///                   others as in ``ProfileRecord``
+///     assignments varint number of removed assignments, the experiment id of each as varint length and UTF-8; then
+///                   the changed assignments as in ``ProfileRecord``
 ///     exposure, goal, attributes, merge   their members in order; see ``FeedEncoder``
 ///     erasure       nothing
 /// ```
@@ -27,17 +27,17 @@ public struct FeedEntry: Sendable {
     }
 
     public enum Change: Sendable {
-        /// The assignment in an experiment as it is now; `nil` if it was removed.
+        /// The assignment in an experiment after the change; `nil` if it was removed.
         case assignment(experimentID: Identifier, Assignment?)
-        /// The user has a profile now, without assignments.
+        /// The user got a profile without assignments.
         case emptyProfile
-        /// The exposure to an experiment as it is now; it has no number.
+        /// The exposure to an experiment after the change; its number is not set.
         case exposure(StoredExposure)
         /// A goal event that was stored.
         case goal(GoalEvent)
         /// The numbers of the attributes that were set or removed.
         case attributes([UInt32])
-        /// Another user became part of this one.
+        /// Another user was merged into this one.
         case merge(from: Identifier)
         /// Everything about the user was erased.
         case erasure
@@ -47,9 +47,9 @@ public struct FeedEntry: Sendable {
     public let change: Change
 }
 
-/// A row of the feed: what one transaction changed, or a part of that.
+/// A row of the feed: the changes of one transaction, or a part of them.
 public struct FeedRow: Sendable {
-    /// Rises with each transaction; of two transactions about one user, the later one has the greater number.
+    /// Increases with each transaction. Of two transactions about one user, the later one has the greater number.
     public let number: Int64
     public let recordedAt: Timestamp
     /// Encoded ``FeedEntry``s.
@@ -61,7 +61,7 @@ public struct FeedRow: Sendable {
         self.entries = entries
     }
 
-    /// Decodes the lines of the row in order. The place of a line never changes.
+    /// Decodes the lines of the row in order. The position of a line never changes.
     ///
     /// - Returns: `nil` for a line whose user has been erased since.
     /// - Throws: ``StorageError/unavailable(reason:)`` if the row is damaged, or of a newer release.
@@ -119,7 +119,7 @@ struct FeedDecoder {
         Identifier(String(decoding: bytes[range], as: UTF8.self))
     }
 
-    /// Returns the user who became part of another by an entry; `nil` if it is no merge.
+    /// Returns the user whom an entry merges into another; `nil` if the entry is not a merge.
     func mergedUser(_ entry: Entry) throws(ProfileRecordDamage) -> Identifier? {
         guard entry.kind == .merge else { return nil }
         var content = ProfileRecordDecoder(bytes, at: entry.content.lowerBound)
@@ -140,7 +140,7 @@ struct FeedDecoder {
         }
         func text() throws(ProfileRecordDamage) -> Identifier { Self.text(try content.text(), of: bytes) }
         func bounded() throws(ProfileRecordDamage) -> Int {
-            // Each of them takes at least one byte of some row.
+            // A greater number is damage: each line takes at least one byte of a row.
             guard let count = Int32(exactly: try content.number()) else { throw .numberOutOfRange }
             return Int(count)
         }

@@ -1,19 +1,19 @@
 import Bucketing
 
-/// What a reader of the feed gets at once.
+/// A page of the feed.
 public struct FeedPage: Sendable {
     /// See ``FeedState/epoch``; 0 if there is no feed.
     public var epoch: Int64
-    /// The least number from which on the feed is complete.
+    /// The smallest number from which the feed is complete.
     public var start: Int64
-    /// The number up to which everything has been read: that of the last row, or of the last one that is committed and
-    /// that no open transaction can precede any more.
+    /// The number up to which everything has been read: that of the last row of the page, or of the last committed row
+    /// that no open transaction can precede.
     public var end: Int64
-    /// In the order of their numbers, without the entries of users who were erased since.
+    /// The rows in the order of their numbers, without the entries of users who have been erased since.
     public var rows: [FeedRow]
-    /// Whether all transactions that might precede the newest row have ended. If not, nothing was read.
+    /// Whether all transactions that might precede the newest row have ended. If not, the page is empty.
     public var isSettled: Bool
-    /// Up to which number all transactions are known to have ended; 0 if that was not found out.
+    /// The number up to which all transactions are known to have ended; 0 if this was not determined.
     public internal(set) var settledTo: Int64 = 0
 
     public init(epoch: Int64, start: Int64, end: Int64, rows: [FeedRow], isSettled: Bool = true) {
@@ -29,18 +29,19 @@ public struct FeedPage: Sendable {
         epoch != 0 && cursor.epoch == epoch && cursor.number >= start && cursor.number <= max(end, start - 1) + 1
     }
 
-    /// Where the reader goes on after all rows.
+    /// The cursor after the last row.
     public var next: FeedCursor { FeedCursor(epoch: epoch, number: max(end, start - 1) + 1, lines: 0) }
 }
 
 extension StoreQuery<FeedPage> {
-    /// Reads rows of the feed in the order of their numbers. A database may wait for open transactions meanwhile, so that
-    /// the session should have nothing else to do.
+    /// Reads rows of the feed in the order of their numbers. PostgreSQL may wait for open transactions, so the session
+    /// should have nothing else to do.
     ///
     /// - Parameters:
-    ///   - number: that of the first row.
-    ///   - limit: the maximum number of rows; with 0 only the end is found.
-    ///   - settled: ``FeedPage/settledTo`` of an earlier page of the same epoch: nothing needs to be waited for up to there.
+    ///   - number: the number of the first row.
+    ///   - limit: the maximum number of rows; 0 to find only the end.
+    ///   - settled: ``FeedPage/settledTo`` of an earlier page of the same epoch. Transactions up to this number are not
+    ///     waited for.
     public static func feed(from number: Int64, limit: Int, settledTo settled: Int64 = 0) -> Self {
         Self(.feed(from: number, limit: limit)) { context in
             switch context.dialect {
@@ -59,7 +60,7 @@ extension StoreQuery<FeedPage> {
         (page.epoch, page.start) = (state.epoch, state.deletedTo + 1)
     }
 
-    /// SQLite commits one transaction after the other, in the order of numbers.
+    /// Reads rows of SQLite, which commits one transaction after the other, in the order of numbers.
     private static func rows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
         var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
         var areRemoved = false
@@ -76,21 +77,23 @@ extension StoreQuery<FeedPage> {
         ]) { () throws(StorageError) in try finish(page, limit, areRemoved: areRemoved, context) }
     }
 
-    /// Transactions of PostgreSQL overlap: that with the lower number may commit later. Each has its id before it draws
-    /// a number, because it has written before. So all that have drawn a number up to `last` have lower ids than one that
-    /// is assigned after `last` was read. Once the snapshot's xmin has reached that one, they have ended, and a snapshot
-    /// sees all rows up to `last` that there will ever be. The xmax of a snapshot would not do: it is the lowest id that
-    /// has not ended, not the next one to be assigned.
+    /// Reads rows of PostgreSQL. Its transactions overlap, so one with a lower number may commit later.
     ///
-    /// The rows of users are locked before the number is drawn, so that two transactions about one user have numbers in the
-    /// order of their commits.
+    /// A transaction has its id before it draws a number, because it has written before. All transactions that have
+    /// drawn a number up to `last` therefore have lower ids than an id that is assigned after `last` was read. When the
+    /// xmin of a snapshot has reached that id, these transactions have ended, and the snapshot sees every row up to
+    /// `last` that will ever exist. The xmax of a snapshot is not sufficient: it is the lowest id that has not ended,
+    /// not the next one to be assigned.
+    ///
+    /// The rows of users are locked before the number is drawn, so that two transactions about one user have numbers in
+    /// the order of their commits.
     private static func settledRows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
         var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
         let number = max(number, 1)
         return Reading([
             (FeedState.read, { state(&page, $0) }), (FeedState.lastNumber(.postgreSQL), { page.end = $0.integer(0) }),
         ]) {
-            // Nothing is there yet, not even of an open transaction.
+            // There are no rows from this number on, not even of open transactions.
             guard page.end >= number || limit == 0 else { return .value(page) }
             return .more(assigning(from: number, to: page.end, limit, context))
         }
@@ -127,7 +130,7 @@ extension StoreQuery<FeedPage> {
         }
     }
 
-    /// How often the end of open transactions is looked for, 2 ms apart.
+    /// The maximum number of checks whether open transactions have ended, 2 ms apart.
     private static let settlingAttempts = 500
 
     private static func rows(
@@ -182,7 +185,7 @@ extension StoreQuery<FeedPage> {
         _ page: FeedPage, _ limit: Int, areRemoved: Bool, _ context: ReadingContext
     ) throws(StorageError) -> Reading<FeedPage>.Outcome {
         var page = page
-        // After rows that were passed over because they are no longer there, the feed does not begin anew.
+        // The end of a full page is its last row; more rows may follow.
         if let last = page.rows.last, page.rows.count == limit { page.end = last.number }
         guard areRemoved, !page.rows.isEmpty else { return .value(page) }
         var hashes: Set<Int64> = []
@@ -195,7 +198,8 @@ extension StoreQuery<FeedPage> {
             }
         let query = SQLQuery(
             "feed_removals_of", "SELECT \(FeedRemoval.columns) FROM feed_removals WHERE \(condition)", .text(list))
-        // The rows again, in one snapshot with what is removed of them: once they are overwritten, that is forgotten.
+        // Reads the rows again in one snapshot with the removals, which are deleted once the rows have been
+        // overwritten.
         let again = SQLQuery(
             "feed_rows_again", "SELECT \(columns) FROM feed WHERE number >= $1 AND number <= $2 ORDER BY number",
             .integer(page.rows[0].number), .integer(page.rows[page.rows.count - 1].number))
@@ -227,13 +231,13 @@ extension FeedRow {
 // MARK: Overwriting what was erased
 
 extension FeedRemoval {
-    /// The greatest number of an erasure, up to which rows are to be overwritten; no row if there is none.
+    /// Selects the greatest number of an erasure, up to which rows must be overwritten; no row if there is none.
     package static let newestErasure = SQLQuery(
         "feed_newest_erasure",
         "SELECT max(number) FROM feed_removals WHERE account_hash IS NULL HAVING max(number) IS NOT NULL")
 
-    /// Forgets all erasures once the rows before them are overwritten, unless there is a newer one by now: that may have
-    /// taken back the entries of users who were merged earlier.
+    /// Deletes all erasures once the rows before them have been overwritten, unless there is a newer one: its erasure
+    /// may include users who were merged earlier, so their rows must be overwritten again.
     package static func forgetErasures(to newest: Int64) -> SQLQuery {
         SQLQuery(
             "feed_forget_erasures",
@@ -244,12 +248,12 @@ extension FeedRemoval {
     }
 }
 
-/// The overwriting of erased entries in the feed, row by row, from the oldest on. It begins anew after a restart, and once
-/// a pass is complete it forgets the erasures that were known at its beginning.
+/// A pass that overwrites the entries of erased users in the feed, row by row, oldest first. It starts again after a
+/// restart. A complete pass deletes the erasures that were known at its beginning.
 package struct FeedScrubbing: Sendable {
-    /// The rows that are read at once.
+    /// The number of rows that are read at once.
     package static let rows = 64
-    /// The newest erasure that this pass deals with, and the row that is next.
+    /// The newest erasure that this pass covers, and the number of the next row.
     package let newestErasure: Int64
     package private(set) var next: Int64 = 0
 
@@ -260,7 +264,7 @@ package struct FeedScrubbing: Sendable {
     /// Whether the pass has reached its end.
     package var isComplete: Bool { next > newestErasure }
 
-    /// Reads the next rows as they are stored, and what is removed of them.
+    /// Reads the next rows in their stored form.
     package var query: SQLQuery {
         SQLQuery(
             "feed_scrubbed_rows",
@@ -272,15 +276,15 @@ package struct FeedScrubbing: Sendable {
 
     package static let removals = SQLQuery("feed_removals", "SELECT \(FeedRemoval.columns) FROM feed_removals")
 
-    /// Takes what was read, and advances.
+    /// Processes the rows that were read, and advances.
     ///
-    /// - Returns: the statements that overwrite rows, and at the end forget the erasures.
+    /// - Returns: the statements that overwrite rows, and at the end delete the erasures.
     package mutating func take(
         _ rows: [FeedRow], _ removals: [FeedRemoval]
     ) -> [SQLQuery] {
         next = rows.count < Self.rows ? newestErasure + 1 : (rows.last?.number ?? newestErasure) + 1
         let updates: [SQLQuery] = rows.compactMap { row in
-            // Readers report a damaged row.
+            // A damaged row is left to readers, which report it.
             guard let scrubbed = try? row.scrubbed(by: removals), scrubbed.entries != row.entries else { return nil }
             return SQLQuery(
                 "feed_scrub", "UPDATE feed SET entries = $2 WHERE number = $1", .integer(row.number),

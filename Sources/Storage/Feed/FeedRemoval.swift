@@ -1,13 +1,14 @@
 package import Bucketing
 
-/// Says whose the entries of a user are that the feed had when the user was erased, or merged into another.
+/// A record that a user was erased, or merged into another. It determines what happens to the entries that the feed
+/// already had of the user.
 ///
-/// An erasure takes back what the feed still has of the user, under whatever ids merges have brought together. A reader
-/// never sees it again, and a sweep overwrites it. What stays until retention deletes it are the entries of the erasure and
-/// of merges, which readers need.
+/// An erasure removes all entries of the user from the feed, including those under ids that were merged into the user.
+/// Readers no longer get them, and a sweep overwrites them. The entries of the erasure and of merges stay until
+/// retention deletes them, because readers need them.
 package struct FeedRemoval: Sendable {
     package let userHash: Int64
-    /// The row of the erasure or merge: entries before it are concerned.
+    /// The number of the row with the erasure or merge. The record applies to the entries before it.
     package let number: Int64
     /// The hash of the user to whom the entries belong since a merge; `nil` once they are erased.
     package let accountHash: Int64?
@@ -41,9 +42,10 @@ package struct FeedRemoval: Sendable {
             }
         }
 
-        /// The statements that note it, in order.
+        /// Returns the statements that store the removal, in order.
         ///
-        /// - Parameter number: that of the row with its entry; `nil` for the last that the session of PostgreSQL has drawn.
+        /// - Parameter number: the number of the row with the entry; `nil` for the last number that the PostgreSQL
+        ///   session has drawn.
         package func statements(number: Int64?) -> [SQLQuery] {
             let (user, account): (Int64, Int64?) =
                 switch self {
@@ -68,21 +70,21 @@ package struct FeedRemoval: Sendable {
 }
 
 extension FeedRow {
-    /// The hashes of the users of all entries that an erasure takes back.
+    /// Returns the hashes of the users of all entries that an erasure removes.
     package func userHashes() throws(StorageError) -> Set<Int64> {
         var hashes: Set<Int64> = []
         try forEachEntry { entry, _ in if entry.kind.isErasable { hashes.insert(ErasureRules.hash(entry.userID)) } }
         return hashes
     }
 
-    /// Returns the row without the entries of erased users. The places of lines stay.
+    /// Returns the row without the entries of erased users. The positions of lines stay the same.
     ///
-    /// - Parameter removals: at least those of the users of the row.
+    /// - Parameter removals: the removals of all users of the row, and perhaps others.
     package func scrubbed(by removals: [FeedRemoval]) throws(StorageError) -> FeedRow {
         var byUser: [Int64: [FeedRemoval]] = [:]
         for removal in removals where removal.number >= number { byUser[removal.userHash, default: []].append(removal) }
         guard !byUser.isEmpty else { return self }
-        // Of the entries in the row of an erasure or merge, those before it.
+        // In the row of an erasure or merge itself, only the entries before it are removed.
         var removedBefore: [Identifier: Int] = [:]
         try forEachEntry { entry, decoder throws(ProfileRecordDamage) in
             if entry.kind == .erasure { removedBefore[entry.userID] = entry.range.lowerBound }
@@ -91,7 +93,7 @@ extension FeedRow {
         var output = FeedEncoder()
         var hasChanged = false
         try forEachEntry { entry, decoder throws(ProfileRecordDamage) in
-            // The first one after the entry: after a merge an id may be used again.
+            // The first removal after the entry counts, because an id may be used again after a merge.
             let next =
                 !entry.kind.isErasable
                 ? nil

@@ -1,32 +1,32 @@
 /// Whether changes of users are kept for readers of the feed.
 public enum FeedMode: Sendable, Equatable {
-    /// As the servers of the database have set it; for commands beside them.
+    /// The mode that the servers of the database have set, for commands that run besides them.
     case asStored
-    /// No change costs anything, and there is no feed.
+    /// There is no feed, and changes have no additional cost.
     case off
     /// - Parameters:
     ///   - milliseconds: how long changes are kept.
-    ///   - bytes: how much is kept at most; the oldest changes are deleted sooner.
+    ///   - bytes: the maximum size; beyond it the oldest changes are deleted sooner.
     case kept(milliseconds: Timestamp, bytes: Int64)
 
     public static let standard = FeedMode.kept(milliseconds: 7 * 86_400_000, bytes: 1 << 30)
 }
 
-/// What is known of the feed as a whole.
+/// The state of the feed as a whole.
 package struct FeedState: Sendable, Equatable {
-    /// Identifies the feed: numbers of one database, or of one before it was restored, mean nothing in another. 0 if there
-    /// is no feed.
+    /// Identifies the feed. Numbers are only valid within one epoch: another database, or a restored one, has another
+    /// epoch. 0 if there is no feed.
     package var epoch: Int64 = 0
     /// The greatest number of a row that was deleted.
     package var deletedTo: Int64 = 0
-    /// The rows up to this one are counted.
+    /// The number of the row up to which ``rows`` and ``bytes`` count.
     package var countedTo: Int64 = 0
     package var rows: Int64 = 0
     package var bytes: Int64 = 0
 
     package init() {}
 
-    /// A row of `feed_state`.
+    /// - Parameter row: a row of the table `feed_state`.
     package init(_ row: any Row) {
         (epoch, deletedTo, countedTo) = (row.integer(0), row.integer(1), row.integer(2))
         (rows, bytes) = (row.bounded(3), row.bounded(4))
@@ -42,7 +42,7 @@ package struct FeedState: Sendable, Equatable {
             .integer(deletedTo), .integer(countedTo), .integer(rows), .integer(bytes))
     }
 
-    /// The epoch that a store has to set when it is opened; `nil` if the stored one is right.
+    /// Returns the epoch that a store must set when it is opened; `nil` if the stored one stays.
     package func newEpoch(_ mode: FeedMode) -> Int64? {
         switch mode {
         case .asStored: nil
@@ -51,14 +51,15 @@ package struct FeedState: Sendable, Equatable {
         }
     }
 
-    /// How much is kept of former epochs, in bytes: some hundreds of them.
+    /// The maximum size of the list of former epochs in bytes, which is enough for some hundreds.
     private static let formerBytes = 4_096
 
-    /// Begins or ends a feed. What is there of an earlier one is no longer delivered: changes may be missing behind it.
+    /// Begins or ends a feed. Rows of an earlier feed are no longer delivered, because changes after them may be
+    /// missing.
     ///
     /// - Parameters:
-    ///   - former: the epoch before; with another one, nothing changes.
-    ///   - presented: an epoch of others that is to be known from now on.
+    ///   - former: the expected current epoch. If it is another one, nothing changes.
+    ///   - presented: an epoch to add to those that are known not to be current.
     package static func setEpoch(
         _ epoch: Int64, replacing former: Int64, presented: Int64 = 0, _ dialect: SQLDialect
     ) -> SQLQuery {
@@ -80,10 +81,10 @@ package struct FeedState: Sendable, Equatable {
             .integer(Int64.random(in: 1...Int64.max)))
     }
 
-    /// Reads the store's generation, and the epochs that are known beside it.
+    /// Reads the store's generation, and the other epochs that are known.
     package static let generation = SQLQuery("feed_generation", "SELECT store_id, epoch, former_epochs FROM feed_state")
 
-    /// Reads the number of the last row, of PostgreSQL including those of open transactions.
+    /// Reads the number of the last row. In PostgreSQL this includes rows of open transactions.
     package static func lastNumber(_ dialect: SQLDialect) -> SQLQuery {
         switch dialect {
         case .sqlite: SQLQuery("feed_last", "SELECT feed_number FROM counters")
@@ -94,7 +95,7 @@ package struct FeedState: Sendable, Equatable {
 
     // MARK: Retention
 
-    /// How many rows and bytes there are after the counted ones, up to a number.
+    /// Reads the number of rows and bytes after ``countedTo``, up to a number.
     package func countNew(to number: Int64) -> SQLQuery {
         SQLQuery(
             "feed_count",
@@ -109,7 +110,7 @@ package struct FeedState: Sendable, Equatable {
         bytes += row.bounded(1)
     }
 
-    /// The oldest rows, with what decides whether they are deleted.
+    /// Reads time and size of the oldest rows, by which retention decides.
     package static func oldest(to number: Int64, limit: Int) -> SQLQuery {
         SQLQuery(
             "feed_oldest",
@@ -128,9 +129,9 @@ package struct FeedState: Sendable, Equatable {
         }
     }
 
-    /// Takes the rows out of the account that are to be deleted: those up to ``deletedTo``.
+    /// Determines the rows to delete, subtracts them from the counts, and advances ``deletedTo``.
     ///
-    /// - Returns: how many they are.
+    /// - Returns: the number of rows to delete.
     package mutating func deleteOldest(of sizes: [Size], _ mode: FeedMode, at now: Timestamp) -> Int {
         let limits: (oldest: Timestamp, bytes: Int64) =
             switch mode {
@@ -157,7 +158,7 @@ package struct FeedState: Sendable, Equatable {
     }
 }
 
-/// What a store reports of its feed.
+/// The metrics of a feed.
 public struct FeedMetrics: Sendable {
     public var rows: Int64 = 0
     public var bytes: Int64 = 0
@@ -170,13 +171,13 @@ public struct FeedMetrics: Sendable {
         "feed_oldest_time", "SELECT recorded_at FROM feed ORDER BY number LIMIT 1")
 }
 
-/// A place in the feed.
+/// A position in the feed.
 public struct FeedCursor: Sendable, Hashable {
     /// The ``FeedState/epoch`` of the feed.
     public var epoch: Int64
-    /// The number of the row that is to be read next, or of one before it.
+    /// The number of the next row, or a smaller one.
     public var number: Int64
-    /// How many lines of that row have been read.
+    /// The number of lines of that row that have been read.
     public var lines: Int
 
     public init(epoch: Int64, number: Int64, lines: Int) {
@@ -185,7 +186,7 @@ public struct FeedCursor: Sendable, Hashable {
         self.lines = lines
     }
 
-    /// Reads ``text``.
+    /// Parses ``text``.
     public init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard text.utf8.count <= 64, parts.count == 3, let epoch = Int64(parts[0], radix: 16),

@@ -1,9 +1,9 @@
-/// Which store something is of, and which of its lives: a restore, and whatever else makes a store go back in time, begins
-/// another one. Copies, cursors and decisions of another generation are refused and made anew.
+/// Identifies a store and its generation. A store gets a new generation when it goes back in time, for example by a
+/// restore. Copies, cursors and decisions of another generation are refused and must be made again.
 public struct StoreGeneration: Sendable, Hashable {
-    /// Identifies the store; it stays the same in a restored database, and in a copy. 0 if it has never had a feed.
+    /// Identifies the store. A restored database and a copy have the same id. 0 if the store has never had a feed.
     public var storeID: Int64
-    /// The ``FeedCursor/epoch`` of its feed; 0 if there is none.
+    /// The ``FeedCursor/epoch`` of the store's feed; 0 if there is no feed.
     public var epoch: Int64
 
     public init(storeID: Int64, epoch: Int64) {
@@ -11,7 +11,7 @@ public struct StoreGeneration: Sendable, Hashable {
         self.epoch = epoch
     }
 
-    /// Reads ``text``.
+    /// Parses ``text``.
     public init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 2, let storeID = Int64(parts[0], radix: 16), let epoch = Int64(parts[1], radix: 16),
@@ -25,21 +25,22 @@ public struct StoreGeneration: Sendable, Hashable {
     package static func random() -> Int64 { .random(in: 1...Int64(UInt32.max)) }
 }
 
-/// A new generation of a store that has gone back in time, because somebody presented what it does not have.
+/// The renewal of a store's generation after the store has gone back in time: after `holdfast restore`, or when a
+/// client presents a cursor or an epoch that the store does not have.
 package struct GenerationRenewal: Sendable {
-    /// The epoch that is left: it is no longer the store's if another process was faster.
+    /// The epoch to replace. The store has another one if another process was faster.
     package let former: Int64
-    /// The epoch that was presented: from now on it is known to be of another generation.
+    /// The epoch that was presented, which from now on is known to belong to another generation; 0 if there is none.
     package let presented: Int64
 
-    /// Begins another feed. What is there of the former one is no longer delivered.
+    /// Returns the statement that begins a new feed. Rows of the former feed are no longer delivered.
     package func statement(_ dialect: SQLDialect) -> SQLQuery {
         FeedState.setEpoch(StoreGeneration.random(), replacing: former, presented: presented, dialect)
     }
 }
 
 extension SharedChange<Void> {
-    /// Gives the store another generation; see ``GenerationRenewal``. It is recorded in the audit log.
+    /// Gives the store a new generation, and records that in the audit log; see ``GenerationRenewal``.
     public static func renewGeneration(_ former: StoreGeneration, presented: Int64, by author: Author) -> Self {
         Self { records, _ in
             records.write(.renewGeneration(GenerationRenewal(former: former.epoch, presented: presented)))
@@ -48,15 +49,15 @@ extension SharedChange<Void> {
     }
 }
 
-/// Header fields by which an edge and its upstream know each other. A response without the upstream's fields is not of
-/// Holdfast, but of something else at its address.
+/// Header fields by which an edge and its upstream identify themselves. A response without the upstream's fields does
+/// not come from Holdfast, but from something else at its address.
 public enum EdgeFields {
-    /// Of requests: an edge asks.
+    /// The field that marks a request of an edge.
     public static let edge: StaticString = "Holdfast-Edge"
-    /// Of responses: the ``StoreGeneration/text`` of the store, or ``isEdge``.
+    /// The response field with the ``StoreGeneration/text`` of the store, or ``isEdge``.
     public static let generation: StaticString = "Holdfast-Generation"
-    /// Of responses: the time of the store, in milliseconds since 1970.
+    /// The response field with the time of the store, in milliseconds since 1970.
     public static let time: StaticString = "Holdfast-Time"
-    /// The generation that an edge names: it has none of its own.
+    /// The value of ``generation`` in responses of an edge, which has no generation of its own.
     public static let isEdge = "edge"
 }
