@@ -3,8 +3,8 @@ import JSON
 
 /// A period in which an experiment's traffic allocation stayed the same in one project.
 ///
-/// Results compare the users of a variation with the allocation under which they got it, so that a change of weights
-/// is no sample ratio mismatch.
+/// Results compare the users of a variation with the allocation under which they got it, so that a change of weights is
+/// not reported as a sample ratio mismatch.
 public struct AllocationPeriod: Sendable, Equatable {
     /// The version of the datafile that began the period.
     public var number: Int64
@@ -28,12 +28,13 @@ public struct AllocationPeriod: Sendable, Equatable {
             allocation: json.flatMap { try? TrafficAllocation(json: $0) } ?? TrafficAllocation(ranges: []))
     }
 
-    /// The allocation as stores keep it.
+    /// The allocation as JSON text, for stores.
     public var storedAllocation: String { String(decoding: allocation.json.encoded(), as: UTF8.self) }
 
     /// The number of the period of exposures without a datafile.
     public static let unknown: Int64 = 0
-    /// The number of the period of what was imported: no datafile of this server began it, and an experiment has one at most.
+    /// The number of the period of imported exposures. No datafile of this server began it, and an experiment has at
+    /// most one.
     public static let imported: Int64 = -1
 }
 
@@ -52,7 +53,7 @@ extension HistoryPeriod {
 }
 
 extension Sequence where Element: HistoryPeriod {
-    /// The last one that had begun at a time.
+    /// Returns the last period that had begun at a time; `nil` if none had.
     func current(at time: Timestamp) -> Element? { filter { $0.since <= time }.max(by: Element.isBefore) }
 
     var earliest: Element? { self.min(by: Element.isBefore) }
@@ -76,15 +77,15 @@ public struct Cohort: Hashable, Sendable {
     }
 }
 
-/// How many users results include, how many they leave out, and how many exposures are no user's.
+/// The numbers of users that results include and exclude, and of exposures that do not count.
 public struct UserCounts: Sendable, Equatable {
     /// Users included in results.
     public var counted = 0
-    /// Users excluded because they were exposed to several variations; counted under their first one.
+    /// Users excluded because they were exposed to several variations. They are counted with their first variation.
     public var multipleVariations = 0
     /// Users excluded because chance did not choose their variation.
     public var chosen = 0
-    /// Exposures that happened while the experiment was not running, repeated ones included.
+    /// Exposures, including repeated ones, that happened while the experiment was not running.
     public var notRunning = 0
 
     public init(counted: Int = 0, multipleVariations: Int = 0, chosen: Int = 0, notRunning: Int = 0) {
@@ -104,7 +105,7 @@ public struct UserCounts: Sendable, Equatable {
 
 /// The tallies of an experiment for one goal, from one snapshot.
 public struct ExperimentTally: Sendable {
-    /// The users enrolled on a day: how many there are, and what they did for the goal since.
+    /// The users enrolled on a day: their number, and their totals for the goal.
     public struct Day: Sendable, Equatable {
         public var day: Int64
         /// Variations with users of that day, in the byte order of their ids.
@@ -125,9 +126,9 @@ public struct ExperimentTally: Sendable {
         return String((overflow ? 0 : midnight).rfc3339.prefix(10))
     }
 
-    /// In the order of ``AllocationPeriod/since``.
+    /// The allocation periods, in the order of ``AllocationPeriod/since``.
     public private(set) var periods: [AllocationPeriod]
-    /// Without ``UserCounts/notRunning``.
+    /// The number of users in each cohort. ``UserCounts/notRunning`` is 0.
     public private(set) var users: [(cohort: Cohort, counts: UserCounts)]
     /// The number of exposures that happened while the experiment was not running.
     public let notRunning: Int
@@ -161,7 +162,7 @@ public struct ExperimentTally: Sendable {
         Self.sum(users[...], goals[...])
     }
 
-    /// The days on which anybody was exposed first, in order. Days whose users were all erased are left out.
+    /// The days with first exposures, in order. Days whose users were all erased are left out.
     public var days: [Day] {
         let users = Dictionary(grouping: users, by: \.cohort.day)
         let goals = Dictionary(grouping: goals, by: \.day)

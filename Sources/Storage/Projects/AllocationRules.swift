@@ -1,26 +1,28 @@
 public import Bucketing
 
-/// The rules of allocation periods: under which allocation a user got a variation.
+/// The rules of allocation periods, which determine the allocation under which a user got a variation.
 ///
-/// A period begins with the datafile that changes the allocation, whether or not anybody is exposed under it. An exposure
-/// belongs to the period in which the user was assigned, if the profile has the assignment: users keep their variation,
-/// so that somebody enrolled under an earlier allocation may be exposed under a later one. Otherwise it belongs to the
-/// period of the datafile that it was decided with, or of the time at which it happened if that was before this datafile.
-/// What was imported has a period of its own, with the shares that held elsewhere.
+/// A period begins with the datafile that changes the allocation, even if nobody is exposed under it. If the profile
+/// has the assignment, an exposure belongs to the period in which the user was assigned: users keep their variation, so
+/// a user enrolled under an earlier allocation may be exposed under a later one. Otherwise the exposure belongs to the
+/// period of the datafile by which it was decided; if it happened before this datafile, to the period of its time.
+/// Imported exposures have a period of their own, with the shares of the import.
 public enum AllocationRules {
     /// Returns the allocation of each experiment in a datafile, without the targeted rollouts.
     ///
-    /// - Parameter former: a datafile whose allocations are stored; then only those that differ from them are returned.
+    /// - Parameter former: a datafile whose allocations are stored. If it is given, only allocations that differ from
+    ///   it are returned.
     public static func allocations(
         in datafile: Datafile, since former: Datafile? = nil
     ) -> [Identifier: TrafficAllocation] {
         measured(in: datafile, since: former, \.plannedAllocation)
     }
 
-    /// Returns something of each experiment in a datafile, without the targeted rollouts, and of the comparisons of its
-    /// holdouts.
+    /// Returns a value for each experiment in a datafile except targeted rollouts, and for each comparison of a
+    /// holdout.
     ///
-    /// - Parameter former: a datafile of which it is known; then only what differs from that is returned.
+    /// - Parameter former: a datafile whose values are known. If it is given, only values that differ from it are
+    ///   returned.
     static func measured<Value: Equatable>(
         in datafile: Datafile, since former: Datafile?, _ part: (Experiment) -> Value
     ) -> [Identifier: Value] {
@@ -38,7 +40,7 @@ public enum AllocationRules {
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.
     ///
     /// - Parameters:
-    ///   - allocations: those in the datafile.
+    ///   - allocations: the allocations in the datafile, by experiment.
     ///   - latest: the last period of each experiment in the datafile's project.
     public static func periods(
         begunBy datafile: StoredDatafile, _ allocations: [Identifier: TrafficAllocation],
@@ -51,7 +53,7 @@ public enum AllocationRules {
         }
     }
 
-    /// What the period of an exposure depends on.
+    /// Returns the parts on which the period of an exposure depends.
     static func parts(_ exposure: Exposure) -> [UserRecords.Part] {
         exposure.active == nil ? [] : [.periods(experimentID: exposure.experimentID), .profile]
     }
@@ -76,8 +78,8 @@ public enum AllocationRules {
         return period?.number ?? decided.number
     }
 
-    /// Returns the period of a datafile. A server of an earlier release may have stored the datafile without it; then the
-    /// period begins here, unless the project had the same allocation before.
+    /// Returns the period of a datafile. A server of an earlier release may have stored the datafile without its
+    /// period. The period is then stored with the exposure, unless the project had the same allocation before.
     private static func period(
         of active: AllocationPeriod, experimentID: Identifier, in records: inout UserRecords
     ) -> AllocationPeriod {
@@ -89,9 +91,10 @@ public enum AllocationRules {
         return active
     }
 
-    /// When the user got the variation; `nil` if the profile does not have it.
+    /// Returns when the user got the variation; `nil` if the profile does not have it.
     ///
-    /// What this server has bucketed has the time of the decision. Who saves a decision may have shown it before.
+    /// Assignments that this server has bucketed have the time of the decision. An app server may have shown the
+    /// variation before it saved the assignment, so the time of a saved assignment is only an upper bound.
     private static func assignmentTime(_ exposure: Exposure, _ records: UserRecords) -> Timestamp? {
         guard case .present(let profile) = records.profile, let newest = profile[exposure.experimentID],
             let assignment = newest.variationID == exposure.variationID ? newest : newest.withoutOverride,
@@ -103,7 +106,7 @@ public enum AllocationRules {
 }
 
 extension Datafile {
-    /// The experiment of an id, unless it is a targeted rollout, or the comparison of the holdout of that id.
+    /// Returns the experiment of an id, unless it is a targeted rollout; or the comparison of the holdout with this id.
     fileprivate func measured(_ id: Identifier) -> Experiment? {
         holdouts.last { $0.id == id && $0.comparison != nil }?.comparison
             ?? (isDeliveryRule(id) ? nil : experiment(id: id))

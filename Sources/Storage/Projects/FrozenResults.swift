@@ -1,8 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// The totals of an experiment for one goal as they were when it was concluded. They are kept for good: whatever is
-/// recorded or erased later changes the tallies, but not these, which name no user.
+/// The totals of an experiment for one goal at its conclusion. They are kept permanently: events and erasures after the
+/// conclusion change the tallies, but not these totals, which do not name users.
 public struct FrozenResults: Sendable {
     public var frozenAt: Timestamp
     /// The experiment as its datafile defined it.
@@ -10,10 +10,10 @@ public struct FrozenResults: Sendable {
     public var tally: ExperimentTally
 }
 
-/// A request to keep the totals of an experiment, as they are at the commit.
+/// A request to store the totals that an experiment has at the commit.
 public struct ResultsFreeze: Sendable {
     public var experimentID: Identifier
-    /// Identifies the totals beside those of other conclusions of the experiment.
+    /// Identifies these totals among those of several conclusions of the experiment.
     public var frozenAt: Timestamp
     /// The experiment as its datafile defines it, without anything about users.
     public var definition: JSONValue
@@ -25,7 +25,7 @@ public struct ResultsFreeze: Sendable {
     }
 }
 
-/// Everything that is tallied of an experiment, for all goals.
+/// All tallies of an experiment, for all goals.
 package struct TallySnapshot: Sendable {
     package struct GoalDay: Hashable, Sendable {
         var variationID: Identifier
@@ -40,7 +40,7 @@ package struct TallySnapshot: Sendable {
 
     package mutating func add(_ period: AllocationPeriod) { periods.append(period) }
 
-    /// Whether anybody was exposed, counted or not.
+    /// Whether any user was exposed, including excluded users.
     var hasUsers: Bool {
         users.values.contains { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
     }
@@ -55,7 +55,7 @@ package struct TallySnapshot: Sendable {
         goals[goal, default: [:]][key] = former.map { $0 + tally } ?? tally
     }
 
-    /// The rows to store: one for what all goals have in common, and one for each goal.
+    /// Returns the rows to store: one with the values that all goals share, and one for each goal.
     func rows(_ freeze: ResultsFreeze) -> [FrozenRow] {
         let common: JSONValue = [
             "experiment": freeze.definition, "periods": .array(periods.map(\.json)),
@@ -92,7 +92,7 @@ package struct FrozenRow: Sendable {
     /// JSON.
     package var content: String
 
-    /// In the place of a goal: what all goals have in common. No goal has an empty name.
+    /// The goal of the row with the values that all goals share. No goal has an empty name.
     static let common: Identifier = ""
 
     package init(experimentID: Identifier, frozenAt: Timestamp, goal: Identifier, content: String) {
@@ -108,7 +108,7 @@ package struct FrozenRow: Sendable {
 extension FrozenResults {
     /// Decodes the results for a goal.
     ///
-    /// - Parameter rows: that of the goal, if it was reached, and the common one.
+    /// - Parameter rows: the row of the goal, if it was reached, and the common row.
     /// - Returns: `nil` without the common row.
     /// - Throws: ``StorageError/damaged(reason:)``
     package init?(_ rows: [FrozenRow]) throws(StorageError) {
@@ -128,7 +128,7 @@ extension FrozenResults {
                     UserCounts(
                         counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
                         chosen: Int(clamping: numbers[4]),
-                        // Earlier releases did not count them.
+                        // Rows of earlier releases do not have this number.
                         notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
                 ))
         }
@@ -189,8 +189,8 @@ extension GoalTally {
             + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] } + [JSONValue(valued)]
     }
 
-    /// - Parameter numbers: 4 counts and 5 sums, each with its rest, and the number of events with a value, which earlier
-    ///   releases did not count.
+    /// - Parameter numbers: 4 counts, 5 sums, each with its rest, and the number of events with a value, which rows of
+    ///   earlier releases do not have.
     fileprivate init?(_ numbers: ArraySlice<JSONValue>) {
         let counts = numbers.prefix(4).compactMap(\.integer).map { Int(clamping: $0) }
         let sums = numbers.dropFirst(4).prefix(10).compactMap(\.double)

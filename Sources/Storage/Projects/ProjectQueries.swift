@@ -2,8 +2,8 @@ package import Bucketing
 import Dispatch
 
 extension StoreQuery<ProjectState?> {
-    /// Reads the state of all projects if it has changed; `nil` if not. It is small and rarely changes, so that its users
-    /// keep it in memory.
+    /// Reads the state of all projects; `nil` if it has not changed. It is small and rarely changes, so callers keep it
+    /// in memory.
     ///
     /// - Parameters:
     ///   - changes: the ``ProjectState/changes`` of the known state; -1 if there is none.
@@ -64,7 +64,7 @@ extension StoreQuery<ProjectState?> {
             (SharedRecords.all(.segments), { if let segment = Segment($0) { segments.append(segment) } }),
         ]) {
             state.schema = AttributeSchema(attributes: attributes, segments: segments)
-            // What is decided with a datafile comes after it.
+            // Decisions by a datafile must not have a time before it.
             if let newest = state.datafiles.map(\.storedAt).max() { context.clock.advance(to: newest) }
             return .value(state)
         }
@@ -72,14 +72,14 @@ extension StoreQuery<ProjectState?> {
 }
 
 extension StoreQuery<[UserRemoval]> {
-    /// Reads the users who were erased or merged lately, by any process; some of them more than once.
+    /// Reads the users whom any process has recently erased or merged. A user may occur more than once.
     ///
     /// - Parameter time: the greatest known ``UserRemoval/time``; only later ones need to be read.
     public static func removals(after time: Int64) -> Self {
         Self(.removals(after: time)) { context in
             let query =
                 switch context.dialect {
-                // Times after now are from before the machine was restarted.
+                // Times later than now were recorded before the machine was restarted.
                 case .sqlite:
                     SQLQuery(
                         "removals",
@@ -145,7 +145,7 @@ extension StoreQuery<StoredDatafile?> {
     /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
     public static func datafile(sdkKey: String, activeAt time: Timestamp) -> Self {
         Self(.activeDatafile(sdkKey: sdkKey, at: time)) { context in
-            // Of datafiles older than those that are kept some were deleted: which one was active is unknown.
+            // If older datafiles have been deleted, it is unknown which one was active before those that are kept.
             first(
                 "datafile_active_at",
                 """
@@ -196,7 +196,7 @@ extension StoreQuery<[AuditEntry]> {
                     .text(query.userID), .text(query.target), .integer(query.since), .integer(query.until),
                     .integer(query.after), .integer(query.limit))
             ) { AuditEntry($0) }
-            // Which index serves it depends on what is asked for.
+            // The best index depends on the parameters.
             reading.dependsOnValues = true
             return reading
         }

@@ -4,10 +4,10 @@ import JSON
 /// A project: a datafile of its own under an SDK key.
 public struct ProjectRecord: Sendable, Equatable {
     public var sdkKey: String
-    /// What people call it; empty if they gave it no name.
+    /// The display name; empty if there is none.
     public var name: String
     public var createdAt: Timestamp
-    /// Whether it is meant by requests that name no project. Of the projects of a store exactly one is.
+    /// Whether requests that name no project use this one. Exactly one project of a store is the default.
     public var isDefault: Bool
 
     public init(sdkKey: String, name: String = "", createdAt: Timestamp, isDefault: Bool) {
@@ -18,12 +18,12 @@ public struct ProjectRecord: Sendable, Equatable {
     }
 }
 
-/// What an admin says of a project.
+/// A change of a project's settings by an admin.
 public struct ProjectSettings: Sendable, Equatable {
     public var sdkKey: String
-    /// `nil` keeps the name.
+    /// The new name; `nil` to keep the name.
     public var name: String?
-    /// Whether it becomes the default.
+    /// Whether the project becomes the default.
     public var becomesDefault: Bool
 
     public init(sdkKey: String, name: String? = nil, becomesDefault: Bool = false) {
@@ -49,17 +49,18 @@ public enum ProjectRemovalResult: Sendable, Equatable {
     case removed
     /// There is no such project.
     case absent
-    /// It is the default, and there are others.
+    /// The project is the default, and there are others.
     case isDefault
-    /// Another version of its datafile is active than the one that was found empty.
+    /// The active datafile is no longer the version that was found empty.
     case changed
 }
 
-/// Which projects there are. Each is made explicitly, except the first: otherwise a mistyped SDK key would make one.
+/// The rules of creating and removing projects. Projects are created explicitly, because otherwise a mistyped SDK key
+/// would create one. Only the first is created by its datafile.
 public enum ProjectRules {
     public enum Activation: Sendable, Equatable {
         case known
-        /// The datafile makes this project.
+        /// The datafile creates this project.
         case new(ProjectRecord)
         /// There is no such project.
         case refused
@@ -67,7 +68,7 @@ public enum ProjectRules {
 
     /// Decides whether a project gets a datafile.
     ///
-    /// - Parameter makesProject: whether the datafile may make a further project.
+    /// - Parameter makesProject: whether the datafile may create a further project.
     public static func activate(
         _ sdkKey: String, makesProject: Bool, among projects: [ProjectRecord], at now: Timestamp
     ) -> Activation {
@@ -104,7 +105,7 @@ public enum ProjectRules {
 }
 
 extension AuditNote {
-    /// Describes what an admin said of a project; `nil` if it changed nothing.
+    /// Describes the change of a project's settings; `nil` if nothing has changed.
     public init?(_ result: ProjectSettingsResult, replacing former: ProjectRecord?) {
         if case .unchanged = result { return nil }
         self.init(

@@ -1,13 +1,13 @@
 public import Bucketing
 
-/// A time from which on an experiment had one status in one project.
+/// A time from which an experiment had a status in a project.
 public struct StatusPeriod: Sendable, Equatable {
     /// The version of the datafile that began the period.
     public var number: Int64
     public var sdkKey: String
     /// When that datafile was stored.
     public var since: Timestamp
-    /// As the datafile has it; of a draft ``ExperimentStatus/draft``.
+    /// The status in the datafile; for a draft ``ExperimentStatus/draft``.
     public var status: String
 
     public init(number: Int64, sdkKey: String, since: Timestamp, status: String) {
@@ -18,16 +18,17 @@ public struct StatusPeriod: Sendable, Equatable {
     }
 }
 
-/// The rules of the history of statuses: whether an experiment was running when a user was exposed, whenever the exposure
-/// arrives.
+/// The rules of the history of statuses, which determine whether an experiment was running when a user was exposed.
+/// Exposures may arrive later.
 ///
-/// A period begins with the datafile that changes the status. Time before the first period belongs to a draft if that is
-/// one; otherwise the experiment counts as running: it may have run elsewhere before its datafile came to this server, and
-/// what stores knew before they kept this history is not lost. The same holds for an experiment without a history.
+/// A period begins with the datafile that changes the status. Before the first period the experiment counts as running,
+/// unless the first period is a draft: it may have run elsewhere before its datafile came to this server, and exposures
+/// from before stores kept this history must still count. The same holds for an experiment without a history.
 public enum StatusRules {
     /// Returns the status of each experiment in a datafile, without the targeted rollouts.
     ///
-    /// - Parameter former: a datafile whose statuses are stored; then only those that differ from them are returned.
+    /// - Parameter former: a datafile whose statuses are stored. If it is given, only statuses that differ from it are
+    ///   returned.
     public static func statuses(in datafile: Datafile, since former: Datafile? = nil) -> [Identifier: String] {
         AllocationRules.measured(in: datafile, since: former) {
             $0.annotations.isDraft ? ExperimentStatus.draft.rawValue : $0.status
@@ -37,7 +38,7 @@ public enum StatusRules {
     /// Returns the periods that a datafile begins, in the order of the experiments' ids.
     ///
     /// - Parameters:
-    ///   - statuses: those in the datafile.
+    ///   - statuses: the statuses in the datafile, by experiment.
     ///   - latest: the last period of each experiment in the datafile's project.
     static func periods(
         begunBy datafile: StoredDatafile, _ statuses: [Identifier: String], after latest: [Identifier: StatusPeriod]
@@ -51,7 +52,7 @@ public enum StatusRules {
 
     /// Whether the experiment of an exposure was running when the exposure happened.
     ///
-    /// - Parameter periods: of the experiment, in any order.
+    /// - Parameter periods: the periods of the experiment, in any order.
     static func wasRunning(_ exposure: Exposure, _ periods: [StatusPeriod]) -> Bool {
         let known = periods.filter { $0.sdkKey == exposure.sdkKey }
         if let current = known.current(at: exposure.happenedAt) {

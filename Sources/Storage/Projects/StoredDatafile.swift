@@ -2,7 +2,7 @@ public import Bucketing
 
 /// A datafile that is or was active.
 public struct StoredDatafile: Sendable {
-    /// Ascending across the datafiles of all projects.
+    /// Increases with each datafile of any project.
     public var version: Int64
     public var sdkKey: String
     /// The datafile's own revision.
@@ -42,19 +42,19 @@ public struct ForcedVariation: Sendable, Hashable {
 
 /// Everything that decisions depend on except users, from one snapshot.
 public struct ProjectState: Sendable {
-    /// A counter that every change raises, in any process.
+    /// A counter that each change in any process increments.
     public var changes: Int64
     /// All projects, in the order of their SDK keys.
     public var projects: [ProjectRecord]
     /// The version of the newest datafile of all projects, including deleted ones; 0 if there was none.
     public var newestDatafile: Int64
-    /// The active datafiles that were asked for, in the order of their versions.
+    /// The active datafiles that were requested, in the order of their versions.
     public var datafiles: [StoredDatafile]
     public var forcedVariations: [ForcedVariation]
     public var schema: AttributeSchema
-    /// That of the store.
+    /// The generation of the store.
     public var generation = StoreGeneration(storeID: 0, epoch: 0)
-    /// The epochs that the store had before, and others that are known not to be its own.
+    /// The earlier epochs of the store, and others that are known not to belong to it.
     public var formerEpochs: Set<Int64> = []
 
     public init(
@@ -70,11 +70,11 @@ public struct ProjectState: Sendable {
     }
 }
 
-/// A user of whom nothing was left at a time: erased, or merged into another user.
+/// A user who was erased, or merged into another user, at a time.
 public struct UserRemoval: Sendable, Hashable {
     /// The ``ErasureRules/hash(_:)`` or the ``ErasureRules/mergeHash(_:)`` of the user.
     public var mark: Int64
-    /// In a unit of the store, by its own clock.
+    /// The time by the store's clock. The unit depends on the store.
     public var time: Int64
 
     public init(mark: Int64, time: Int64) {
@@ -82,6 +82,7 @@ public struct UserRemoval: Sendable, Hashable {
         self.time = time
     }
 
-    /// The ``ErasureRules/hash(_:)`` that the user may have: one of the two is the user's.
+    /// The hashes that the user may have. One of the two is the user's ``ErasureRules/hash(_:)``, because ``mark`` may
+    /// be that of a merge.
     public var userHashes: [Int64] { [mark, ~mark] }
 }

@@ -1,15 +1,16 @@
 public import Bucketing
 public import JSON
 
-/// The last look at the users of an experiment that is stored beside the definitions. There are two kinds, each in a table
-/// of its own: that of a bandit, which left the weights as they were (one that changes them is in the definitions); and that of
-/// the monitor of experiments, so that each change of what it finds is told once, whichever process sees it first.
+/// The last look at the users of an experiment, which is stored outside of the definitions. There are two kinds, each
+/// in a table of its own. Looks of a bandit that have not changed the weights; those that have are in the definitions.
+/// Looks of the monitor of experiments, so that each change of its findings is reported once, by the process that sees
+/// it first.
 public struct StoredLook: Sendable, Equatable {
     public var sdkKey: String
     public var experimentID: Identifier
-    /// When it began.
+    /// When the look began.
     public var lookedAt: Timestamp
-    /// What came of it: of the monitor's, warnings and verdict.
+    /// The result of the look; for the monitor the warnings and the verdict.
     public var content: JSONValue
 
     public init(sdkKey: String, experimentID: Identifier, lookedAt: Timestamp, content: JSONValue) {
@@ -21,9 +22,9 @@ public struct StoredLook: Sendable, Equatable {
 }
 
 extension SharedChange<Bool> {
-    /// Stores a look in place of the former one. The result is false if another process has looked since.
+    /// Replaces the former look. The result is `false` if another process has looked since.
     ///
-    /// - Parameter former: when the former look was; `nil` if there was none.
+    /// - Parameter former: the time of the former look; `nil` if there was none.
     public static func putLook(
         _ look: StoredLook, after former: Timestamp?, _ note: AuditNote, by author: Author
     ) -> Self {
@@ -37,10 +38,10 @@ extension SharedChange<Bool> {
         }
     }
 
-    /// Stores what the monitor has found, with what the audit log says about it. The result is false if another process has
-    /// stored something since: of a later look, or of the same one.
+    /// Stores the findings of the monitor, with their audit entries. The result is `false` if another process has
+    /// stored findings of this look or of a later one.
     ///
-    /// - Parameter former: the content that was stored; `nil` for nothing.
+    /// - Parameter former: the content that must be stored; `nil` if there must be none.
     public static func putFinding(
         _ finding: StoredLook, after former: JSONValue?, _ notes: [AuditNote], by author: Author
     ) -> Self {
@@ -63,7 +64,7 @@ extension StoreQuery<[StoredLook]> {
         }
     }
 
-    /// Reads what was found last in the experiments of all projects.
+    /// Reads the last findings in the experiments of all projects.
     public static var findings: Self {
         Self(.findings) { _ in
             let sql = "SELECT \(StoredTable.experimentFindings.columnList) FROM experiment_findings"

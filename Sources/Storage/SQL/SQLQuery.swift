@@ -1,6 +1,6 @@
 package import Bucketing
 
-/// A parameter of a statement; `nil` is NULL.
+/// A parameter of a statement. An associated value `nil` stands for NULL.
 package enum SQLValue: Sendable {
     case integer(Int64?)
     case double(Double)
@@ -13,7 +13,7 @@ package enum SQLValue: Sendable {
     case blobs([[UInt8]?])
 }
 
-/// The databases, where their SQL differs.
+/// The database, for statements whose SQL differs.
 package enum SQLDialect: Sendable {
     case sqlite
     case postgreSQL
@@ -21,12 +21,12 @@ package enum SQLDialect: Sendable {
 
 /// A statement with its parameters.
 package struct SQLQuery: Sendable {
-    /// The name under which each connection prepares it once.
+    /// The name under which each connection prepares the statement once.
     package let name: String
     package let parameters: [SQLValue]
     private let text: @Sendable () -> String
 
-    /// - Parameter sql: put together only when the statement is prepared.
+    /// - Parameter sql: evaluated only when the statement is prepared.
     package init(
         _ name: String, _ sql: @autoclosure @escaping @Sendable () -> String, _ parameters: SQLValue...
     ) {
@@ -49,38 +49,39 @@ package struct SQLQuery: Sendable {
     package var sql: String { text() }
 }
 
-/// A row that a statement has returned. Columns are counted from 0. The bytes are not trusted: a value with an unexpected
-/// format reads as zero or empty.
+/// A row of the result of a statement. Columns are counted from 0. The content is not trusted: a value with an
+/// unexpected format reads as zero or empty.
 package protocol Row {
     func isNull(_ column: Int32) -> Bool
     func integer(_ column: Int32) -> Int64
-    /// An integer that can be added to others without overflow, whatever a damaged database contains.
+    /// Returns an integer that can be added to others without overflow, even if the database is damaged.
     func bounded(_ column: Int32) -> Int64
     func double(_ column: Int32) -> Double
     func text(_ column: Int32) -> String
-    /// The bytes of a text or of bytes.
+    /// Returns the bytes of a text or a blob.
     func bytes(_ column: Int32) -> [UInt8]
-    /// Lends the bytes of a column in place.
+    /// Calls a function with the bytes of a column, without copying them.
     func withBytes<Value>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value
 }
 
 extension Row {
     package func identifier(_ column: Int32) -> Identifier { Identifier(text(column)) }
 
-    /// `nil` for NULL.
+    /// Returns the bytes of a column; `nil` for NULL.
     package func optionalBytes(_ column: Int32) -> [UInt8]? { isNull(column) ? nil : bytes(column) }
 
-    /// `nil` for NULL.
+    /// Returns the text of a column; `nil` for NULL.
     package func optionalText(_ column: Int32) -> String? { isNull(column) ? nil : text(column) }
 
     package func optionalIdentifier(_ column: Int32) -> Identifier? { optionalText(column).map { Identifier($0) } }
 }
 
-/// How a ``StoreQuery`` is read from a database: by statements that see one snapshot, and by what becomes of their rows.
+/// The execution of a ``StoreQuery`` by a database: statements that share one snapshot, and functions that receive
+/// their rows.
 package struct Reading<Value> {
     package enum Outcome {
         case value(Value)
-        /// Something else must be read, of a later snapshot.
+        /// Another reading must follow, in a later snapshot.
         case more(Reading)
     }
 
@@ -89,7 +90,7 @@ package struct Reading<Value> {
     package let steps: [Step]
     /// Whether the best plan of the statements depends on their parameters.
     package var dependsOnValues = false
-    /// Returns the value, after all rows were taken.
+    /// Returns the outcome, after all rows have been received.
     package let finish: () throws(StorageError) -> Outcome
 
     package init(_ steps: [Step], _ finish: @escaping () throws(StorageError) -> Outcome) {
@@ -116,14 +117,14 @@ package struct Reading<Value> {
     }
 }
 
-/// What a reading depends on beside its query.
+/// The context on which a reading depends, in addition to its query.
 package struct ReadingContext: Sendable {
     package let dialect: SQLDialect
     package let clock: StoreClock
     package let datafileHistory: Int
     /// The number of rows that one step of a scan reads.
     package let scanRows: Int
-    /// How long a transaction may take, in seconds, if several are in progress at the same time.
+    /// The maximum duration of a transaction in seconds, where several may be in progress at the same time.
     package let longestTransaction: Double
 
     package init(

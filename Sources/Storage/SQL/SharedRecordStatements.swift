@@ -1,10 +1,10 @@
 import Bucketing
 
-// How databases read and write what all users share, and sticky documents. Which locks protect it, and who is told of the
-// change, is the store's own.
+// The statements by which databases read and write shared records and sticky documents. Each store itself takes the
+// locks and notifies other processes.
 
 extension SharedRecords {
-    /// A statement that reads, and what becomes of each of its rows.
+    /// A statement that reads, and a function that receives each of its rows.
     package typealias Step = (query: SQLQuery, take: (any Row, inout SharedRecords) -> Void)
 
     /// A statement that writes.
@@ -15,8 +15,8 @@ extension SharedRecords {
 
     // MARK: Reading
 
-    /// The statements that read a part. PostgreSQL has the numbers of the newest datafile and attribute in the row by which it
-    /// locks.
+    /// Returns the statements that read a part. PostgreSQL gets the numbers of the newest datafile and attribute from
+    /// the row that it locks.
     package static func statements(_ part: Part, _ dialect: SQLDialect) -> [Step] {
         switch part {
         case .projects:
@@ -72,7 +72,7 @@ extension SharedRecords {
         return [(SQLQuery("newest_\(table)", sql), { $1[keyPath: path] = $0.bounded(0) })]
     }
 
-    /// Few are found one by one by the primary key.
+    /// The maximum number of experiments that are looked up one by one, by the primary key.
     private static let singleExperiments = 100
 
     private static func latest(
@@ -89,7 +89,7 @@ extension SharedRecords {
         }
     }
 
-    /// The table whose only row has numbers that all tables share.
+    /// Returns the table whose only row has the counters of the database.
     private static func stateTable(_ dialect: SQLDialect) -> String {
         switch dialect {
         case .sqlite: "counters"
@@ -99,9 +99,9 @@ extension SharedRecords {
 
     // MARK: Writing
 
-    /// The statements that perform a write.
+    /// Returns the statements that perform a write.
     ///
-    /// - Parameter datafiles: how many datafiles of a project are kept.
+    /// - Parameter datafiles: the number of datafiles that are kept per project.
     package static func statements(
         _ write: Write, keeping datafiles: Int, at now: Timestamp, _ dialect: SQLDialect
     ) -> [Statement] {
@@ -164,7 +164,7 @@ extension SharedRecords {
         }
     }
 
-    /// Deletes the rows that have these values.
+    /// Returns the statement that deletes the rows with these values.
     private static func delete(
         from table: StoredTable, where values: KeyValuePairs<String, SQLValue>
     ) -> Statement {
@@ -194,7 +194,7 @@ extension SharedRecords {
     /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
     private static let pruneLimit = 100
 
-    /// Deletes the oldest datafiles of a project; see ``Write/insertDatafile(_:)``.
+    /// Returns the statement that deletes the oldest datafiles of a project; see ``Write/insertDatafile(_:)``.
     private static func prune(_ sdkKey: String, keeping count: Int) -> SQLQuery {
         SQLQuery(
             "prune_datafiles",

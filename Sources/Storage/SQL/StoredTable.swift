@@ -1,7 +1,8 @@
-/// The tables that every database has, in the form in which one's content can become another's.
+/// The tables of every database, in a form in which their content can be copied to another database.
 ///
-/// Names and columns are those of `migrations/`. Some differ between databases: ``users`` is a profile and the
-/// attributes of one user, wherever they are kept; ``variationUsers`` and ``variationGoals`` are the tallies, added up.
+/// Names and columns are those of `migrations/`. Three tables differ between databases: a row of ``users`` is the
+/// profile and the attributes of one user, even if a database stores them separately; ``variationUsers`` and
+/// ``variationGoals`` are the sums of the tallies.
 public enum StoredTable: String, Sendable, CaseIterable {
     case projects
     case datafiles
@@ -28,7 +29,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
     case webhooks
     case experimentFindings = "experiment_findings"
 
-    /// What is deleted with a project: the rows that have its SDK key.
+    /// The tables from which the rows with a project's SDK key are deleted with the project.
     package static let ofProject: [StoredTable] = [
         .datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .webhooks,
         .experimentFindings, .projects,
@@ -36,7 +37,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
 
     public enum ColumnType: Sendable {
         case text, integer, double, bytes
-        /// An integer of 32 bits, where a store tells them apart.
+        /// An integer of 32 bits, for databases that distinguish the sizes of integers.
         case integer32
     }
 
@@ -139,7 +140,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
         }
     }
 
-    /// How many rows are read and written at once. Datafiles, also proposed ones, may have megabytes each.
+    /// The number of rows that are read and written at once. It is smaller for datafiles and proposals, which may have
+    /// megabytes each.
     public var pageSize: Int { [.datafiles, .proposals].contains(self) ? 16 : 2_000 }
 
     private static func columns(_ columns: (String, ColumnType)...) -> [Column] {
@@ -158,11 +160,11 @@ public enum StoredTable: String, Sendable, CaseIterable {
 // MARK: Inserting
 
 extension StoredTable {
-    /// What becomes of an inserted row whose key is there already.
+    /// The treatment of an inserted row whose key exists already.
     package enum Conflict: Sendable {
         /// The statement fails.
         case fails
-        /// The present row stays.
+        /// The existing row stays.
         case keepsRow
         case replacesRow
     }
