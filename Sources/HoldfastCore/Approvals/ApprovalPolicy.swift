@@ -7,12 +7,13 @@ public import Storage
 public enum ApprovalPolicy: Sendable {
     case notNeeded
     case needed
-    /// The change is that of a proposal, which takes effect only if it is still exactly what was proposed.
+    /// The change is an approved proposal. It is made only if it is still exactly what was proposed.
     case given(Approval)
 
     public var approval: Approval? { if case .given(let approval) = self { approval } else { nil } }
 
-    /// Checks that the approved proposal is still to be decided, and that what it changes is as it was.
+    /// Checks that the approved proposal has not been decided yet, and that the definitions it changes have not
+    /// changed.
     ///
     /// - Throws: 409 otherwise.
     public func expectUnchanged(_ project: Project?, _ session: any StoreSession) async throws {
@@ -23,12 +24,12 @@ public enum ApprovalPolicy: Sendable {
         try stored.expectPending(in: project)
     }
 
-    /// Checks a change that would be stored next. One that only stops what runs needs no approval: whoever is on call must
-    /// be able to.
+    /// Checks a change before it is stored. A change that only stops running experiments needs no approval, because a
+    /// single person on call must be able to make it.
     ///
-    /// - Parameter notes: what the audit log would have of it.
-    /// - Returns: the notes, which tell of an exemption.
-    /// - Throws: ``HeldChange`` if it needs an approval that it does not have; 409 if it is not what was approved.
+    /// - Parameter notes: the audit entries that the change would make.
+    /// - Returns: the notes, marked if the change was exempt.
+    /// - Throws: ``HeldChange`` if the change lacks a required approval; 409 if it differs from the approved proposal.
     public func check(
         from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = [], _ notes: [AuditNote]
     ) throws -> [AuditNote] {
@@ -51,7 +52,7 @@ public enum ApprovalPolicy: Sendable {
         guard let approval else {
             throw HeldChange(sdkKey: project.sdkKey, basis: basis, experiments: experiments, changes: changes)
         }
-        // The request might change more than it did, if that has changed meanwhile.
+        // If the definitions have changed since the proposal, the request may change more than was approved.
         guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
         return notes
     }
@@ -122,7 +123,8 @@ public struct HeldChange: Error {
 }
 
 extension Proposal {
-    /// The status for people: `outdated` if it can no longer be approved, because what it changes has changed.
+    /// The status as the API shows it: `outdated` if the proposal can no longer be approved, because the definitions
+    /// that it changes have changed.
     public func statusName(in project: Project?) -> String {
         switch status {
         case .approved: "approved"
@@ -131,7 +133,7 @@ extension Proposal {
         }
     }
 
-    /// - Throws: 409 if the proposal has been decided, or what it changes has changed since.
+    /// - Throws: 409 if the proposal has been decided, or if the definitions that it changes have changed since.
     public func expectPending(in project: Project?) throws(CoreError) {
         if let decision {
             throw CoreError(
@@ -152,9 +154,9 @@ extension Proposal {
 }
 
 extension Project {
-    /// Identifies what a change is about, and what its preview rests on, as it is now: the definitions that it changes, and
-    /// of the running experiments among them also their flags, their groups, what they measure, and the segments and
-    /// holdouts that decide whom they take.
+    /// Returns a value that identifies the current state of all definitions on which a change and its preview are
+    /// based: the definitions that it changes, and for running experiments among them also their flags, groups and
+    /// metrics, and the segments and holdouts that determine their users.
     ///
     /// - Parameter changes: see ``Proposal/changes``.
     func basis(of experiments: [String], _ changes: JSONValue) -> String {
@@ -172,7 +174,7 @@ extension Project {
                 if let flag = definitions.flags[target] { keys.formUnion(definitions.experiments(of: flag).map(\.key)) }
             case "metric": parts.append(definitions.metrics[target].map { .object($0.json) } ?? .null)
             case "segment": segments.insert(target)
-            // A whole datafile. Holdouts follow.
+            // The whole datafile is identified by its version. Holdouts are added below.
             case "datafile": parts.append(.integer(version))
             default: break
             }
@@ -197,7 +199,8 @@ extension Project {
         return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
     }
 
-    /// Returns what `GET` presents, without what any change of the project raises; null for none.
+    /// Returns the element as `GET` shows it, without the members that change with every edit of the project; null if
+    /// there is none.
     private func description(of element: (some DefinedElement)?) -> JSONValue {
         guard var object = element?.description(in: self).object else { return .null }
         (object["revision"], object["version"]) = (nil, nil)

@@ -2,7 +2,8 @@ public import Bucketing
 public import Definitions
 public import JSON
 
-/// What to decide for a user, and what to store and record: a request of any protocol, independent of its format.
+/// A request for decisions about one user, independent of protocol and format: the flags or experiments to decide, and
+/// whether to store assignments and record exposures.
 public struct DecisionQuery: Sendable {
     public enum Subject: Sendable {
         /// All flags, in the order of the datafile.
@@ -15,11 +16,11 @@ public struct DecisionQuery: Sendable {
         case experiment(Identifier)
         /// The experiment with this id, for a user whom an SDK has found to be in its audience and traffic.
         case prediction(Identifier)
-        /// What is chosen from the datafile that decides, as the SDKs' `activate` does: holdouts do not keep the user
-        /// out of experiments, and each experiment is an exposure.
+        /// The flags and experiments that a function chooses from the datafile that decides, as for `activate` of the
+        /// SDKs: holdouts do not keep the user out of experiments, and each experiment is an exposure.
         case activation(@Sendable (Datafile) -> [Activated])
 
-        /// Whether somebody asks for what is decided, and not for all that may be asked for later.
+        /// Whether the query names the flags or experiments, as opposed to requesting all decisions in advance.
         var namesFlags: Bool {
             switch self {
             case .allFlags, .chosenFlags, .prediction: false
@@ -34,8 +35,8 @@ public struct DecisionQuery: Sendable {
     }
 
     public private(set) var user: User
-    /// The user's id before login, if known: where the user has no assignment, that of this profile counts and is
-    /// stored for the user.
+    /// The user's id before login, if known. Where the user has no assignment, the assignment of this profile counts,
+    /// and is stored for the user.
     public let anonymousID: Identifier?
     public let subject: Subject
     public let options: DecideOptions
@@ -61,7 +62,7 @@ public struct DecisionQuery: Sendable {
     /// Returns the query with the attributes that may count in a project.
     ///
     /// - Parameter place: the place of the attributes in the body.
-    /// - Throws: 400 if an audience would use one that is too long, or too many.
+    /// - Throws: 400 if an attribute that audiences use is too long, or if there are too many.
     public func usable(
         in project: Project, at place: @autoclosure () -> JSONPointer = ["attributes"]
     ) throws(CoreError) -> DecisionQuery {
@@ -75,14 +76,14 @@ public struct DecisionQuery: Sendable {
 
 /// The decisions for a ``DecisionQuery``.
 public struct Decisions: Sendable {
-    /// The project that was decided with, which may be newer than the one that was asked.
+    /// The project by which the decisions were made. It may be newer than the project of the query.
     public let project: Project
     /// The decisions of flags, in the order of the query.
     public var flags: [Decision] = []
     /// The decisions of experiments, in the order of the query. Unknown ones are left out.
     public var experiments: [ExperimentDecision] = []
 
-    /// Adds a reason to what was decided by one of some experiments.
+    /// Adds a reason to the decisions that were made by any of these experiments.
     mutating func add(_ reason: String, toExperiments ids: [Identifier]) {
         let keys = ids.compactMap { project.datafile.experiment(id: $0)?.key }
         for index in flags.indices where flags[index].ruleKey.map(keys.contains) ?? false {
@@ -93,7 +94,7 @@ public struct Decisions: Sendable {
 }
 
 extension DecisionQuery {
-    /// Decides with what is stored of the user. Pure.
+    /// Decides from the stored records of the user. Pure.
     func evaluate(in project: Project, _ stored: StickyAssignments) -> DecisionResult<Decisions> {
         let service = DecisionService(datafile: project.datafile)
         switch subject {
@@ -167,7 +168,7 @@ extension DecisionQuery {
             hasStaleAssignment: hasStaleAssignment)
     }
 
-    /// Removes duplicates: an experiment that is asked for both by its key and through a flag is decided twice, with
+    /// Removes duplicates: an experiment that is requested both by its key and through a flag is decided twice, with
     /// the same result.
     private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
         var seen: Set<Identifier> = []

@@ -10,11 +10,11 @@ internal import Synchronization
 /// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in others
 /// by a ``RemovalWatch``.
 public final class KnownExposures: Sendable {
-    /// What was added in a span of time.
+    /// The exposures that were added in one period.
     private struct Generation {
         var exposures: Set<Int> = []
-        /// Numbers that are part of the hashes of users' exposures since the users were forgotten, by the hash of the
-        /// user. A number is kept longer than the exposures that were added before it.
+        /// For each user who was forgotten, by hash, a number that is mixed into the hashes of later exposures, so that
+        /// earlier ones no longer match. A number is kept longer than the exposures that were added before it.
         var forgotten: [Int64: Int] = [:]
 
         mutating func removeAll() {
@@ -32,7 +32,7 @@ public final class KnownExposures: Sendable {
         var lastNumber = 0
 
         mutating func rotate(at now: Timestamp, _ span: Timestamp) {
-            // After a long pause the recent ones are as old as those that are dropped.
+            // After a long pause the recent generation has expired as well.
             if now >= rotation + span { recent.removeAll() }
             swap(&recent, &former)
             recent.removeAll()
@@ -51,8 +51,8 @@ public final class KnownExposures: Sendable {
         self.generation = generation
     }
 
-    /// For an edge, which sends each exposure that it does not know over the network. A generation fills 8 MiB: a set of
-    /// 2^20 places has room for three quarters.
+    /// Returns a larger cache for an edge, which sends unknown exposures over the network. A generation takes 8 MiB: a
+    /// set of 2^20 places, which is filled to three quarters.
     public static func ofEdge() -> KnownExposures {
         KnownExposures(capacity: 3 << 18, generation: 3_600_000)
     }
@@ -108,8 +108,8 @@ public final class KnownExposures: Sendable {
         }
     }
 
-    /// Forgets exposures that were not stored, so that they are sent again. The others stay known: while there are more
-    /// exposures than can be stored, those that are stored become fewer.
+    /// Forgets exposures that were not stored, so that they are sent again. Stored exposures stay known, so repeated
+    /// attempts have fewer and fewer exposures to store.
     public func remove(_ keys: some Sequence<Int>) {
         state.withLock { state in
             for key in keys {
@@ -129,10 +129,10 @@ public final class RemovalWatch: Sendable {
 
     private struct Last {
         var time: Int64 = 0
-        /// What was read last, which may be read again.
+        /// The removals of the last reads, which may be read again.
         var removals: Set<UserRemoval> = []
 
-        /// - Returns: what was not read before.
+        /// - Returns: the removals that were not read before.
         mutating func take(_ read: [UserRemoval]) -> [UserRemoval] {
             let new = read.filter { !removals.contains($0) }
             removals = Set(read)

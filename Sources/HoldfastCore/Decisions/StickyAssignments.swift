@@ -29,7 +29,7 @@ public struct StickyAssignments: StoredAssignments {
         forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 
-    /// What is stored about a user, for counts of users.
+    /// Creates the assignments from stored records, to count users.
     ///
     /// - Parameter forced: the ids of forced variations, by experiment id.
     init(_ profile: ProfileRecord, forced: [Identifier: Identifier]?, attributes: StoredAttributes?) {
@@ -68,14 +68,14 @@ extension StickyAssignments {
     }
 }
 
-/// Indexes a large profile by experiment after several look-ups, when the index pays off.
+/// Looks up assignments in a profile. A large profile is indexed after several look-ups, when the index saves time.
 private final class AssignmentIndex: @unchecked Sendable {
     // Safe: the decisions of a request use it one after the other, on its event loop.
     let profile: ProfileRecord
     private var lookups = 0
     private var entries: [Identifier: ProfileRecord.Entry] = [:]
 
-    /// The largest profile, in assignments, that needs no index.
+    /// The maximum number of assignments of a profile that needs no index.
     static let walkable = 32
     /// The number of look-ups that take about as long as indexing the profile.
     private static let few = 8

@@ -2,8 +2,8 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// Makes decisions that stick: reads the profile, decides, and stores new assignments before the response. Then it
-/// counts the decisions and records the exposures, for every protocol.
+/// Makes sticky decisions: reads the profile, decides, and stores new assignments before the response. Then it counts
+/// the decisions and records the exposures, for every protocol.
 ///
 /// The service decides again if a decision is outdated at the commit: if another server has assigned the user
 /// meanwhile, or if there is a newer datafile. If the datafile lacks the variation that a user has, the newest datafile
@@ -16,11 +16,11 @@ public final class StickyDecisionService {
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
     private let marks: EvaluationMarks
-    /// Whether the store is a copy, which refuses changes as read-only while its upstream is away and users are to be
-    /// decided for nevertheless. Their exposures enroll them later.
+    /// Whether the store is a copy. While its upstream is away, a copy may refuse changes as read-only. Users then get
+    /// decisions that are not stored, and their exposures enroll them later.
     private let isCopy: Bool
 
-    /// Up to which of the session's ``Storage/StoreSession/projectNotices`` the catalog has been read.
+    /// The value of the session's ``Storage/StoreSession/projectNotices`` when the catalog was last read.
     private var readNotices: UInt64 = 0
 
     /// The number of attempts before the request fails with 503.
@@ -104,7 +104,7 @@ public final class StickyDecisionService {
     public func decide(_ query: DecisionQuery, in project: Project) async throws(StorageError) -> Decisions {
         if query.user.isUnidentified { return decideWithoutUser(query, in: project) }
         var project = project
-        // Another process may have erased the user, and with the user the forced variation.
+        // Another process may have erased the user, and thereby the forced variation.
         if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
         // The experiments that the user's profile has turned out to have no room for.
         var refused: Set<Identifier> = []
@@ -131,7 +131,7 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Decides for a user without an id, of whom nothing is stored and nothing is recorded.
+    /// Decides for a user without an id. Nothing is read, stored or recorded.
     private func decideWithoutUser(_ query: DecisionQuery, in project: Project) -> Decisions {
         let attributes = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
         let result = query.evaluate(
@@ -140,11 +140,11 @@ public final class StickyDecisionService {
         return result.value
     }
 
-    /// What is stored of a user.
+    /// The stored records of a user.
     private struct Stored {
         var attributes: StoredAttributes?
         var profile: ProfileRecord?
-        /// Of the user before login.
+        /// The profile of the user before login.
         var anonymous: ProfileRecord?
     }
 
@@ -156,13 +156,13 @@ public final class StickyDecisionService {
         } else if !project.schema.isEmpty {
             stored.attributes = StoredAttributes(schema: project.schema, record: nil)
         }
-        // Also for a query that ignores profiles: overrides count nevertheless.
+        // Read also for a query that ignores profiles, because overrides still count.
         stored.profile = try await completed { session.profile(of: query.user.id, $0) }
         if let id = query.anonymousID { stored.anonymous = try await completed { session.profile(of: id, $0) } }
         return stored
     }
 
-    /// Whether an audience uses an attribute that the request lacks.
+    /// Whether an audience uses an attribute that the request lacks, so that stored attributes must be read.
     private static func asksAttributes(_ query: DecisionQuery, _ project: Project) -> Bool {
         project.askedAttributes.contains { query.user.attributes[$0] == nil }
     }
@@ -175,7 +175,8 @@ public final class StickyDecisionService {
             operation: .assign(candidates, decidedWith: project.catalogVersion, anonymousID: query.anonymousID))
     }
 
-    /// - Parameter refused: the experiments that the profile has no room for. A query that stores nothing finds more.
+    /// - Parameter refused: the experiments for which the profile was found to have no room. For a query that stores
+    ///   nothing, more are determined here.
     /// - Returns: the decisions, and the assignments to store.
     private func evaluate(
         _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: Set<Identifier>
@@ -198,7 +199,7 @@ public final class StickyDecisionService {
     ///
     /// - Parameters:
     ///   - stored: the assignments that this request has stored.
-    ///   - unstored: those that could not be stored.
+    ///   - unstored: the assignments that could not be stored.
     private func finish(
         _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Candidate] = [],
         notStoring unstored: [ProfileChange.Candidate] = []
@@ -227,8 +228,8 @@ public final class StickyDecisionService {
         return decisions
     }
 
-    /// Returns the assignments to store. If the datafile of another project has the variation that this one lacks, the
-    /// stored assignment stays, and the user is bucketed here without being enrolled.
+    /// Returns the assignments to store. If this datafile lacks the stored variation, but the datafile of another
+    /// project has it, the stored assignment stays, and the new one is not stored.
     private func candidates(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Candidate] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,
@@ -242,12 +243,12 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Whether the profile has all candidates.
+    /// Whether the profile already has the variations of all candidates.
     private static func holds(_ profile: ProfileRecord?, _ candidates: [ProfileChange.Candidate]) -> Bool {
         candidates.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
     }
 
-    /// Returns the project with everything that other processes have stored until now.
+    /// Reads the catalog again, and returns the current project.
     private func newest(_ former: Project) async throws(StorageError) -> Project {
         let notices = session.projectNotices
         try await projects.update()

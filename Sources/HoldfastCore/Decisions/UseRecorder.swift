@@ -3,25 +3,25 @@ internal import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Notes on which day flags were last evaluated, and users last exposed. Each subject is written once a day by each
-/// process, in the background. What cannot be written is tried again a minute later.
+/// Records the last day on which flags were evaluated and users were exposed. Each process writes each subject once a
+/// day, in the background. After a failure it tries again a minute later.
 public final class UseRecorder: Sendable {
     private struct State {
-        /// What was noted today.
+        /// The subjects that were used today.
         var noted: Set<LastUse.Subject> = []
-        /// What of it is not written yet.
+        /// The subjects that were used today and are not written yet.
         var waiting: Set<LastUse.Subject> = []
-        /// The projects whose flags were noted today.
+        /// The catalog version at which the flags of each project were last recorded, by SDK key.
         var projects: [String: Int64] = [:]
     }
 
     private let store: any Store
     private let state = Mutex(State())
     private let timer = RepeatedTask(every: .seconds(60))
-    /// Days since 1970-01-01 in UTC, at most a minute behind.
+    /// The UTC day, counted from 1970-01-01. It may be a minute behind.
     private let today: Atomic<Int64>
 
-    /// Maximum number of subjects that are noted on a day.
+    /// The maximum number of subjects that are recorded on a day.
     private static let limit = 100_000
 
     public init(_ store: any Store) {
@@ -29,10 +29,10 @@ public final class UseRecorder: Sendable {
         today = Atomic(Self.day(at: store.clock.now()))
     }
 
-    /// Days since 1970-01-01 in UTC.
+    /// Returns the UTC day of a time, counted from 1970-01-01.
     public static func day(at time: Timestamp) -> Int64 { time / 86_400_000 }
 
-    /// Begins to write, until ``close()``.
+    /// Starts to write every minute, until ``close()``.
     public func start(_ catalog: ProjectCatalog) {
         timer.start { [weak self, weak catalog] in
             guard let self, let catalog else { return }
@@ -42,7 +42,7 @@ public final class UseRecorder: Sendable {
         }
     }
 
-    /// Writes what waits. Blocks until done.
+    /// Writes the waiting subjects. Blocks until done.
     public func close() {
         timer.close()
         guard let uses = take(), let session = try? BackgroundSession(store, label: "uses") else { return }
@@ -52,7 +52,7 @@ public final class UseRecorder: Sendable {
 
     // MARK: Noting
 
-    /// The day that ``EvaluationMarks`` compares with.
+    /// The current day, for ``EvaluationMarks``.
     var currentDay: Int64 { today.load(ordering: .relaxed) }
 
     public func note(_ subject: LastUse.Subject) {
@@ -62,7 +62,7 @@ public final class UseRecorder: Sendable {
         }
     }
 
-    /// Notes an evaluation that an app reports.
+    /// Records an evaluation that an app reports.
     public func note(_ series: ReportedEvaluations.Series) {
         guard let key = series.flagKey else { return }
         note(LastUse.Subject(sdkKey: series.sdkKey, .evaluated, key, variation: series.variationKey ?? ""))
@@ -74,7 +74,7 @@ public final class UseRecorder: Sendable {
                 sdkKey: exposure.sdkKey, .exposed, exposure.experimentID, variation: exposure.variationID))
     }
 
-    /// Returns what is stored of a project, with what this process has noted today.
+    /// Returns the stored last uses of a project, combined with the uses that this process has recorded today.
     public func uses(of sdkKey: String, stored: [LastUse]) -> [LastUse] {
         let day = currentDay
         return stored + state.withLock { $0.noted }.filter { $0.sdkKey == sdkKey }.map { LastUse($0, day: day) }
@@ -83,11 +83,11 @@ public final class UseRecorder: Sendable {
     private func noteDay() {
         let day = Self.day(at: store.clock.now())
         guard today.exchange(day, ordering: .relaxed) != day else { return }
-        // What waits is written with the new day.
+        // Subjects that still wait are written with the new day.
         state.withLock { $0.noted = $0.waiting }
     }
 
-    /// Notes flags that are not known yet.
+    /// Records the existence of flags that have not been recorded yet.
     private func noteFlags(of catalog: ProjectCatalog) async throws {
         for project in catalog.snapshot().projects.values {
             let version = project.catalogVersion
@@ -110,7 +110,7 @@ public final class UseRecorder: Sendable {
             defer { state.waiting = [] }
             return state.waiting
         }
-        // In one order, so that two servers of a database do not wait for each other's rows.
+        // Sorted, so that two servers of a database lock rows in the same order.
         return subjects.isEmpty ? nil : subjects.sorted(by: <).map { LastUse($0, day: day) }
     }
 
@@ -132,8 +132,8 @@ extension LastUse.Subject: Comparable {
     }
 }
 
-/// What one event loop has noted today of evaluations: an evaluation costs a look at a set. Of two flags and variations
-/// with the same hash only one is noted.
+/// The evaluations that one event loop has recorded today, so that a repeated evaluation costs only a look-up in a set.
+/// If the hashes of two pairs of flag and variation collide, only one is recorded.
 final class EvaluationMarks {
     private let recorder: UseRecorder
     private var day: Int64 = 0
@@ -144,7 +144,7 @@ final class EvaluationMarks {
     }
 
     /// - Parameters:
-    ///   - key: of a flag, or of an experiment, which is served as a flag.
+    ///   - key: the key of a flag, or of an experiment, which is served as a flag.
     ///   - variation: the key of the variation that the user got.
     func note(_ key: Identifier, _ variation: Identifier?, in project: Project) {
         if day != recorder.currentDay {

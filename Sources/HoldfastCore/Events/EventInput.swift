@@ -22,13 +22,13 @@ public struct EventInput {
     public let now: Timestamp
     /// The project, if the event names none.
     private let defaultSDKKey: String?
-    /// The earliest time of an imported event, which must have a time; `nil` for an event that is reported.
+    /// The earliest time of an imported event, which must have a time; `nil` for a reported event.
     private let earliest: Timestamp?
 
     /// - Parameters:
     ///   - known: the members that this kind of event may have.
     ///   - sdkKey: the project of an event that names none.
-    ///   - earliest: the earliest time of an event that is imported; `nil` for one that is reported.
+    ///   - earliest: the earliest time of an imported event; `nil` for a reported event.
     /// - Throws: 400 if the value is not an object or has other members.
     public init(
         _ value: JSONValue, knowing known: [String], at place: JSONPointer, sdkKey: String? = nil,
@@ -66,7 +66,7 @@ public struct EventInput {
 
     public static func isGoal(_ text: String) -> Bool { NameRule.admitsGoal(text) }
 
-    /// What ``isGoal(_:)`` requires, and what was found, for errors.
+    /// Returns the text of an error for a name that is not ``isGoal(_:)``: what is required, and what was found.
     public static func goalRule(_ text: String) -> String { NameRule.ofGoals(text) }
 
     /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
@@ -96,7 +96,7 @@ public struct EventInput {
         return min(time, now)
     }
 
-    /// Returns the `value`, by default 0.
+    /// Returns the `value`; the default is 0.
     public func value() throws(CoreError) -> Double {
         guard let value = object["value"], !value.isNull else { return 0 }
         return try EventAmount.number(value, "value", in: place)
@@ -141,8 +141,8 @@ public enum EventDetail {
     /// The maximum size of one member, in bytes of JSON.
     static let limit = 8_192
 
-    /// Encodes a member, once for all events that share it. An object over the limit becomes `null`, so that no event is
-    /// lost.
+    /// Encodes a member. Events that share it can share the encoded bytes. An object over the limit becomes `null`, so
+    /// that the event is not lost.
     public static func encode(_ object: JSONObject) -> [UInt8] {
         let json = JSONValue.object(object).encoded()
         return json.count <= limit ? json : Array("null".utf8)

@@ -3,15 +3,15 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Passes events to the store, many in each transaction, but not so many that other changes wait long.
+/// Passes events to the store. A transaction has many events, but not so many that other changes wait long.
 ///
-/// No request waits for exposures of decisions: if the queue is full they are dropped and counted, and if the store is
-/// overloaded they are submitted again. Events that clients send are acknowledged when they are durable, or refused at
-/// once.
+/// Requests do not wait for exposures of decisions: if the queue is full, these are dropped and counted; if the store
+/// is overloaded, they are submitted again. Events that clients send are acknowledged when they are durable. If there
+/// is no room, they are refused at once.
 public final class EventQueue: Sendable {
     public typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
 
-    /// Events that are stored all or none.
+    /// Events of which all or none are stored.
     private struct Submission {
         let events: [ReceivedEvent]
         /// The approximate size in memory.
@@ -32,7 +32,7 @@ public final class EventQueue: Sendable {
     }
 
     private struct State {
-        /// Those before `next` are stored or being stored.
+        /// The submissions; those before `next` are stored or being stored.
         var submissions: [Submission] = []
         var next = 0
         var waitingEvents = 0
@@ -93,8 +93,8 @@ public final class EventQueue: Sendable {
 
     /// Queues exposures.
     ///
-    /// - Parameter onFailure: called if they are dropped or cannot be stored, or if an experiment was not running, so that
-    ///   another exposure of the same user may count.
+    /// - Parameter onFailure: called if the exposures are dropped or cannot be stored, or if an experiment was not
+    ///   running. Another exposure of the same user may then count.
     public func add(_ exposures: [Exposure], onFailure: @escaping @Sendable () -> Void) {
         guard !exposures.isEmpty else { return }
         let submission = Submission(events: exposures.map { .exposure($0) }) { result in
@@ -156,7 +156,7 @@ public final class EventQueue: Sendable {
         return step != .refuse
     }
 
-    /// Blocks until everything that was added is stored or has failed.
+    /// Blocks until all events that were added are stored or have failed.
     ///
     /// - Returns: the number of events that were still waiting at the deadline.
     public func waitUntilStored(before deadline: DispatchTime) -> Int {
@@ -177,7 +177,7 @@ public final class EventQueue: Sendable {
     private func write(_ submissions: [Submission]) {
         record(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {
-                // The others keep their place before what was added after them.
+                // Exposures of decisions keep their place in the queue.
                 settle(submissions.filter(\.isAwaited), result)
                 let others = submissions.filter { !$0.isAwaited }
                 return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in
@@ -218,7 +218,7 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Counts events of an edge that are dropped.
+    /// Counts events of an edge that were dropped because their users had been erased.
     public func noteErased(_ count: Int) {
         if count > 0 { state.withLock { $0.statistics.erased &+= UInt64(count) } }
     }
@@ -251,7 +251,7 @@ public struct EventStatistics: Sendable {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
         case (.notRunning, _): notRunning &+= 1
-        // Its sender tries again.
+        // The sender repeats or resolves the event, which is counted then.
         case (.outdated, _), (.removed, _): break
         case (.stored, .exposure): storedExposures &+= 1
         case (.stored, .goal): storedGoals &+= 1

@@ -1,8 +1,8 @@
 import Bucketing
 public import Storage
 
-/// Records the events that clients report. An exposure that names a variation enrolls a user who has no assignment, as
-/// far as the newest definitions have the variation.
+/// Records the events that clients report. An exposure that names a variation enrolls a user without an assignment, if
+/// the newest definitions have the variation.
 public struct EventReporter: Sendable {
     private let events: EventQueue
     private let catalog: ProjectCatalog
@@ -40,7 +40,7 @@ public struct EventReporter: Sendable {
 }
 
 extension UserEvent {
-    /// Returns the event with what the present definitions say of it.
+    /// Returns the event, updated from the current definitions.
     fileprivate func renewed(in projects: [String: Project]) -> UserEvent {
         guard case .exposure(let exposure) = self else { return self }
         return .exposure(exposure.enrolling(exposure.enrollsWith != nil, in: projects))
@@ -48,8 +48,10 @@ extension UserEvent {
 }
 
 extension Exposure {
-    /// Returns an exposure that enrolls a user who has no assignment, as far as the present definitions have its variation,
-    /// or one that enrolls nobody.
+    /// Returns the exposure, updated from the current definitions.
+    ///
+    /// - Parameter enrolls: whether the exposure enrolls a user without an assignment, if the definitions have the
+    ///   variation.
     public func enrolling(_ enrolls: Bool, in projects: [String: Project]) -> Exposure {
         var exposure = self
         exposure.enrollsWith =

@@ -10,7 +10,7 @@ public struct ExposureInput {
     public let happenedAt: Timestamp
     public let project: Project
     public let experiment: Experiment
-    /// `nil` for the variation that the user has.
+    /// `nil` if the event names no variation; the user's assignment then counts.
     private let variation: Variation?
     private let place: JSONPointer
 
@@ -40,7 +40,8 @@ public struct ExposureInput {
         }
     }
 
-    /// An exposure to a variation of an experiment in the datafile of a project; to the one that the user has if it is `nil`.
+    /// Creates an exposure to a variation of an experiment in the datafile of a project. Without a variation, the
+    /// user's assignment counts.
     public init(
         userID: Identifier, happenedAt: Timestamp, project: Project, experiment: Experiment, variation: Variation?
     ) {
@@ -82,8 +83,8 @@ public struct ExposureInput {
     ///
     /// - Parameters:
     ///   - profile: the user's profile, if it was read.
-    ///   - isOpen: whether an exposure whose variation is not known here is returned without one, as its user may be known
-    ///     where it is sent.
+    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation, because the
+    ///     server to which it is sent may know the user.
     /// - Throws: 422 if the event names no variation and the user has none.
     public func exposure(_ profile: ProfileRecord?, isOpen: Bool = false) throws(EventRefusal) -> Exposure {
         let held = DecisionService(datafile: project.datafile)

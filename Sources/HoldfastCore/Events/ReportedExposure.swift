@@ -3,15 +3,15 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// An exposure that a client reports by ids after its own decision. The experiment may be in no datafile of this server: a
-/// team may use the server for profiles only, and upload the datafile later.
+/// An exposure that a client reports by ids after its own decision. No datafile of this server need have the
+/// experiment: a team may use the server for profiles only, and upload the datafile later.
 public struct ReportedExposure {
     public let userID: Identifier
     public let happenedAt: Timestamp
     public let experimentID: Identifier
-    /// As the client knows it; `nil` for the id.
+    /// The key that the client sends; `nil` to use the id.
     public let experimentKey: Identifier?
-    /// `nil` if the client names only the key.
+    /// The id of the variation; `nil` if the client sends only the key.
     public let variationID: Identifier?
     public let variationKey: Identifier?
     /// A JSON object.
@@ -33,9 +33,9 @@ public struct ReportedExposure {
     /// Returns the exposure to record.
     ///
     /// - Parameters:
-    ///   - projects: the projects that it may be about. The first that has the experiment counts.
+    ///   - projects: the projects that the exposure may belong to. The first one that has the experiment counts.
     ///   - place: the place of the decision in the body.
-    /// - Throws: 422 if the variation is not known, or an id is too long.
+    /// - Throws: 422 if the experiment does not have the variation, or if an id is too long.
     public func exposure(in projects: [Project], at place: JSONPointer) throws(CoreError) -> Exposure {
         let project = projects.first { $0.measured(id: experimentID) != nil }
         let experiment = project?.measured(id: experimentID)

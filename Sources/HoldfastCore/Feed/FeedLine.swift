@@ -23,9 +23,9 @@ public enum FeedLine {
     /// Writes a line with its line feed.
     ///
     /// - Parameters:
-    ///   - cursor: where a reader goes on after the line; `nil` if the line comes from no feed.
-    ///   - time: when it was recorded.
-    ///   - records: the attributes of users, which lines about them have in their stored form.
+    ///   - cursor: the cursor after the line; `nil` if the line does not come from a feed.
+    ///   - time: when the change was recorded.
+    ///   - records: the stored attributes of users, for lines about attributes.
     public static func append(
         _ entry: FeedEntry, at time: Timestamp?, cursor: FeedCursor?, _ schema: AttributeSchema,
         records: [Identifier: AttributeRecord?] = [:], to writer: inout JSONWriter
@@ -50,7 +50,7 @@ public enum FeedLine {
         case .attributes(let numbers):
             writer.key("attributes")
             writer.beginArray()
-            // Values of a deleted attribute are not there any more.
+            // Deleted attributes have no values.
             for definition in schema.attributes where numbers.contains(definition.number) {
                 writer.string(definition.name.string)
             }
@@ -63,9 +63,10 @@ public enum FeedLine {
         writer.endLine()
     }
 
-    /// Writes the last line of a response: where a reader goes on, whatever kinds it has asked for.
+    /// Writes the last line of a response, with the cursor at which the next request continues. The cursor does not
+    /// depend on the requested kinds.
     ///
-    /// - Parameter isComplete: for edges, whether nothing was committed behind the line.
+    /// - Parameter isComplete: for edges, whether no change was committed after the line.
     public static func appendEnd(_ cursor: FeedCursor, isComplete: Bool? = nil, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("cursor", cursor.text)

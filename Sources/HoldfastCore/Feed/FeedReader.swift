@@ -2,47 +2,48 @@ import Dispatch
 public import Storage
 import Synchronization
 
-/// Reads the feed for all who follow it, with a session of its own, which may wait for open transactions.
+/// Reads the feed for all its followers, with a session of its own, because reads may wait for open transactions.
 public final class FeedReader: Sendable {
     /// Why the feed cannot be read from a cursor.
     public enum Failure: Error, Sendable {
-        /// The database keeps no changes.
+        /// The database has no feed.
         case off
-        /// What follows the cursor has been deleted, or the cursor is of another database.
+        /// The changes after the cursor have been deleted, or the cursor belongs to another database.
         case gone
-        /// A text is no cursor.
+        /// The text is not a cursor.
         case malformed(String)
         case store(StorageError)
     }
 
-    /// Lines with the cursors behind them, and the cursor behind all that was read.
+    /// Lines, each with the cursor after it, and the cursor after everything that was read.
     public struct Batch: Sendable {
         public var lines: [(entry: FeedEntry, at: Timestamp, cursor: FeedCursor)] = []
         public var next: FeedCursor
-        /// Whether nothing was committed behind ``next`` when it was read.
+        /// Whether no change was committed after ``next`` when the batch was read.
         public var isAtEnd = false
     }
 
     private let store: any Store
     private let session = Mutex<BackgroundSession?>(nil)
     private let isEnding: @Sendable () -> Bool
-    /// The number of the newest row as it was last seen, and when that was, in monotonic nanoseconds.
+    /// The number of the newest row when it was last read, and the time of that read in monotonic nanoseconds.
     private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
     /// See ``Storage/FeedPage/settledTo``.
     private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
 
-    /// How often those who wait look for new rows: no more than one of them each time.
+    /// The interval at which waiting readers check for new rows. One reader checks for all of them.
     private static let pollInterval = Duration.milliseconds(50)
-    /// How long what one of them has found holds for the others: somewhat less, so that the next look is not missed.
+    /// How long the result of a check is shared. It is shorter than ``pollInterval``, so that the next check is not
+    /// skipped.
     private static let freshNanoseconds: UInt64 = 45_000_000
-    /// How many rows are read at once, at most. Each is a commit, which may have a thousand lines: who wants few lines begins
-    /// with one row.
+    /// The maximum number of rows that are read at once. A row is a commit and may have a thousand lines, so a reader
+    /// that wants few lines begins with one row.
     private static let pageRows = 16
     private static let fewLines = 256
-    /// About how much one batch reads at most, in bytes.
+    /// The approximate maximum size of a batch in bytes.
     private static let batchBytes = 4 << 20
 
-    /// - Parameter isEnding: whether nobody is to wait any longer.
+    /// - Parameter isEnding: returns whether waiting readers must return, because the server shuts down.
     public init(_ store: any Store, isEnding: @escaping @Sendable () -> Bool = { false }) {
         self.store = store
         self.isEnding = isEnding
@@ -59,7 +60,7 @@ public final class FeedReader: Sendable {
     private func page(from number: Int64, limit: Int) async throws(Failure) -> FeedPage {
         let known = settled.withLock { $0 }
         var page = try await page(from: number, limit: limit, settledTo: known.number)
-        // Another database may have taken the place of the former.
+        // The database may have been replaced by another one.
         if page.epoch != known.epoch, known.number > 0 {
             page = try await self.page(from: number, limit: limit, settledTo: 0)
         }
@@ -81,7 +82,7 @@ public final class FeedReader: Sendable {
         }
     }
 
-    /// Only a server whose feed is read opens a session.
+    /// Opens the session at the first read, so that a server without readers has none.
     private func openSession() throws(StorageError) -> BackgroundSession {
         try session.withLock { open -> Result<BackgroundSession, StorageError> in
             if let open { return .success(open) }
@@ -95,7 +96,7 @@ public final class FeedReader: Sendable {
 
     // MARK: Cursors
 
-    /// Returns the cursor behind everything that is committed.
+    /// Returns the cursor after everything that is committed.
     public func end() async throws(Failure) -> FeedCursor {
         let page = try await page(from: 1, limit: 0)
         guard page.isSettled else {
@@ -110,7 +111,7 @@ public final class FeedReader: Sendable {
         return FeedCursor(epoch: page.epoch, number: page.start, lines: 0)
     }
 
-    /// Whether a cursor of the present feed is ahead of everything that was ever written.
+    /// Whether a cursor of the current feed is ahead of everything that was ever written.
     public func isAhead(_ cursor: FeedCursor) async throws(Failure) -> Bool {
         let page = try await page(from: .max, limit: 1)
         return cursor.epoch == page.epoch && cursor.number > max(page.end, page.start - 1) + 1
@@ -122,7 +123,7 @@ public final class FeedReader: Sendable {
     ///
     /// - Parameters:
     ///   - cursor: where to begin.
-    ///   - kinds: the lines that are wanted.
+    ///   - kinds: the kinds of lines to return.
     ///   - limit: the maximum number of lines. There may be fewer, although more follow.
     public func read(
         after cursor: FeedCursor, kinds: Set<FeedKind>, limit: Int
@@ -169,7 +170,7 @@ public final class FeedReader: Sendable {
         return batch
     }
 
-    /// Waits until there may be a line behind a cursor.
+    /// Waits until there may be a line after a cursor.
     ///
     /// - Parameter isWanted: asked again and again, whether to go on.
     /// - Returns: `false` if there is none by the deadline, nobody wants it any more, or the server is shutting down.
@@ -188,7 +189,7 @@ public final class FeedReader: Sendable {
         let now = DispatchTime.now().uptimeNanoseconds
         let known: (epoch: Int64, number: Int64)? = newest.withLock { newest in
             guard now &- newest.seenAt >= Self.freshNanoseconds else { return (newest.epoch, newest.number) }
-            // The others use this one's result.
+            // Other waiting readers use the result of this check.
             newest.seenAt = now
             return nil
         }
@@ -200,13 +201,13 @@ public final class FeedReader: Sendable {
 }
 
 extension FeedReader.Batch {
-    /// Whether nothing is left up to a cursor.
+    /// Whether everything up to a cursor has been read.
     public func isUpTo(_ end: FeedCursor?) -> Bool {
         guard let end else { return false }
         return (next.number, next.lines) >= (end.number, end.lines)
     }
 
-    /// Takes the lines of a row from the cursor on.
+    /// Appends the lines of a row from the cursor on.
     fileprivate mutating func take(
         _ entries: [FeedEntry?], of row: FeedRow, _ kinds: Set<FeedKind>, _ limit: Int
     ) {
@@ -217,7 +218,7 @@ extension FeedReader.Batch {
             guard let entry, kinds.contains(FeedKind(entry.change)) else { continue }
             lines.append((entry, row.recordedAt, next))
         }
-        // A row without lines behind the cursor.
+        // The row has no lines after the cursor.
         if first >= entries.count { (next.number, next.lines) = (row.number + 1, 0) }
     }
 }

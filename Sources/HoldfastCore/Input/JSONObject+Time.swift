@@ -3,7 +3,7 @@ public import JSON
 public import Storage
 
 extension JSONObject {
-    /// Returns a member that is a time of RFC 3339; `nil` if it is absent or null.
+    /// Returns a member with an RFC 3339 time; `nil` if it is absent or null.
     public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Timestamp? {
         guard let text = try optionalText(name, in: place) else { return nil }
         guard let time = Timestamp(rfc3339: text) else {
@@ -14,6 +14,6 @@ extension JSONObject {
         return time
     }
 
-    /// A stored time, as RFC 3339 has it.
+    /// Returns a stored RFC 3339 time; `nil` if it is absent or invalid.
     func time(_ key: String) -> Timestamp? { self[key]?.string.flatMap { Timestamp(rfc3339: $0) } }
 }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Splits a stream of bytes into lines, in whatever pieces it arrives, and counts them.
+/// Splits a stream of bytes into lines, and counts them. The bytes may arrive in pieces of any size.
 public struct LineSplitter {
     /// The maximum length of a line in bytes; a longer one is reported as `nil`.
     public let limit: Int

@@ -3,8 +3,8 @@ import JSON
 public import Storage
 
 extension CoreError {
-    /// Describes an operation that the store did not perform. The cause is left to the log and to readiness, because
-    /// not every caller may see it.
+    /// Describes an operation that the store did not perform. The cause is not part of the error, because not every
+    /// caller may see it; the log and readiness show it.
     public init(_ error: StorageError) {
         switch error {
         case .tooManyAssignments(let limit):

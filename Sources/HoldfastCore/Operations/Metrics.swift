@@ -52,9 +52,9 @@ public final class AttributeMetrics: Sendable {
     private let examined = Atomic<UInt64>(0)
 
     public struct Totals {
-        /// Values that were set or removed, and values that were stored already.
+        /// The numbers of values that were set or removed, and of values that were already stored.
         public let changed, unchanged: UInt64
-        /// Scans of users for a segment, and the users examined by all of them.
+        /// The number of scans of users for a segment, and the number of users that they have examined.
         public let scans, examined: UInt64
     }
 
@@ -75,7 +75,7 @@ public final class AttributeMetrics: Sendable {
     }
 }
 
-/// Counts the evaluations that client libraries report: what apps did with the flags that they have. Thread-safe.
+/// Counts the evaluations of flags in apps, which client libraries report. Thread-safe.
 public final class ReportedEvaluations: Sendable {
     /// Why a flag had its value, or why the app got its default.
     public enum Reason: String, Sendable, CaseIterable {
@@ -105,16 +105,16 @@ public final class ReportedEvaluations: Sendable {
 
     private struct State {
         var counts: [Series: UInt64] = [:]
-        /// Ids of the last reports. When there are enough new ones, they replace the older ones.
+        /// The ids of the last reports. When there are ``rememberedReports``, they replace the older generation.
         var recent: Set<Identifier> = []
         var older: Set<Identifier> = []
     }
 
     private let state = Mutex(State())
 
-    /// Maximum number of series. What exceeds it is counted without flag and variation.
+    /// The maximum number of series. Evaluations beyond it are counted without flag and variation.
     private static let seriesLimit = 10_000
-    /// A repeat is recognised among this number of later reports, at least.
+    /// The number of reports within which a repeated report is recognised.
     private static let rememberedReports = 10_000
 
     public init() {}

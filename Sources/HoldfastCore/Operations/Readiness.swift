@@ -5,7 +5,7 @@ internal import Synchronization
 
 /// Whether the server is ready for requests: its store responds, and it is not shutting down.
 public final class Readiness: Sendable {
-    /// What the server must be ready for.
+    /// The operations for which the server must be ready.
     public enum Operations: Sendable {
         /// Lookups, and decisions about users who have an assignment.
         case reads
@@ -43,7 +43,7 @@ public final class Readiness: Sendable {
     }
 }
 
-/// The state of a store as probes find it. One probe serves all who ask within its freshness.
+/// The state of a store, determined by probes. The result of a probe is shared by all checks within its freshness.
 private final class ProbedState: Sendable {
     private struct State {
         /// The result of the last probe of the store, and its time.
@@ -53,7 +53,7 @@ private final class ProbedState: Sendable {
         /// How many probes have begun, and whether the last one is in progress.
         var probes: UInt64 = 0
         var isProbing = false
-        /// Whether it has taken longer than ``timeout``.
+        /// Whether the probe in progress has taken longer than ``timeout``.
         var isLate = false
     }
 
@@ -123,7 +123,7 @@ private final class ProbedState: Sendable {
 
     /// Stores a result and passes it to all waiting callers.
     ///
-    /// - Parameter isNews: updates the state; returns whether the result is still of interest.
+    /// - Parameter isNews: updates the state, and returns whether the result is still relevant.
     private func report(_ result: Result<Void, StorageError>, if isNews: (inout State) -> Bool) {
         let waiting = state.withLock { state -> [@Sendable (String?) -> Void] in
             guard isNews(&state) else { return [] }
