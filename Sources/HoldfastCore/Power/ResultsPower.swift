@@ -2,16 +2,16 @@ public import Bucketing
 import Statistics
 import Storage
 
-/// The statistical power of a comparison: the lift that it can find with the users so far, and when it can find the
-/// wanted one.
+/// The statistical power of a comparison: the lift that it can detect with the users so far, and the time until it can
+/// detect the lift of interest.
 public struct ResultsPower: Sendable {
-    /// The smallest lift that is found with a probability of 80%; `nil` if there is none.
+    /// The smallest lift that is detected with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?
-    /// How many days it takes at the present rate of enrollment until the wanted lift is found with that probability;
-    /// `nil` if none is wanted, or it takes more than ``dayLimit``.
+    /// The number of days at the current rate of enrollment until the lift of interest is detected with that
+    /// probability; `nil` if there is no lift of interest, or if it takes more than ``dayLimit`` days.
     public var days: Double?
 
-    /// Ten years.
+    /// The maximum of ``days``: ten years.
     static let dayLimit = 3_650.0
 
     init(
@@ -70,7 +70,7 @@ extension VariationData {
         power(of: baseline.value.sample, against: baseline, rates, query)
     }
 
-    /// - Parameter sample: the baseline's.
+    /// - Parameter sample: the sample of the baseline.
     func power(
         of sample: Sample, against baseline: VariationData, _ rates: (variation: Double, baseline: Double),
         _ query: ResultsQuery

@@ -4,26 +4,26 @@ public import JSON
 import Statistics
 public import Storage
 
-/// How many users and days an experiment needs, and which effect it can show until a time.
+/// The number of users and days that an experiment needs, and the effect that it can detect by a given time.
 ///
-/// It is computed for the rule of the verdict: α is divided by the number of comparisons of primary metrics, as Holm's first
-/// step does, and not by that of guardrails. What the power leaves is divided by the number of guardrails and one, because
-/// a variation is shipped only if all of them are shown to be no worse (Schultzberg, Ankargren and Frånberg, Risk-aware
-/// product decisions in A/B tests with multiple metrics, 2024).
+/// The estimate follows the rule of the verdict. α is divided by the number of comparisons of primary metrics, as in
+/// the first step of Holm's procedure; guardrails do not divide it. β (1 minus the power) is divided by the number of
+/// guardrails plus one, because a variation is shipped only if all guardrails are shown to be no worse (Schultzberg,
+/// Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple metrics, 2024).
 public struct SampleSizeEstimate: Sendable {
-    /// What the decision rule is made of.
+    /// The parameters of the decision rule.
     public struct Rule: Sendable {
         public var alpha = ExperimentPlan.defaultAlpha
         public var power = ExperimentPlan.defaultPower
         public var minimumEffect: Double?
         public var metrics = ExperimentMetrics()
-        /// The users of a bandit are weighted, and nothing is adjusted.
+        /// Whether the experiment has a bandit. Its users are weighted, and metrics are not adjusted.
         var isOfBandit = false
 
         var primaryMetrics: Int { max(1, metrics.primary.count) }
         var guardrails: Int { metrics.guardrails.count }
 
-        /// The rule by which an experiment is to be decided.
+        /// Creates the rule by which an experiment is decided.
         public init(of experiment: Experiment, in project: Project) {
             guard let details = project.definitions.experiments[experiment.key]?.details else { return }
             alpha = details.plan.alpha ?? alpha
@@ -34,16 +34,16 @@ public struct SampleSizeEstimate: Sendable {
         }
     }
 
-    /// What one way of looking needs.
+    /// The users and days that are needed, for one look or for looks at any time.
     public struct Needs: Sendable {
-        /// Of all variations; `nil` if the effect is impossible.
+        /// The number of users of all variations; `nil` if the effect is impossible.
         public var users: Double?
-        /// From now; `nil` if the traffic is unknown, or it takes more than ten years.
+        /// The number of days from now; `nil` if the traffic is unknown, or if it takes more than ten years.
         public var days: Double?
         public var detectableEffect: Double?
     }
 
-    /// The fewest users of the baseline from which its mean is taken, and of them those who reached the goal.
+    /// The minimum number of users of the baseline, and of those who reached the goal, from which a mean is estimated.
     private static let fewestUsers = 100
     private static let fewestConverted = 10
 
@@ -59,21 +59,22 @@ public struct SampleSizeEstimate: Sendable {
     private let baseline: (value: Power.Baseline, source: Identifier?)
     private let traffic: (usersPerDay: Double, source: Identifier?)?
     private let enrolled: [Double]
-    /// The share of the experiment's users, by variation.
+    /// The share of the experiment's users that each variation gets.
     private let shares: [Double]
     private let baselineIndex: Int
     private let days: Double?
     private let scene: Scene
     public let one: Needs
     public let always: Needs
-    /// A cap that would make the experiment shorter, and what it needs then; `nil` if the metric has one, or none would.
+    /// A cap that would shorten the experiment, and the needs with it; `nil` if the metric has a cap, or if no cap
+    /// would shorten the experiment.
     private var proposed: (cap: ProposedCap, one: Needs, always: Needs)?
 
     /// - Parameters:
-    ///   - metric: that of the request.
-    ///   - own: what was observed in the experiment itself.
-    ///   - others: in others, whose users are the next best.
-    /// - Throws: 422 if something is neither given nor observed.
+    ///   - metric: the metric of the request.
+    ///   - own: the observations in the experiment itself.
+    ///   - others: the observations in other experiments, which are used if there are too few in this one.
+    /// - Throws: 422 if a required number is neither given nor observed.
     public init(
         _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals,
         others: [ResultsTotals],
@@ -127,7 +128,7 @@ public struct SampleSizeEstimate: Sendable {
         case nil: margin = nil
         }
         effect = margin ?? minimum
-        // Of a guardrail, the effect that must be ruled out.
+        // For a guardrail this is the effect that must be excluded.
         let tested = margin.map { -sign * $0 } ?? effect
         traffic = Self.traffic(request, sources, of: experiment, at: now)
         guard days == nil || traffic != nil else {
@@ -152,7 +153,7 @@ public struct SampleSizeEstimate: Sendable {
         proposed = (cap, needs.one, needs.always)
     }
 
-    /// What is needed to find the effect with another power.
+    /// Returns the needs for detecting the effect with another power.
     func needs(power: Double) -> (one: Needs, always: Needs) {
         scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
@@ -192,7 +193,7 @@ public struct SampleSizeEstimate: Sendable {
         for source in sources {
             guard let rate = EnrollmentRate(source.tally.days, at: now).usersPerDay, rate > 0 else { continue }
             let isOwn = source.experiment.id == experiment.id
-            // Another experiment may take another part of the same users.
+            // Another experiment may have another share of the same traffic.
             let factor = isOwn || source.experiment.traffic <= 0 ? 1 : experiment.traffic / source.experiment.traffic
             return (rate * factor, source.experiment.key)
         }
@@ -204,7 +205,7 @@ public struct SampleSizeEstimate: Sendable {
     }
 }
 
-/// Variations with their users, now and later.
+/// The variations with their current and future users.
 private struct Scene {
     let shares: [Double]
     let enrolled: [Double]
@@ -229,7 +230,7 @@ private struct Scene {
         return (needs(power(.one)), needs(power(.any(tuning: ResultsQuery.tuning))))
     }
 
-    /// What the comparison with the greatest needs needs.
+    /// Returns the needs of the comparison that needs most.
     private func needs(_ power: Power) -> SampleSizeEstimate.Needs {
         var needs = SampleSizeEstimate.Needs()
         if let effect {
@@ -257,7 +258,7 @@ private struct Scene {
         (enrolled[index] + days * rate * shares[index], enrolled[baseline] + days * rate * shares[baseline])
     }
 
-    /// - Returns: `nil` if any is `nil`.
+    /// - Returns: `nil` if the value of any comparison is `nil`.
     private func greatest(_ of: (Int) -> Double?) -> Double? {
         var greatest = 0.0
         for index in compared {
@@ -269,7 +270,7 @@ private struct Scene {
 }
 
 extension SampleSizeEstimate {
-    /// The numbers of one metric, as the response of `POST /v1/experiments/{key}/plan` has them.
+    /// The numbers of one metric, in the format of the response to `POST /v1/experiments/{key}/plan`.
     public var json: JSONValue {
         var object = JSONObject()
         object["experiment_key"] = JSONValue(experiment.key)

@@ -3,11 +3,11 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// How many users and days an experiment needs until all that decides it is found: its primary metrics and guardrails.
+/// The number of users and days that an experiment needs for all its primary metrics and guardrails together.
 public struct SampleSizeOverview: Sendable {
-    /// A metric, with what was observed of it.
+    /// A metric with its observations.
     public struct Subject: Sendable {
-        /// `nil` if the request is about this metric alone.
+        /// The role of the metric; `nil` if the request is about this metric alone.
         let role: Verdict.Role?
         let metric: MetricDefinition
         let own: ResultsTotals
@@ -27,15 +27,15 @@ public struct SampleSizeOverview: Sendable {
     fileprivate struct Part {
         let role: Verdict.Role
         let metric: Identifier
-        /// The failure says what is neither given nor observed.
+        /// The estimate; the failure names the number that is neither given nor observed.
         let estimate: Result<SampleSizeEstimate, CoreError>
     }
 
     private let first: SampleSizeEstimate
     private let parts: [Part]
 
-    /// - Parameter subjects: at least one, the most important first.
-    /// - Throws: 422 if something that the first one needs is neither given nor observed.
+    /// - Parameter subjects: at least one metric, the most important first.
+    /// - Throws: 422 if a number that the first metric requires is neither given nor observed.
     public init?(
         _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Timestamp
     ) throws(CoreError) {
@@ -51,8 +51,8 @@ public struct SampleSizeOverview: Sendable {
         }
     }
 
-    /// The response of `POST /v1/experiments/{key}/plan`: the numbers of the first metric, and, unless the request is about
-    /// one alone, those of all together and of each.
+    /// The response to `POST /v1/experiments/{key}/plan`: the numbers of the first metric. If the request is not about
+    /// a single metric, also those of all metrics together and of each.
     public var json: JSONValue {
         guard !parts.isEmpty, var object = first.json.object else { return first.json }
         object["all"] = together
@@ -60,9 +60,11 @@ public struct SampleSizeOverview: Sendable {
         return .object(object)
     }
 
-    /// Until all are found in one experiment, with the power asked for; null if a metric has no numbers.
+    /// The needs for detecting the effects of all metrics in one experiment, with the requested power; null if a metric
+    /// has no numbers.
     ///
-    /// What the power leaves is divided by their number: so the probability of missing any of them is no greater.
+    /// β (1 minus the power) is divided by the number of metrics, so that it bounds the probability of missing any of
+    /// the effects.
     private var together: JSONValue {
         let estimates = parts.compactMap { try? $0.estimate.get() }
         guard estimates.count == parts.count else { return .null }
@@ -93,7 +95,7 @@ extension SampleSizeOverview.Part {
 }
 
 extension SampleSizeEstimate.Needs {
-    /// What all of them need.
+    /// Returns the greatest of several needs.
     fileprivate static func greatest(of needs: [Self]) -> Self {
         func greatest(_ numbers: [Double?]) -> Double? {
             let known = numbers.compactMap { $0 }

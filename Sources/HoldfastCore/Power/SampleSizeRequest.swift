@@ -4,29 +4,29 @@ public import JSON
 import Statistics
 import Storage
 
-/// The question how many users and days an experiment needs, and which effect it can show until a time.
+/// The request for a ``SampleSizeEstimate``.
 public struct SampleSizeRequest: Sendable {
-    /// `nil` for a metric.
+    /// The goal to estimate; `nil` for a metric.
     private var goal: Identifier?
-    /// The key of a metric; `nil` for a goal, or for what the experiment measures.
+    /// The key of the metric to estimate; `nil` for a goal, or for the metrics of the experiment.
     private var metric: Identifier?
-    /// Of a goal: whether users reach it, or the sum of its values per user.
+    /// For a goal: the share of users who reach it, or the sum of its values per user.
     private var kind = MetricDefinition.Kind.conversion
-    /// As a share of the baseline's mean; less than 0 if a decrease is of interest.
+    /// The minimum effect as a share of the baseline's mean; negative if a decrease is of interest.
     public var minimumEffect: Double?
-    /// By how much a guardrail may become worse; `nil` unless it is one.
+    /// The margin by which a guardrail may become worse; `nil` if the metric is not a guardrail.
     public var margin: Double?
     public var alpha: Double?
     public var power: Double?
-    /// The mean of the baseline, and the standard deviation of totals; `nil` for observed ones.
+    /// The mean of the baseline, and the standard deviation of totals; `nil` to use the observed ones.
     var baseline: Double?
     var standardDeviation: Double?
-    /// Users of all variations; `nil` for the observed enrollment.
+    /// The number of users of all variations per day; `nil` to use the observed enrollment.
     var usersPerDay: Double?
-    /// How many days from now the detectable effect is asked for.
+    /// The number of days from now for which the detectable effect is requested.
     private var days: Double?
     private var until: Timestamp?
-    /// The experiment from whose users traffic and baseline are taken; `nil` for this one, or others of its flags.
+    /// The experiment whose users determine traffic and baseline; `nil` for this one, or others of its flags.
     public var source: Identifier?
 
     public static let alphas = 0.0001...0.5
@@ -76,10 +76,10 @@ public struct SampleSizeRequest: Sendable {
 
     var isAboutGoal: Bool { goal != nil }
 
-    /// Returns the metrics that the request is about: the one that it names; or else all that decide the experiment, with
-    /// their roles, unless it says something that only one can have.
+    /// Returns the metrics of the request: the one that it names, or else all metrics that decide the experiment, with
+    /// their roles. If the request has a member that applies to a single metric, only the first.
     ///
-    /// - Throws: 422 if there is none, or the baseline is none that it can have.
+    /// - Throws: 422 if there is no metric, or if the metric cannot have this baseline.
     public func metrics(
         _ rule: SampleSizeEstimate.Rule, of experiment: Experiment, in project: Project
     ) throws(CoreError) -> [(role: Verdict.Role?, metric: MetricDefinition)] {
@@ -95,7 +95,7 @@ public struct SampleSizeRequest: Sendable {
     private func metric(_ rule: SampleSizeEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
         let found: MetricDefinition
         if let goal {
-            // One that every goal has without a definition.
+            // A goal can be estimated without the definition of a metric.
             var metric = MetricDefinition(key: goal, kind == .total ? .total : .conversion)
             (metric.goal, metric.adjustment) = (goal, .none)
             found = metric
@@ -137,9 +137,9 @@ public struct SampleSizeRequest: Sendable {
         }
     }
 
-    /// The days from now for which the detectable effect is asked for; `nil` if it is not.
+    /// Returns the number of days from now for which the detectable effect is requested; `nil` if it is not.
     ///
-    /// - Throws: 422 for a time that is over, or later than ten years from now.
+    /// - Throws: 422 for a time in the past, or more than ten years from now.
     func days(from now: Timestamp) throws(CoreError) -> Double? {
         guard let until else { return days }
         let days = Double(until - now) / 86_400_000

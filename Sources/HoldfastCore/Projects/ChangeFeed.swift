@@ -2,14 +2,14 @@ public import Definitions
 import Dispatch
 internal import Synchronization
 
-/// The open streams of changes of all protocols. Notifies each of a changed datafile, and makes each send heartbeats.
+/// The open streams of changes of all protocols. It notifies them of changed datafiles, and makes them send heartbeats.
 public final class ChangeFeed: Sendable {
     public struct Statistics: Sendable {
-        /// Streams that are open.
+        /// The number of open streams.
         public var open = 0
-        /// Events written.
+        /// The number of events that were written.
         public var events: UInt64 = 0
-        /// Streams refused because there were too many.
+        /// The number of streams that were refused because there were too many.
         public var refused: UInt64 = 0
     }
 
@@ -43,8 +43,8 @@ public final class ChangeFeed: Sendable {
 
     /// - Parameters:
     ///   - limit: the maximum number of open streams.
-    ///   - heartbeat: seconds between the heartbeats of an idle stream.
-    ///   - together: runs work that notifies many streams.
+    ///   - heartbeat: the time between the heartbeats of an idle stream, in seconds.
+    ///   - together: runs a function that notifies many streams.
     public init(
         _ catalog: ProjectCatalog, limit: Int, heartbeat seconds: Double,
         together: @escaping @Sendable (() -> Void) -> Void
@@ -137,7 +137,7 @@ public protocol ChangeFollower: AnyObject, Sendable {
     func receive(_ notice: ChangeFeed.Notice)
 }
 
-/// What one client of a ``ChangeFeed`` follows. The stream ends when it releases its subscription.
+/// The subscription of one client to a ``ChangeFeed``. The stream ends when it releases its subscription.
 public final class ChangeSubscription: Sendable {
     private let id: UInt64
     private let sdkKey: String?
@@ -165,7 +165,7 @@ public final class ChangeSubscription: Sendable {
         feed.streamEnded(id)
     }
 
-    /// Returns the projects whose active datafile the client does not know, and considers them sent.
+    /// Returns the projects whose active datafile the client does not know, and marks them as sent.
     public func takeChanges() -> [Project] {
         let projects = catalog.snapshot().projects
         let changed = sentVersions.withLock { versions in

@@ -1,7 +1,7 @@
 public import Bucketing
 public import Definitions
 
-/// What a project defines, with the datafile that is its product and decides.
+/// The definitions of a project, with the compiled datafile that is generated from them and makes the decisions.
 public struct CompiledDefinitions: Sendable {
     public let definitions: ProjectDefinitions
     public let datafile: Datafile
@@ -11,14 +11,14 @@ public struct CompiledDefinitions: Sendable {
         self.datafile = datafile
     }
 
-    /// Reads what an uploaded or stored datafile defines.
+    /// Reads the definitions of an uploaded or stored datafile.
     public init(_ datafile: Datafile) {
         self.init(ProjectDefinitions(datafile), datafile)
     }
 
     /// Reads a stored datafile.
     ///
-    /// - Parameter former: definitions that are probably similar: what both have is not read again.
+    /// - Parameter former: definitions that are probably similar. Elements that both have are not read again.
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     init(_ content: [UInt8], similarTo former: CompiledDefinitions?) throws(CoreError) {
         let value = try Project.parse(content, knowing: former?.definitions.knownElements ?? [:])
@@ -26,18 +26,18 @@ public struct CompiledDefinitions: Sendable {
         self.init(former?.definitions.reading(value) ?? ProjectDefinitions(value), datafile)
     }
 
-    /// Returns the definitions with how long assignments of the project last: uploads from elsewhere do not say it.
+    /// Adds the lifetime of assignments that the project had, because uploads from other products do not have it.
     ///
-    /// - Returns: `nil` if they say it, or the project has nothing to say.
+    /// - Returns: `nil` if the definitions have a lifetime, or if the project had none.
     public func completed(with lifetime: AssignmentLifetime?) throws(CoreError) -> CompiledDefinitions? {
         guard let lifetime, datafile.assignmentLifetime == nil else { return nil }
         let completed = definitions.lasting(lifetime)
         return CompiledDefinitions(completed, try Project.compile(completed.datafile, similarTo: datafile))
     }
 
-    /// Adds what serves the experiments of an earlier release or of another program.
+    /// Adds the flags that serve experiments of an earlier release or of another product.
     ///
-    /// - Returns: `nil` if nothing is missing.
+    /// - Returns: `nil` if no flag is missing.
     func servingAll() throws(CoreError) -> CompiledDefinitions? {
         let unserved = datafile.unservedExperiments
         guard !unserved.isEmpty else { return nil }
@@ -53,7 +53,7 @@ public struct CompiledDefinitions: Sendable {
 }
 
 extension Datafile {
-    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves as it should.
+    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves correctly.
     fileprivate var unservedExperiments: [Experiment] {
         let isOwnProject = accountID == projectID
         let unserved = experiments.filter { experiment in
@@ -69,7 +69,7 @@ extension Datafile {
 }
 
 extension Flag {
-    /// Whether the flag gives the keys of an experiment's variations.
+    /// Whether the flag returns the keys of an experiment's variations.
     fileprivate func serves(_ experiment: Experiment) -> Bool {
         guard let variable = variables.first, variables.count == 1, experiments.map(\.id) == [experiment.id] else {
             return false

@@ -14,14 +14,14 @@ public final class Project: Sendable {
     /// Whether this process cannot use the active datafile, so that this is an earlier one. It serves users who have an
     /// assignment, and enrolls nobody.
     let isSuperseded: Bool
-    /// What the project defines, and what decides.
+    /// The definitions of the project, and the compiled datafile that makes the decisions.
     public let compiled: CompiledDefinitions
     /// The datafile as it was uploaded or generated.
     public let content: [UInt8]
     private let publication: Publication
-    /// The ids by which SDKs know the winners of concluded experiments.
+    /// The ids under which SDKs get the winners of concluded experiments.
     private let deliveries: Set<Identifier>
-    /// Whether this process has stored the datafile, and so the allocations and statuses of all its experiments.
+    /// Whether this process has stored the datafile, and with it the allocations and statuses of all its experiments.
     let isStoredHere: Bool
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Timestamp
@@ -31,7 +31,7 @@ public final class Project: Sendable {
     let forcedVariations: [Identifier: [Identifier: Identifier]]
     /// The attributes and segments that are defined, for all projects.
     public let schema: AttributeSchema
-    /// The names of the stored attributes that the audiences use.
+    /// The names of the stored attributes that audiences use.
     let askedAttributes: [String]
 
     /// Compiles a stored datafile.
@@ -47,7 +47,7 @@ public final class Project: Sendable {
             self.init(stored, compiled)
             return
         }
-        // An earlier release made the experiments. The next edit stores their flags.
+        // An earlier release created experiments without flags. The next edit stores the flags.
         var changed = stored
         changed.content = served.definitions.content
         self.init(changed, served)
@@ -98,12 +98,13 @@ public final class Project: Sendable {
     public var definitions: ProjectDefinitions { compiled.definitions }
     public var datafile: Datafile { compiled.datafile }
 
-    /// The content as SDKs get it, see ``PublishedDatafile``. It is made when it is first asked for, which takes a while if
-    /// it is not yet ``isPublished``.
+    /// The content as SDKs get it; see ``PublishedDatafile``. It is created at the first access, which takes a while
+    /// unless it ``isPublished``.
     public var published: [UInt8] { publication.content }
     public var isPublished: Bool { publication.isMade }
 
-    /// Whether SDKs know the winner of a concluded experiment by this id. It is delivered, not tested.
+    /// Whether this is the id under which SDKs get the winner of a concluded experiment. The winner is delivered, not
+    /// tested.
     public func delivers(experimentID: Identifier) -> Bool { deliveries.contains(experimentID) }
 
     /// Whether a variation is forced on the user for a test, as far as this process knows.
@@ -111,7 +112,8 @@ public final class Project: Sendable {
         !forcedVariations.isEmpty && forcedVariations[userID] != nil
     }
 
-    /// Whether an attribute of a request can count: an audience uses it, or it is hashed instead of the user's id.
+    /// Whether an attribute of a request can affect a decision: an audience uses it, or it is hashed instead of the
+    /// user's id.
     func uses(attribute name: String) -> Bool {
         let key = Identifier(name)
         return name == User.bucketingIDAttribute || datafile.mentions.attributes.contains(key)
@@ -127,7 +129,7 @@ public final class Project: Sendable {
         }
     }
 
-    /// Returns the experiment of an id, or the comparison of the holdout of that id.
+    /// Returns the experiment with an id, or the comparison of the holdout with this id.
     func measured(id: Identifier) -> Experiment? {
         datafile.experiment(id: id) ?? datafile.holdouts.last { $0.id == id }?.comparison
     }
@@ -138,29 +140,32 @@ public final class Project: Sendable {
     /// Returns the version of the definitions with which an exposure to a variation enrolls a user who has no
     /// assignment.
     ///
-    /// Whether the experiment was running when the exposure happened is judged where it is stored, see ``StatusRules``.
+    /// Whether the experiment was running when the exposure happened is determined when the exposure is stored; see
+    /// ``StatusRules``.
     ///
-    /// - Parameter isImported: whether it happened elsewhere, so that the experiment may be closed or a draft here.
-    /// - Returns: `nil` if it enrolls nobody: the variation does not exist, or the experiment is closed or a draft.
+    /// - Parameter isImported: whether the exposure was recorded by another system, so that the experiment may be
+    ///   closed or a draft here.
+    /// - Returns: `nil` if the exposure enrolls nobody: the variation does not exist, or the experiment is closed or a
+    ///   draft.
     func enrollingVersion(
         experimentID: Identifier, variationID: Identifier, isImported: Bool = false
     ) -> Int64? {
         guard !isSuperseded, let experiment = datafile.experiment(id: experimentID),
             isImported || !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
             experiment.variation(id: variationID) != nil,
-            // An earlier release may have stored the datafile.
+            // A datafile of an earlier release may have ids that do not fit into a profile.
             ProfileInput.isVariationID(variationID.string.utf8),
             (try? ProfileInput.checkExperimentID(experimentID.string, at: nil)) != nil
         else { return nil }
         return catalogVersion
     }
 
-    /// FNV-1a.
+    /// Returns the 64-bit FNV-1a hash.
     static func hash(_ content: [UInt8]) -> UInt64 {
         content.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }
 
-    /// Eight bytes at a time: datafiles are large.
+    /// Hashes eight bytes at a time, because datafiles are large.
     private static func quickHash(_ content: [UInt8]) -> UInt64 {
         content.withUnsafeBytes { bytes in
             var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
@@ -188,7 +193,7 @@ public final class Project: Sendable {
         try compile(try parse(content), similarTo: former)
     }
 
-    /// - Parameter lists: elements of a similar datafile.
+    /// - Parameter lists: the elements of a similar datafile, which are reused.
     static func parse(
         _ content: [UInt8], knowing lists: [String: [JSONParser.KnownElement]] = [:]
     ) throws(CoreError) -> JSONValue {
@@ -251,7 +256,7 @@ public final class Project: Sendable {
     }
 }
 
-/// The name of a project, as the SDKs use it.
+/// The name by which SDKs identify a project.
 public enum SDKKey {
     /// Returns an SDK key if it has 1 to 255 ASCII letters, digits and `+/=_.:-`.
     public static func check(_ text: String) throws(CoreError) -> String {
@@ -267,7 +272,7 @@ public enum SDKKey {
 }
 
 extension Datafile {
-    /// What an admin should know about a usable datafile: experiments that this server decides in another way.
+    /// Warnings about a usable datafile: experiments that this server decides differently from the reference SDK.
     public var warnings: [String] {
         let names = experiments.filter { $0.gate != nil }.map { "'\($0.key)'" }
         guard !names.isEmpty else { return [] }

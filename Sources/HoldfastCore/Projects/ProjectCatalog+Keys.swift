@@ -3,13 +3,14 @@ public import Definitions
 public import Storage
 
 extension ProjectCatalog.Snapshot {
-    /// The SDK key of the first project, if what makes it names none.
+    /// The SDK key of the first project, if the change that creates it names none.
     private static let firstKey = "default"
 
-    /// Returns the SDK key of the project to change: the one that is named, or else the only one that the caller may use,
-    /// or else the default's. The first change of all makes its project.
+    /// Returns the SDK key of the project to change: the given one, or else the only one that the caller may use, or
+    /// else that of the default project. While there are no projects, the project need not exist, because the first
+    /// change creates it.
     ///
-    /// - Throws: 403 if the caller may not use the project, 404 when there are projects, and none has the SDK key.
+    /// - Throws: 403 if the caller may not use the project; 404 if there are projects, but none with this SDK key.
     public func sdkKeyToChange(_ sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> String {
         let sdkKey = sdkKey ?? access.onlyProject ?? (records.isEmpty ? Self.firstKey : nil)
         if let sdkKey {
@@ -33,7 +34,7 @@ extension ProjectCatalog.Snapshot {
     }
 }
 
-/// What a project has that would be lost with it.
+/// The content of a project, which would be lost if it were deleted.
 extension Datafile {
     /// The numbers of experiments, flags and so on, those that are not 0; empty for a datafile that
     /// ``Bucketing/Datafile/empty(projectID:sdkKey:)`` made.

@@ -7,7 +7,7 @@ import Storage
 /// A datafile from the command line that cannot be activated.
 public struct DatafileLoadError: Error, CustomStringConvertible {
     public let description: String
-    /// Whether the store failed; otherwise the datafile is wrong.
+    /// Whether the store has failed. Otherwise the datafile is invalid.
     public let isOfStore: Bool
 
     public init(_ description: String, isOfStore: Bool = false) {
@@ -16,7 +16,7 @@ public struct DatafileLoadError: Error, CustomStringConvertible {
     }
 }
 
-/// What a datafile contains, for `holdfast datafile check`.
+/// A summary of a datafile, for `holdfast datafile check`.
 public struct DatafileSummary: Sendable {
     let datafile: Datafile
 
@@ -30,7 +30,7 @@ public struct DatafileSummary: Sendable {
 
     /// Reads a datafile as the server would.
     ///
-    /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
+    /// - Throws: ``DatafileLoadError`` with one line for each fault.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
         do throws(CoreError) {
             datafile = try Project.accept(content)
@@ -42,13 +42,14 @@ public struct DatafileSummary: Sendable {
 }
 
 extension ProjectCatalog {
-    /// Activates a datafile, unless it is the one that the last start activated and another was activated since: a
-    /// restart undoes no change made over HTTP. Makes the project if there is none of this SDK key. Blocks until it is stored and this catalog has it.
+    /// Activates a datafile, and creates the project if it does not exist. If the last start has activated the same
+    /// datafile and it was replaced since, nothing changes, so that a restart does not undo changes made over HTTP.
+    /// Blocks until the datafile is stored and this catalog has it.
     ///
     /// - Parameters:
     ///   - name: the SDK key of the project if the datafile has none.
-    ///   - sharing: whether it may have the ids of other projects' experiments.
-    /// - Returns: the SDK key.
+    ///   - sharing: whether the datafile may have ids of other projects' experiments.
+    /// - Returns: the SDK key of the project.
     /// - Throws: ``DatafileLoadError``
     public func load(_ content: [UInt8], named name: String, sharing: SharePolicy) throws(DatafileLoadError) -> String {
         let (given, file) = (try DatafileSummary(checking: content), content)
@@ -63,7 +64,7 @@ extension ProjectCatalog {
         let datafile = compiled.datafile
         if let known = former {
             if known.content == content { return sdkKey }
-            // How long assignments last was completed by what the project said then.
+            // The stored datafile has the lifetime of assignments that the project had then.
             if let last = try lastLoaded(sdkKey)?.content,
                 try last
                     == Self.completed(file, given.datafile, ProjectDefinitions.assignmentLifetime(in: last)).content
@@ -78,7 +79,7 @@ extension ProjectCatalog {
         while !isStored {
             let newest = try newest(for: datafile, sdkKey, sharing)
             do throws(StorageError) {
-                // Another server may store a datafile meanwhile, with the same ids.
+                // Another server may store a datafile with the same ids meanwhile.
                 isStored =
                     try definitions.wait { session, done in
                         session.write(
@@ -97,7 +98,7 @@ extension ProjectCatalog {
         return sdkKey
     }
 
-    /// Adds how long the project's assignments last to a datafile that does not say it.
+    /// Adds the lifetime of the project's assignments to a datafile that has none.
     private static func completed(
         _ content: [UInt8], _ datafile: Datafile, _ lifetime: AssignmentLifetime?
     ) throws(DatafileLoadError) -> (content: [UInt8], compiled: CompiledDefinitions) {

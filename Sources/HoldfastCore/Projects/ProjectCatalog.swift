@@ -6,7 +6,7 @@ public import Logging
 public import Storage
 internal import Synchronization
 
-/// The active projects and the schema of attributes, kept in memory and up to date with what this and other processes
+/// The active projects and the schema of attributes, in memory. It follows the changes that this and other processes
 /// store.
 public final class ProjectCatalog: Sendable {
     public struct Snapshot: Sendable {
@@ -19,26 +19,26 @@ public final class ProjectCatalog: Sendable {
         /// SDK keys whose active datafile cannot be used here.
         var superseded: Set<String> = []
         public var schema = AttributeSchema.empty
-        /// The newest datafile of the store, up to which all were read.
+        /// The version of the newest datafile; all datafiles up to it have been read.
         public var version: Int64 = 0
-        /// The store's change number when it was read; -1 before the first time.
+        /// The ``Storage/ProjectState/changes`` of the last read; -1 before the first.
         public var changes: Int64 = -1
-        /// That of the store.
+        /// The generation of the store.
         public var generation = StoreGeneration(storeID: 0, epoch: 0)
         /// See ``Storage/ProjectState/formerEpochs``.
         var formerEpochs: Set<Int64> = []
     }
 
     public let logger: Logger
-    /// Those of the store, which learn here what the definitions say of assignments.
+    /// The rules of the store. The catalog updates the values that they take from the definitions.
     let rules: ProfileRules
     private let current = Mutex(Snapshot())
-    /// Rises with each new snapshot, so that event loops need the lock only then.
+    /// Increases with each new snapshot. Event loops take the lock only when it has changed.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let refreshes = Mutex(Refreshes())
     private let edits = Mutex(Edits())
-    /// How many counts of users are in progress.
+    /// The number of counts of users that are in progress.
     let counting = Atomic<Int>(0)
     /// The datafile of the edit in progress, which need not be compiled again once it is stored.
     private let expected = Mutex<Expected?>(nil)
@@ -60,9 +60,9 @@ public final class ProjectCatalog: Sendable {
         var isEditing = false
     }
 
-    /// Reads the projects and the schema.
+    /// The session that reads the projects and the schema.
     let updates: BackgroundSession
-    /// Checks, compiles and stores definitions that admins send.
+    /// The session on which definitions of admins are checked, compiled and stored.
     let definitions: BackgroundSession
 
     /// Asks the store for changes by other processes, if it does not notify of them.
@@ -92,8 +92,8 @@ public final class ProjectCatalog: Sendable {
         notification.withLock { $0 }?.cancel()
     }
 
-    /// Ends the work in the background and releases its resources, such as connections, before the store is closed. Blocks
-    /// until done. Decisions continue with the projects in memory.
+    /// Ends the work in the background and releases its connections; call it before the store is closed. Blocks until
+    /// done. Decisions continue with the projects in memory.
     public func close() {
         notification.withLock { $0 }?.cancel()
         updates.close()
@@ -130,22 +130,22 @@ public final class ProjectCatalog: Sendable {
         if isFirst { updates.start { await self.update($0) } }
     }
 
-    /// Reads what has been stored. Blocks; only for the start of the server.
+    /// Reads all changes that have been stored. Blocks; only for the start of the server.
     func updateAndWait() throws(StorageError) {
         let outcome = Outcome<Void>()
         refresh { outcome.settle($0) }
         try outcome.wait().get()
     }
 
-    /// Runs work that checks, compiles and stores definitions of admins: one piece at a time, off the event loops.
+    /// Runs work that checks, compiles and stores definitions of admins, one at a time and off the event loops.
     public func inBackground<Value: Sendable>(
         _ work: @escaping @Sendable (any StoreSession) async throws -> Value
     ) async throws -> Value {
         try await definitions.run(work)
     }
 
-    /// Waits until the edits of datafiles that were begun before have ended: edits of one process that run at once would
-    /// only make each other start again. Whatever becomes of the edit, ``endEdit()`` must follow.
+    /// Waits until all earlier edits of datafiles in this process have ended, because concurrent edits would conflict
+    /// and have to be repeated. ``endEdit()`` must follow in any case.
     func beginEdit() async {
         await settled { begin in
             let isFirst = edits.withLock { edits in
@@ -157,7 +157,7 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// Ends the edit in progress during some work, and begins it again.
+    /// Ends the edit in progress, runs a function, and begins an edit again.
     func lettingOthersEdit(during work: () async throws -> Void) async throws {
         endEdit()
         do {
@@ -216,7 +216,7 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// Keeps a datafile that is about to be stored.
+    /// Keeps a compiled datafile that is about to be stored.
     func expect(_ content: [UInt8], _ compiled: CompiledDefinitions) {
         expected.withLock { $0 = Expected(content: content, compiled: compiled) }
     }
@@ -229,7 +229,7 @@ public final class ProjectCatalog: Sendable {
         return try Project(stored, similarTo: former?.compiled)
     }
 
-    /// Returns the project with a datafile that has just been stored, whatever was stored since.
+    /// Returns the project with a datafile that has just been stored, even if a newer one has been stored since.
     func project(_ stored: StoredDatafile, _ compiled: CompiledDefinitions) -> Project {
         if let project = snapshot().projects[stored.sdkKey], project.version == stored.version { return project }
         return Project(stored, compiled, isStoredHere: true)
@@ -282,8 +282,8 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// The lifetimes of assignments in milliseconds where definitions give one; `nil` means forever. If projects share an
-    /// experiment, the longest of theirs counts.
+    /// Returns the lifetimes of assignments that definitions give to experiments, in milliseconds; `nil` means forever.
+    /// If projects share an experiment, the longest lifetime counts.
     static func lifetimes(in datafiles: [Datafile], otherwise: Int64?) -> [Identifier: Int64?] {
         var defined: Set<Identifier> = []
         for datafile in datafiles {
@@ -306,8 +306,8 @@ public final class ProjectCatalog: Sendable {
         return lifetimes
     }
 
-    /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``. Returns once this process uses what
-    /// has been stored.
+    /// Creates a project with an empty datafile, or changes its settings; see ``ProjectRules``. Returns once this
+    /// catalog has the change.
     public func putProject(
         _ change: ProjectSettings, approval: Approval? = nil, by author: Author
     ) async throws(StorageError) -> ProjectSettingsResult {
@@ -319,7 +319,7 @@ public final class ProjectCatalog: Sendable {
         return result
     }
 
-    /// Deletes a project whose datafile has nothing that would be lost. Returns once this process knows.
+    /// Deletes a project with an empty datafile. Returns once this catalog has the change.
     public func removeProject(
         _ project: Project, by author: Author
     ) async throws(StorageError) -> ProjectRemovalResult {
@@ -330,14 +330,15 @@ public final class ProjectCatalog: Sendable {
         return result
     }
 
-    /// Takes note of an epoch that an edge presents, with its place in that feed or its version of the definitions. What
-    /// the store does not have, although it should, shows that it has gone back in time: it gets another generation.
+    /// Checks an epoch that an edge presents, with its place in that feed or its version of the definitions. If the
+    /// store lacks what is presented although it should have it, the store has gone back in time and gets a new
+    /// generation.
     ///
-    /// - Parameter isAhead: whether the store lacks what is presented of its own epoch.
-    /// - Returns: whether it is of this generation.
+    /// - Parameter isAhead: whether the presented place or version is ahead of the store's own epoch.
+    /// - Returns: whether the epoch belongs to the current generation.
     public func isPresent(_ epoch: Int64, isAhead: Bool, by author: Author) async throws(StorageError) -> Bool {
         if epoch == snapshot().generation.epoch, !isAhead { return true }
-        // Another process may have renewed it.
+        // Another process may have renewed the generation.
         try await refresh()
         let known = snapshot()
         guard epoch != known.generation.epoch || isAhead else { return true }

@@ -2,7 +2,7 @@ public import Bucketing
 public import Definitions
 public import Storage
 
-/// The catalog as one event loop sees it. It takes a lock only after a change.
+/// The view of one event loop on the catalog. It takes the catalog's lock only after a change.
 public final class ProjectView {
     let catalog: ProjectCatalog
     private var generation: UInt64 = 0
@@ -13,30 +13,32 @@ public final class ProjectView {
         self.catalog = catalog
     }
 
-    /// The project of an SDK key as it is now.
+    /// Returns the current project of an SDK key; `nil` if there is none.
     public func project(_ sdkKey: String) -> Project? {
         refresh()
         return projects[sdkKey]
     }
 
-    /// Reads what any process has stored. However many ask, there is one read at a time.
+    /// Reads the changes that any process has stored. Concurrent callers share reads: only one is in progress at a
+    /// time.
     public func update() async throws(StorageError) {
         try await catalog.refresh()
     }
 
-    /// The attributes and segments that are defined now.
+    /// The current attributes and segments.
     public var schema: AttributeSchema {
         refresh()
         return snapshot.schema
     }
 
-    /// The projects that a caller may use, in the order of their SDK keys.
+    /// Returns the projects that a caller may use, in the order of their SDK keys.
     public func records(for access: ProjectAccess) -> [ProjectRecord] {
         refresh()
         return snapshot.records.filter { access.allows($0.sdkKey) }
     }
 
-    /// Returns the project of the SDK key; without one the only one that the caller may use, or else the default.
+    /// Returns the project of an SDK key. Without an SDK key, returns the only project that the caller may use, or else
+    /// the default.
     ///
     /// - Throws: 403 if the caller may not use the project, 404 when there is no such project.
     public func project(named sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> Project {
@@ -56,8 +58,8 @@ public final class ProjectView {
         return project
     }
 
-    /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK
-    /// key; without it those that have the project id; without any, all that the caller may use.
+    /// Returns the projects that a client's events may belong to, in the order of their SDK keys: the one with the SDK
+    /// key; without an SDK key those with the project id; without either all that the caller may use.
     ///
     /// - Throws: 403 if the caller may not use the project, 404 when no project has the SDK key.
     public func projects(
@@ -86,16 +88,16 @@ public final class ProjectView {
         }
     }
 
-    /// The experiments of this key, of the projects that a caller may use.
+    /// Returns the experiments with a key in the projects that a caller may use.
     ///
-    /// - Throws: 403 if only other projects have one.
+    /// - Throws: 403 if only other projects have such an experiment.
     public func experiments(key: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
         try experiments(for: access) { $0.experiment(key: key) }
     }
 
-    /// The experiments of this id, of the projects that a caller may use.
+    /// Returns the experiments with an id in the projects that a caller may use.
     ///
-    /// - Throws: 403 if only other projects have one.
+    /// - Throws: 403 if only other projects have such an experiment.
     public func experiments(id: Identifier, for access: ProjectAccess) throws(CoreError) -> [Experiment] {
         try experiments(for: access) { $0.experiment(id: id) }
     }

@@ -3,20 +3,21 @@ import Definitions
 import JSON
 internal import Synchronization
 
-/// A datafile as SDKs get it: without what only Holdfast's users need, and with concluded experiments as deliveries.
+/// The form of a datafile that SDKs get: without members that only Holdfast uses, and with concluded experiments as
+/// deliveries.
 ///
-/// SDKs decide flags by deliveries, but who asks for an experiment by its key gets nothing unless it is running. So an
-/// experiment with a winner is running in their datafile, with the winner for everybody in its audience. It has another id
-/// there: under its own, an SDK with a User Profile Service would find the stored assignment, or write the winner over
-/// it, and its exposures would count.
+/// SDKs decide flags by deliveries, but return no variation for the key of an experiment that is not running. In their
+/// datafile an experiment with a winner is therefore running, and everybody in its audience gets the winner. It has
+/// another id there, because under its own id an SDK with a User Profile Service would find the stored assignment or
+/// replace it by the winner, and exposures would count.
 struct PublishedDatafile {
-    /// `nil` if SDKs get the datafile as it is.
+    /// The published datafile; `nil` if it equals the stored one.
     private(set) var json: JSONValue?
 
     init(_ definitions: ProjectDefinitions) {
         var root = definitions.root
         var delivered: [JSONValue] = []
-        /// Returns the experiments that are no deliveries.
+        /// Returns the experiments that are not deliveries.
         func split(_ owner: JSONObject) -> [JSONValue] {
             (owner["experiments"]?.array ?? []).filter { element in
                 guard let delivery = element.object.flatMap(Self.delivery) else { return true }
@@ -31,7 +32,7 @@ struct PublishedDatafile {
             return JSONValue.object(group)
         }
         guard root[Annotations.member] != nil || !delivered.isEmpty else { return }
-        // Devices that decide by themselves need to know how long assignments last.
+        // Devices that make decisions need the lifetime of assignments.
         var members = JSONObject()
         members[AssignmentLifetime.member] = root[Annotations.member]?.object?[AssignmentLifetime.member]
         root[Annotations.member] = members.isEmpty ? nil : .object(members)
@@ -73,13 +74,13 @@ struct PublishedDatafile {
     }
 }
 
-/// The datafile of one version of a project as SDKs get it, made when it is first asked for.
+/// The ``PublishedDatafile`` of one version of a project, which is created at the first access.
 final class Publication: Sendable {
     private let stored: [UInt8]
     private let definitions: ProjectDefinitions
     private let made = Mutex<[UInt8]?>(nil)
 
-    /// - Parameter content: the datafile as it is stored.
+    /// - Parameter content: the stored datafile.
     init(_ content: [UInt8], _ definitions: ProjectDefinitions) {
         stored = content
         self.definitions = definitions

@@ -2,16 +2,16 @@ import Bucketing
 import Definitions
 public import Storage
 
-/// A datafile that an admin uploads, with the results that are kept when it is stored: those of the experiments that it
-/// concludes, as `POST /v1/experiments/{key}/conclude` keeps them.
+/// A datafile that an admin uploads, with the results to freeze when it is stored: those of the experiments that it
+/// concludes, as for `POST /v1/experiments/{key}/conclude`.
 public struct UploadedDatafile: Sendable {
-    /// As it was uploaded, except that a new conclusion without a time of its results gets the present one.
+    /// The uploaded content. A new conclusion without a time of its results has got the current time.
     public let content: [UInt8]
     public let freezes: [ResultsFreeze]
 
     /// - Parameters:
-    ///   - definitions: those of the content.
-    ///   - former: the project that it replaces. The freezes hold only for this version of it.
+    ///   - definitions: the definitions in the content.
+    ///   - former: the project that the datafile replaces. The freezes are valid only for this version of it.
     public init(
         _ content: [UInt8], _ definitions: ProjectDefinitions, replacing former: Project?, at now: Timestamp,
         _ session: any StoreSession
@@ -34,8 +34,8 @@ public struct UploadedDatafile: Sendable {
         self.content = times.isEmpty ? content : completed.content
         var freezes: [ResultsFreeze] = []
         for freeze in completed.freezes(since: formerDefinitions) {
-            // A time that was uploaded may be one of this database, whose results stay as they are, or of another one
-            // whose users are yet to come.
+            // An uploaded time may come from this database, which has frozen results, or from another one whose users
+            // may be imported later.
             var isFrozen = times[freeze.experimentID] != nil
             if !isFrozen { isFrozen = try await Self.isFrozenNow(freeze, session) }
             if isFrozen { freezes.append(freeze) }
@@ -43,7 +43,7 @@ public struct UploadedDatafile: Sendable {
         self.freezes = freezes
     }
 
-    /// Whether there are users, and no results of the same time.
+    /// Whether there are users, but no frozen results of the same time.
     private static func isFrozenNow(
         _ freeze: ResultsFreeze, _ session: any StoreSession
     ) async throws(StorageError) -> Bool {
