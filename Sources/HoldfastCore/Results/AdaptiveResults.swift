@@ -4,8 +4,8 @@ import JSON
 import Statistics
 public import Storage
 
-/// Estimates of an experiment whose bandit has changed the weights: each user counts with the inverse of the probability of
-/// what the user got, which is the share of the variation in the allocation period of the user.
+/// Estimates for an experiment whose bandit has changed the weights. Each user is weighted with the inverse of the
+/// probability of the user's variation, which is the share of the variation in the user's allocation period.
 public struct AdaptiveResults: Sendable {
     /// The samples of a variation by which it is compared.
     struct Samples: Sendable {
@@ -13,18 +13,18 @@ public struct AdaptiveResults: Sendable {
         var value: Sample
     }
 
-    /// Users who count.
+    /// The number of users who are counted.
     public let users: Int
-    /// Those for whom nobody knows with which probability they got their variation. They are left out.
+    /// The number of users whose variation has an unknown probability. They are excluded.
     public let usersWithoutProbability: Int
-    /// In the order of the variations.
+    /// The samples, in the order of the variations.
     let samples: [Samples]
 
     /// Reads the users of an experiment by periods.
     ///
     /// - Parameters:
     ///   - name: the goal, or the name under which a metric is tallied.
-    ///   - time: when the results were frozen; `nil` for the present ones.
+    ///   - time: when the results were frozen; `nil` for the current ones.
     /// - Returns: `nil` if the experiment has no bandit.
     public static func read(
         _ name: Identifier, of experiment: Experiment, in project: Project, frozenAt time: Timestamp?,
@@ -38,9 +38,9 @@ public struct AdaptiveResults: Sendable {
     }
 
     /// - Parameters:
-    ///   - tally: of all users.
-    ///   - periods: what is known by period. Those who were exposed before the bandit are in `tally` alone.
-    ///   - counted: leaves out users who do not count.
+    ///   - tally: the tally of all users.
+    ///   - periods: the tallies by period. Users who were exposed before the bandit are in `tally` only.
+    ///   - counted: removes users who do not count from a tally.
     init(
         _ tally: ExperimentTally, _ periods: BreakdownTally, of variations: [Identifier],
         _ counted: (ExperimentTally) -> ExperimentTally
@@ -73,7 +73,8 @@ public struct AdaptiveResults: Sendable {
                 shares.map { shares in variations.map { Double(shares[$0] ?? 0) } },
                 since: known[number]?.since ?? .max, tallies)
         }
-        // Of the others only the number is known by period. With one ratio, as before most bandits, that is enough.
+        // Only the number of the other users is known by period. This is sufficient if the ratio never changed before
+        // the bandit.
         var average: [Double]?
         for (number, users) in restByPeriod {
             let users = Double(variations.reduce(0) { $0 + max(0, users[$1] ?? 0) })
@@ -99,9 +100,9 @@ public struct AdaptiveResults: Sendable {
         return sum > 0 ? shares.map { $0 / sum } : nil
     }
 
-    /// Returns the chance of each variation to be the best one.
+    /// Returns the probability of each variation to be the best one.
     ///
-    /// - Returns: `nil` if nothing tells the variations apart yet.
+    /// - Returns: `nil` if there is not enough data to distinguish the variations.
     func chances(_ statistic: MetricDefinition.Statistic, isDecrease: Bool) -> [Double]? {
         Self.chances(
             of: samples.map { statistic == .rate ? $0.conversion : $0.value }, statistic, isDecrease: isDecrease)
@@ -111,7 +112,7 @@ public struct AdaptiveResults: Sendable {
         of samples: [Sample], _ statistic: MetricDefinition.Statistic, isDecrease: Bool
     ) -> [Double]? {
         let total = samples.reduce(0) { $0 + $1.count }
-        // With few users the estimated variance of a variation may be too small, or 0.
+        // With few users the estimated variance of a variation may be far too small, or 0.
         let pooled = samples.reduce(0) { $0 + $1.count * $1.variance } / total
         guard !samples.isEmpty, samples.allSatisfy({ $0.count > 0 }), pooled > 0 else { return nil }
         let means = samples.map { sample -> Effect in
@@ -147,10 +148,10 @@ extension Project {
     }
 }
 
-// MARK: - What a bandit learns
+// MARK: - Looks of a bandit
 
 extension Bandit.Look {
-    /// Looks at the users of an experiment.
+    /// Reads the users of an experiment for a look of its bandit.
     static func read(
         _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
     ) async throws -> Bandit.Look {
@@ -191,7 +192,7 @@ extension Bandit.Look {
 }
 
 extension MeasuredMetric {
-    /// Leaves out the users who could not come back yet.
+    /// Returns a function that removes the users whose time window has not ended.
     func counted(at now: Timestamp) -> (ExperimentTally) -> ExperimentTally {
         let last = ResultsFilter().lastDay(definition, at: now)
         return { tally in last.map { tally.enrolled(on: Int64.min...$0) } ?? tally }

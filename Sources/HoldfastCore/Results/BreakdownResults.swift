@@ -2,45 +2,45 @@ public import Bucketing
 import Definitions
 public import Storage
 
-/// The results of the users of each value of an attribute. They explore: no verdict depends on them.
+/// The results for the users with each value of an attribute. They are exploratory: no verdict depends on them.
 ///
 /// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg with
 /// always-valid p-values, as secondary metrics are.
 public struct BreakdownResults: Sendable {
     public enum Name: Sendable, Equatable {
-        /// Of users for whom the attribute had no value.
+        /// The users for whom the attribute had no value.
         case none
         case value(Identifier)
-        /// Of all values but the first ones.
+        /// The users with values that have no group of their own.
         case other
     }
 
     public struct Group: Sendable {
         public let name: Name
         public let results: ExperimentResults
-        /// In the order of the variations; `nil` for the baseline.
+        /// The findings, in the order of the variations; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
     }
 
-    /// What a store has of the groups.
+    /// The stored totals of the groups.
     public struct Totals: Sendable {
         public let series: TrackedSeries
         public let tally: BreakdownTally
     }
 
     public let attribute: Identifier
-    /// The number of counted users who belong to no group, because they were exposed before the breakdown was declared.
+    /// The number of counted users without a group, because they were exposed before the breakdown was declared.
     public let usersWithoutGroup: Int
-    /// When the breakdown was declared, if some users belong to no group.
+    /// When the breakdown was declared; `nil` if all users have a group.
     public let countsSince: Timestamp?
-    /// Those with users: without value first, others last.
+    /// The groups with users: ``Kind/none`` first, ``Kind/other`` last.
     public let groups: [Group]
 
     /// Reads the groups of an experiment by an attribute.
     ///
     /// - Parameters:
     ///   - name: the goal, or the name under which a metric is tallied.
-    ///   - time: when the results were frozen; `nil` for the present ones.
+    ///   - time: when the results were frozen; `nil` for the current ones.
     /// - Throws: 422 if the experiment has no such breakdown.
     public static func read(
         _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Timestamp?,
@@ -54,8 +54,8 @@ public struct BreakdownResults: Sendable {
 
     /// Returns the breakdown of an experiment by an attribute.
     ///
-    /// - Parameter parameter: that of the query which names the attribute.
-    /// - Throws: 422 if the experiment has none.
+    /// - Parameter parameter: the query parameter that names the attribute, for errors.
+    /// - Throws: 422 if the experiment has no such breakdown.
     static func series(
         _ attribute: Identifier, of experiment: Experiment, parameter: String, _ store: any StoreSession
     ) async throws -> TrackedSeries {
@@ -73,7 +73,7 @@ public struct BreakdownResults: Sendable {
 
     /// - Parameters:
     ///   - whole: the results of all users.
-    ///   - results: makes those of some users.
+    ///   - results: computes the results of some users.
     init(
         _ totals: Totals, of whole: ExperimentResults,
         _ results: (ExperimentTally, MeasuredMetric?) throws(CoreError) -> ExperimentResults

@@ -1,16 +1,16 @@
 import Glibc
 import Statistics
 
-/// How much a variation differs from the baseline, with always-valid intervals of the level at which it was tested: each
-/// excludes 0 if and only if the variation is certainly better or worse.
+/// The difference of a variation from the baseline, with always-valid intervals at the level of the test: an interval
+/// excludes 0 if and only if the test is significant.
 public struct EffectSize: Sendable, CustomStringConvertible {
     public let difference: Double
-    /// `nil` if it is not bounded, as is that of the lift.
+    /// The interval of the difference; `nil` if it is not bounded.
     public internal(set) var differenceInterval: ClosedRange<Double>?
     /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
     public let lift: Double?
     public internal(set) var liftInterval: ClosedRange<Double>?
-    /// That of the metric, for people.
+    /// The unit of the metric, for texts.
     private let unit: String
 
     init(_ evidence: Evidence, alpha: Double, unit: String = "") {
@@ -21,7 +21,7 @@ public struct EffectSize: Sendable, CustomStringConvertible {
         liftInterval = evidence.liftInterval(alpha: alpha)
     }
 
-    /// For people: the lift, or the difference if the lift is not bounded.
+    /// The lift as text, or the difference if the lift is not bounded.
     public var description: String {
         if let lift, let interval = liftInterval {
             return "lift \(Verdict.percent(lift)) (\(Verdict.percent(interval.lowerBound)) to "
@@ -30,7 +30,7 @@ public struct EffectSize: Sendable, CustomStringConvertible {
         return inUnits + (lift == nil ? "" : "; the lift is not bounded")
     }
 
-    /// For people: the difference.
+    /// The difference as text.
     var inUnits: String {
         let interval = differenceInterval.map {
             " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
@@ -40,14 +40,14 @@ public struct EffectSize: Sendable, CustomStringConvertible {
 }
 
 extension Verdict {
-    /// For people: a share as a number of percents with one decimal.
+    /// Returns a share as a percentage with one decimal.
     static func percent(_ share: Double, signed: Bool = true) -> String {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10
         return "\(signed && rounded > 0 ? "+" : "")\(rounded)%"
     }
 
-    /// For people: a number with four significant digits and its sign.
+    /// Returns a number with four significant digits, and with its sign if `signed`.
     static func number(_ number: Double, signed: Bool = true, unit: String = "") -> String {
         let unit = unit.isEmpty ? "" : " " + unit
         guard number != 0, number.isFinite else { return "0" + unit }

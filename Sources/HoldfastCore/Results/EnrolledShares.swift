@@ -2,17 +2,17 @@ import Bucketing
 import Statistics
 import Storage
 
-/// How the users who are enrolled in a period may be split.
+/// The possible splits of the users who are enrolled in a period.
 ///
-/// Bucket values are uniform among users who come for the first time. But returning users who were not enrolled
-/// before have only some of the bucket values, and users whose variation was removed have the bucket values of that
-/// variation. When weights are changed together with the traffic, they are split in another ratio. How many users are
-/// returning is not known, so the split of each period may be any mixture of these.
+/// Bucket values are uniform among new users. Returning users who were not enrolled before have only some of the bucket
+/// values, and users whose variation was removed have the bucket values of that variation. When weights are changed
+/// together with the traffic, these users are split in another ratio. The number of returning users is unknown, so the
+/// split of each period may be any mixture of these ratios.
 ///
-/// The allocations of a project are added in their order. The time for each is bounded, however many there were before.
+/// The allocations of a project must be added in their order. The time per allocation is bounded.
 struct EnrolledShares {
     private let indices: [Identifier: Int]
-    /// The bucket values that had a part in none of the allocations of some combination of earlier ones.
+    /// Sets of bucket values: for each combination of earlier allocations, the values that none of them has assigned.
     private var outside = DistinctSets()
     /// The bucket values that each variation had.
     private var former: [Identifier: DistinctSets] = [:]
@@ -26,7 +26,7 @@ struct EnrolledShares {
         indices = Dictionary(variations.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Returns the shares of new users, then those that returning users may have instead, if they are asked for.
+    /// Returns the shares of new users, followed by the possible shares of returning users if these are requested.
     mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
         let allocated = ranges(allocation)
         let owners = Set(allocated.map(\.id))
@@ -39,7 +39,7 @@ struct EnrolledShares {
         let sum = all.reduce(0, +)
         func append(_ shares: [Double]) {
             let total = shares.reduce(0, +)
-            // Another component with the ratio of new users makes no difference.
+            // A component with the same ratio as new users adds nothing.
             let differs = zip(shares, all).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
             if total > 0, differs, known.insert(shares).inserted { components.append(shares) }
         }
@@ -57,7 +57,7 @@ struct EnrolledShares {
         return [all] + SampleRatio.covering(Array(components.dropFirst()))
     }
 
-    /// The number of bucket values of a set that each variation owns.
+    /// Returns the number of bucket values of a set that each variation owns.
     private mutating func shares(of set: CountedSet, _ ranges: [OwnedRange]) -> [Double] {
         var shares = [Double](repeating: 0, count: indices.count)
         comparisons += indices.count
@@ -73,7 +73,7 @@ struct EnrolledShares {
         }
         guard !outside.isFull else { return }
         let rest = BucketSet.all.subtracting(BucketSet(allocated.lazy.map(\.values)))
-        // The sets have each intersection of one with another. So what is one of them adds nothing.
+        // The sets are closed under intersection, so a set that is already present adds nothing.
         guard !rest.isEmpty, !outside.contains(rest) else { return }
         comparisons += outside.elements.count
         for element in outside.elements where !element.set.isSubset(of: rest) {
@@ -82,7 +82,7 @@ struct EnrolledShares {
         outside.insert(rest)
     }
 
-    /// Bucket values that somebody owns, and the owner's index, if it is one of the variations.
+    /// A range of bucket values with an owner, and the owner's index if it is one of the variations.
     private typealias OwnedRange = (index: Int?, values: Range<Int>)
 
     private func ranges(_ allocation: TrafficAllocation) -> [(id: Identifier, values: Range<Int>)] {
@@ -114,10 +114,10 @@ private struct DistinctSets {
     }
 }
 
-/// A set of bucket values, of which those in a range are counted in constant time.
+/// A set of bucket values that counts the values in a range in constant time.
 private struct CountedSet {
     let set: BucketSet
-    /// The number of values before each word, and of all.
+    /// The number of values before each word; the last element is the number of all values.
     private let before: [Int32]
 
     static let all = CountedSet(.all)

@@ -11,10 +11,10 @@ extension ExperimentMetrics.Margin: CustomStringConvertible {
         }
     }
 
-    /// For people.
+    /// The margin as text, without a unit.
     public var description: String { text(in: "") }
 
-    /// For people, with the metric's unit.
+    /// Returns the margin as text, with the metric's unit.
     func text(in unit: String) -> String {
         switch self {
         case .share(let share): Verdict.percent(share, signed: false)
@@ -24,7 +24,7 @@ extension ExperimentMetrics.Margin: CustomStringConvertible {
 }
 
 extension Project {
-    /// What an experiment measures, or a holdout, whose users are compared in the same way.
+    /// Returns the metrics of an experiment, or of a holdout, whose users are compared in the same way.
     public func metrics(of experiment: Experiment) -> ExperimentMetrics {
         let definitions = definitions
         if let holdout = definitions.holdouts[experiment.key], holdout.id == experiment.id { return holdout.metrics }

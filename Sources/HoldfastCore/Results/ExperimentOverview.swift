@@ -2,23 +2,23 @@ public import Bucketing
 import Definitions
 public import Storage
 
-/// What a team wants to see of an experiment in a list: its users, what the results say, and what is wrong with it.
+/// The summary of an experiment for a list: its users, its verdict, and its alarms.
 public struct ExperimentOverview: Sendable {
-    /// The users whom results count.
+    /// The number of users whom results count.
     public let users: Int
     /// The counted users of each UTC day of enrollment, in order; only days that have some.
     public let days: [(day: ExperimentTally.Day, users: Int)]
-    /// By all metrics of the experiment; `nil` without metrics, and unless it runs or is paused.
+    /// The decision by all metrics of the experiment; `nil` if there are none, or if it is neither running nor paused.
     public private(set) var decision: Verdict.Decision?
     /// The variation to ship.
     public private(set) var winner: Identifier?
     /// The lift of the winner in the first primary metric that it improves.
     public private(set) var lift: Double?
     let watch: UserWatch
-    /// In sentences, by the kind of the alarm.
+    /// The alarms as sentences, by kind.
     public var alarms: [ExperimentWarning: String] { watch.alarms }
 
-    /// Reads what a store has of an experiment now.
+    /// Reads the current totals of an experiment and summarizes them.
     public static func read(
         _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
     ) async throws -> ExperimentOverview {
@@ -33,7 +33,7 @@ public struct ExperimentOverview: Sendable {
         return overview
     }
 
-    /// - Parameter experiment: one that nobody is enrolled in.
+    /// - Parameter experiment: an experiment without users.
     init(withoutUsers experiment: Experiment, of project: Project) {
         self.init(experiment, ExperimentTally(), UserWatch(experiment, ExperimentTally()))
         if Self.mayHaveVerdict(experiment, of: project), project.plan(of: experiment) != nil { decision = .continue }
@@ -65,13 +65,13 @@ public struct ExperimentOverview: Sendable {
     }
 }
 
-/// Which experiments of a project to list, and in which order.
+/// The selection and order of a project's experiments in a list.
 public struct ExperimentSelection: Sendable {
     public enum Order: String, Sendable, CaseIterable {
         case created, key, name, status, verdict, traffic, owner, tags, users, day, alarms
     }
 
-    /// The experiments of a page, with what filters can choose from.
+    /// The experiments of a page, with the numbers that filters show.
     public struct Page: Sendable {
         public var experiments: [Experiment]
         /// The number of experiments that meet all conditions.
@@ -80,9 +80,9 @@ public struct ExperimentSelection: Sendable {
         public var statuses: [String: Int] = [:]
     }
 
-    /// Part of the key or of another text, in lower case; `nil` for all experiments.
+    /// A part of the key or of another text, in lower case; `nil` for all experiments.
     public var text: String?
-    /// Names of the API; empty for all.
+    /// The names of statuses in the API; empty for all.
     public var statuses: Set<String> = []
     public var owner: String?
     public var tag: Identifier?
@@ -95,7 +95,7 @@ public struct ExperimentSelection: Sendable {
 
     /// - Parameters:
     ///   - enrolled: the users, by experiment; needed to order by their number and first day.
-    ///   - findings: what was found last, by the key of the experiment; needed to order by alarms and verdicts.
+    ///   - findings: the last findings, by the key of the experiment; needed to order by alarms and verdicts.
     public func select(
         from project: Project, _ enrolled: [Identifier: EnrolledUsers] = [:],
         _ findings: [Identifier: ExperimentMonitor.Finding] = [:]
@@ -153,7 +153,7 @@ public struct ExperimentSelection: Sendable {
                 return tags.map { $0.string.lowercased() }.joined(separator: ",")
             }
         case .users: return sorted { enrolled[$0.id]?.count ?? 0 }
-        // The longer it has had users, the greater.
+        // Experiments that have had users for longer come later in ascending order.
         case .day: return sorted { enrolled[$0.id].map { -$0.firstDay } ?? .min }
         case .alarms: return sorted { findings[$0.key]?.warnings.count ?? 0 }
         case .verdict: return sorted { Attention($0, findings[$0.key]) }
@@ -171,7 +171,7 @@ public struct ExperimentSelection: Sendable {
     }
 }
 
-/// How soon somebody should look at an experiment, the least urgent first.
+/// The urgency of an experiment in a list; the least urgent first.
 private enum Attention: Int, Comparable {
     case nothing, concluded, running, `continue`, stop, ship, alarm
 

@@ -27,7 +27,7 @@ extension ExperimentResults {
         public var message: String
     }
 
-    /// What the results say to do.
+    /// The verdict by these results alone.
     public var verdict: Verdict {
         let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
         let comparisons = variations.indices.compactMap { index in
@@ -39,18 +39,18 @@ extension ExperimentResults {
             unready: unready.map(\.message))
     }
 
-    /// What the verdict compares: a statistic of the goal, or the key of the metric.
+    /// The subject of the verdict: a statistic of the goal, or the key of the metric.
     public var judged: String { measured?.definition.key.string ?? query.metric.rawValue }
 
-    /// Why the users are not comparable.
+    /// The warnings because of which the users are not comparable.
     var invalidatingWarnings: [Warning] {
         [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
     }
 
-    /// Why nothing can be said of the goal or the metric yet.
+    /// The warnings because of which there is no verdict about the goal or the metric yet.
     var unreadyWarnings: [Warning] { [fillingWarning, goalWarning].compactMap { $0 } }
 
-    /// Why nothing can be said of any metric.
+    /// The warnings because of which there is no verdict about any metric.
     var generalUnreadiness: [Warning] {
         counted > 0 ? [rangeWarning, filterWarning].compactMap { $0 } : [noExposuresWarning]
     }
@@ -64,7 +64,7 @@ extension ExperimentResults {
         ].compactMap { $0 }
     }
 
-    /// Those about the goal or the metric.
+    /// The warnings about the goal or the metric.
     public var specificWarnings: [Warning] {
         let general = Set(generalWarnings.map(\.code))
         return warnings.filter { !general.contains($0.code) }
@@ -82,7 +82,7 @@ extension ExperimentResults {
     }
 
     private var noExposuresWarning: Warning {
-        // Those whom somebody meets who tries an override first.
+        // Names the excluded users, because a first test of an experiment is often made with an override.
         let others = [
             chosen > 0 ? "\(chosen) with an override or a forced variation" : nil,
             multipleVariations > 0 ? "\(multipleVariations) with several variations" : nil,
@@ -216,7 +216,7 @@ extension ExperimentResults {
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
     }
 
-    /// The share of the sum from which one user in a thousand has too much of it.
+    /// The share of the sum from which a warning is issued, if one user in a thousand has it.
     private static let dominantShare = 0.2
 
     private var dominanceWarning: Warning? {
@@ -235,7 +235,8 @@ extension ExperimentResults {
                 + "results decides them")
     }
 
-    /// How long it takes from now to find the effect of interest with a cap, however often one looks.
+    /// Returns the number of days from now until the effect of interest is detected with a cap, by always-valid
+    /// intervals.
     private func days(with proposed: ProposedCap) -> Double? {
         let effect = query.effect ?? measured?.definition.minimumEffect
         guard let effect, let baseline, let estimate = measured == nil ? baseline.value : baseline.metric else {
@@ -264,7 +265,7 @@ extension ExperimentResults {
         return percent < 10 ? "\((percent * 10).rounded() / 10)%" : "\(Int(percent.rounded()))%"
     }
 
-    /// Formats a p-value for people: `= 0.0123` or `< 0.0001`.
+    /// Formats a p-value for texts: `= 0.0123` or `< 0.0001`.
     public static func short(_ p: Double) -> String {
         p < 0.0001 ? "< 0.0001" : "= \((p * 10_000).rounded() / 10_000)"
     }

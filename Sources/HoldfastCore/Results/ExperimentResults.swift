@@ -10,18 +10,18 @@ public struct ExperimentResults: Sendable {
         public var id: Identifier
         public var key: Identifier
         public var isBaseline: Bool
-        /// Its share of the present traffic, in hundredths of a percent.
+        /// The variation's share of the current traffic, in hundredths of a percent.
         public var weight: Int
         /// The expected share of the counted users, by the allocations under which they were assigned; `nil` if no
         /// allocation is known.
         public var expectedShare: Double?
         public var tally: VariationTally
         public var conversion: Estimate
-        /// `nil` if no event of the goal has a value.
+        /// The estimate of the mean value; `nil` if no event of the goal has a value.
         public var value: Estimate?
-        /// The metric's; `nil` for a goal.
+        /// The estimate of the metric; `nil` for a goal.
         public var metric: Estimate?
-        /// Of a funnel.
+        /// The steps of a funnel; empty for other metrics.
         public var steps: [Step] = []
 
         public var name: String { key.string }
@@ -31,34 +31,35 @@ public struct ExperimentResults: Sendable {
     public struct Step: Sendable {
         public var goal: Identifier
         public var converted: Int
-        /// The share of all users of the variation.
+        /// The estimate of the share of all users of the variation.
         public var estimate: Estimate
     }
 
-    /// A variation that was removed from the experiment. Its users are left out unless it is added again.
+    /// A variation that was removed from the experiment. Its users are excluded unless it is added again.
     public struct RemovedVariation: Sendable {
         public var id: Identifier
-        /// `nil` if the datafile does not have it.
+        /// The key of the variation; `nil` if the datafile does not have it.
         public var key: Identifier?
         public var users: UserCounts
     }
 
-    /// The rate of converted users, or the mean value over all users, converted or not.
+    /// An estimate of a rate, a mean or a ratio over all users of a variation.
     public struct Estimate: Sendable {
         public var mean: Double
         public var standardDeviation: Double
-        /// `nil` for the baseline.
+        /// The comparison with the baseline; `nil` for the baseline itself.
         public var comparison: ResultsComparison?
         /// The statistical power of the comparison; `nil` for the baseline.
         public var power: ResultsPower?
     }
 
-    /// An A/A test: `control` compared with `control-check`, which shows its users the same. The p-values are always valid.
+    /// An A/A test: `control` compared with `control-check`, which has the same content. The p-values are always valid.
     public struct ControlCheck: Sendable {
         public var conversionPValue: Double?
         public var valuePValue: Double?
 
-        /// However often it is looked at, two groups that get the same are called different with a probability of at most this.
+        /// The maximum probability that two groups with the same content are ever reported as different, at any number
+        /// of looks.
         static let threshold = 0.01
 
         public var isSuspicious: Bool {
@@ -69,7 +70,7 @@ public struct ExperimentResults: Sendable {
 
     public let experiment: Experiment
     public let sdkKey: String
-    /// When the totals were frozen, because the experiment was concluded; `nil` for the present ones.
+    /// When the totals were frozen by a conclusion; `nil` for current totals.
     public let frozenAt: Timestamp?
     public let query: ResultsQuery
     /// The metric that is compared; `nil` if a goal is.
@@ -80,28 +81,29 @@ public struct ExperimentResults: Sendable {
     public let sampleRatio: SampleRatioCheck
     /// The tallies of each day of enrollment, in order.
     public let days: [ExperimentTally.Day]
-    /// How fast users are enrolled.
+    /// The rate at which users are enrolled.
     public let enrollment: EnrollmentRate
-    /// `nil` unless the experiment has both `control` and `control-check`.
+    /// The A/A test; `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
-    /// The last UTC day of enrollment whose users count, because a metric gives users time to come back; `nil` if all do.
+    /// The last UTC day of enrollment whose users count, if the metric requires a complete time window; `nil` if all
+    /// users count.
     public let enrolledUntil: Int64?
-    /// Goals that exposed users reached. Set only if nobody reached the requested goal.
+    /// Other goals that exposed users reached; empty unless nobody reached the requested goal.
     public let otherGoals: [Identifier]
     /// The number of exposures that happened while the experiment was not running, on any day.
     public let notRunning: Int
-    /// How the users were weighted; `nil` unless the experiment has a bandit.
+    /// The weighted samples; `nil` unless the experiment has a bandit.
     public let adaptive: AdaptiveResults?
-    /// The results by the values of an attribute, if they were asked for.
+    /// The results by the values of an attribute; `nil` if they were not requested.
     public internal(set) var breakdown: BreakdownResults?
-    /// The totals of single users, if few of them may have most of the sum.
+    /// The totals of single users; `nil` if few users cannot have most of the sum.
     var userTotals: UserTotals?
 
     /// - Parameters:
     ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
-    ///   - periods: `tally` by allocation periods, by which users are weighted if the experiment has a bandit.
-    ///   - formerKeys: the keys of variations that the experiment had, by id.
-    ///   - frozenAt: when the totals were frozen, if they were.
+    ///   - periods: `tally` by allocation periods, for the weights of an experiment with a bandit.
+    ///   - formerKeys: the keys of former variations of the experiment, by id.
+    ///   - frozenAt: when the totals were frozen; `nil` for current totals.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
@@ -173,11 +175,11 @@ public struct ExperimentResults: Sendable {
         controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues) { users.data(of: $0) }
     }
 
-    /// What the users of each variation did, in total and by ranges of days of enrollment in which the variations had one
-    /// ratio.
+    /// The tallies of each variation, in total and by ranges of days of enrollment in which the ratio of the variations
+    /// did not change.
     private struct UsersByVariation {
         private let tallies: [Identifier: VariationTally]
-        /// Empty if there is only one range.
+        /// The tallies by range; empty if there is only one range.
         private let parts: [Identifier: [VariationTally]]
 
         init(_ tally: ExperimentTally, by ranges: [ClosedRange<Int64>]) {
@@ -257,7 +259,7 @@ public struct ExperimentResults: Sendable {
     /// The goal or the key of the metric that is compared.
     public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
 
-    /// The estimate by which a variation is judged: that of the metric, or of the goal as the query says.
+    /// Returns the estimate for the verdict: that of the metric, or of the statistic of the goal that the query names.
     public func estimate(of variation: VariationResult) -> Estimate? {
         guard measured == nil else { return variation.metric }
         return query.metric == .conversion ? variation.conversion : variation.value

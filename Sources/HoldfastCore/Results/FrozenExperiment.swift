@@ -3,14 +3,14 @@ public import Definitions
 public import JSON
 import Storage
 
-/// An experiment as it was when its results were frozen.
+/// The definition of an experiment at the time when its results were frozen.
 public struct FrozenExperiment: Sendable {
     public let experiment: Experiment
-    /// The keys of the variations that it had, by id.
+    /// The keys of former variations, by id.
     public let retiredVariations: [Identifier: Identifier]
 
     /// - Parameter definition: see ``definition(of:)``.
-    /// - Throws: 503 if it is not usable.
+    /// - Throws: 503 if the stored definition does not compile.
     public init(_ definition: JSONValue) throws(CoreError) {
         var datafile = Datafile.empty(projectID: "", sdkKey: nil).object ?? JSONObject()
         datafile["experiments"] = [definition]
@@ -21,8 +21,8 @@ public struct FrozenExperiment: Sendable {
         retiredVariations = ProjectDefinitions(compiled).retiredVariations(of: experiment)
     }
 
-    /// Returns what is kept of an experiment in a datafile: no user ids, and nothing that refers to other parts of the
-    /// datafile.
+    /// Returns the part of an experiment in a datafile that is stored with its results: without user ids, and without
+    /// references to other parts of the datafile.
     static func definition(of source: JSONObject) -> JSONValue {
         var definition = source
         definition["forcedVariations"] = [:]

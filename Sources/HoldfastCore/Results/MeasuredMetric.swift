@@ -6,13 +6,13 @@ public import Storage
 /// A metric of an experiment with its tallies.
 public struct MeasuredMetric: Sendable {
     public let definition: MetricDefinition
-    /// Whether users who did something before the metric was defined are still being counted.
+    /// Whether events from before the metric was defined are still being added to the totals.
     public let isFilling: Bool
     /// The tallies lack events that were received before this time; `nil` if they lack none.
     public let countsSince: Timestamp?
-    /// Of a funnel each step; else one.
+    /// The tally of each step of a funnel; a single one for other metrics.
     let tallies: [ExperimentTally]
-    /// The names under which they are kept.
+    /// The names under which the tallies are stored.
     public let names: [Identifier]
 
     init(
@@ -26,10 +26,10 @@ public struct MeasuredMetric: Sendable {
         self.countsSince = countsSince
     }
 
-    /// Reads what a store has of a metric that an experiment measures.
+    /// Reads the tallies of a metric of an experiment.
     ///
-    /// - Parameter time: when the results were frozen; `nil` for the present ones.
-    /// - Returns: the frozen totals, too, if there are any.
+    /// - Parameter time: when the results were frozen; `nil` for the current ones.
+    /// - Returns: the metric, and the frozen totals if there are any.
     public static func read(
         _ definition: MetricDefinition, of experimentID: Identifier, frozenAt time: Timestamp?,
         _ store: any StoreSession
@@ -50,7 +50,7 @@ public struct MeasuredMetric: Sendable {
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == wanted }
         var tallies: [ExperimentTally] = []
-        // A name that nothing has: the users without what they did.
+        // No totals have this name, so the tally has only the numbers of users.
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
         let first = tallies[0].days.first?.day
@@ -61,22 +61,22 @@ public struct MeasuredMetric: Sendable {
         return (measured, frozen)
     }
 
-    /// Returns the metric of some of the users.
+    /// Returns the metric for some of the users.
     ///
-    /// - Parameter tallies: of a funnel of each step, or of the last one.
+    /// - Parameter tallies: the tally of these users; for a funnel that of each step, or of the last one.
     public func of(_ tallies: [ExperimentTally]) -> MeasuredMetric {
         MeasuredMetric(definition, tallies, names: names, isFilling: isFilling, countsSince: countsSince)
     }
 
-    /// The name under which ``tally`` is kept.
+    /// The name under which ``tally`` is stored.
     public var name: Identifier { names.last ?? TrackedSeries.unknownName }
 
-    /// The tally of what the metric compares: of a funnel, of its last step.
+    /// The tally that the metric compares; for a funnel that of its last step.
     public var tally: ExperimentTally { tallies.last ?? ExperimentTally() }
 }
 
 extension MetricDefinition {
-    /// Which statistics a metric is compared by.
+    /// The statistic by which a metric is compared.
     public enum Statistic: Sendable {
         /// The share of users.
         case rate
@@ -96,7 +96,7 @@ extension MetricDefinition {
 }
 
 extension VariationData {
-    /// - Parameter definition: of a metric for which less may be better.
+    /// - Parameter definition: the definition of the metric, for its direction; `nil` for a goal.
     func estimate(
         _ definition: MetricDefinition, against baseline: VariationData?, _ query: ResultsQuery
     ) -> ExperimentResults.Estimate {
@@ -105,7 +105,8 @@ extension VariationData {
             adjustment: definition.isAdjusted ? .decides : .none, query)
     }
 
-    /// The users' numbers by whose variance a metric is planned: what an adjustment leaves, if it has one.
+    /// Returns the sample whose variance determines the sample size of a metric: the adjusted one, if the metric is
+    /// adjusted.
     func plannedSample(_ definition: MetricDefinition) -> Sample? {
         guard definition.isAdjusted, adaptive == nil, value.squaresBefore > 0 else {
             return sample(definition.statistic)

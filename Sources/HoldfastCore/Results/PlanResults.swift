@@ -8,9 +8,10 @@ public struct PlanResults: Sendable {
     public struct Metric: Sendable {
         public let role: Verdict.Role
         public let results: ExperimentResults
-        /// In the order of the variations; `nil` for the baseline.
+        /// The findings, in the order of the variations; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
-        /// Of the share of users behind a guardrail, in the same order; empty where it is not watched.
+        /// The findings about the share of users behind a guardrail, in the same order; empty if the share is not
+        /// watched.
         public let shareFindings: [Verdict.Finding?]
 
         public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
@@ -18,13 +19,13 @@ public struct PlanResults: Sendable {
 
     public let metrics: [Metric]
     public let verdict: Verdict
-    /// The probability of ever deciding for a difference that does not exist.
+    /// The maximum probability of ever deciding for a difference that does not exist.
     public let alpha: Double
 
     /// - Parameters:
-    ///   - metrics: of the same experiment; at least one.
-    ///   - alpha: that of the metrics' queries, too.
-    /// - Returns: `nil` without metrics.
+    ///   - metrics: the metrics of one experiment, at least one.
+    ///   - alpha: must equal 1 minus the confidence of the metrics' queries.
+    /// - Returns: `nil` if there are no metrics.
     public init?(_ metrics: [(role: Verdict.Role, results: ExperimentResults)], alpha: Double) {
         guard let first = metrics.first?.results else { return nil }
         let names = first.variations.map(\.name)
@@ -57,26 +58,26 @@ public struct PlanResults: Sendable {
         }
     }
 
-    /// What all metrics have in common: users, split and variations.
+    /// The results that all metrics share: users, split and variations.
     public var common: ExperimentResults { metrics[0].results }
 
     /// The warnings that are not about one metric.
     public var warnings: [ExperimentResults.Warning] { common.generalWarnings }
 }
 
-/// The metrics that decide about an experiment or are shown beside, in the order of importance.
+/// The metrics of an experiment, deciding and secondary, in the order of importance.
 public struct MeasuredPlan: Sendable {
     public let metrics: [(role: Verdict.Role, metric: MetricDefinition)]
     /// The probability of ever deciding for a difference that does not exist.
     public let alpha: Double
-    /// The member `plan` of the experiment; null of a holdout.
+    /// The member `plan` of the experiment; null for a holdout.
     public let description: JSONValue
 }
 
 extension Project {
-    /// What is planned of an experiment; of a holdout, what it measures.
+    /// Returns the plan of an experiment, or the metrics of a holdout.
     ///
-    /// - Returns: `nil` if it measures no metrics.
+    /// - Returns: `nil` if there are no metrics.
     public func plan(of experiment: Experiment) -> MeasuredPlan? {
         let definitions = definitions
         let measured = metrics(of: experiment)
@@ -94,12 +95,12 @@ extension Project {
 }
 
 extension Verdict {
-    /// Why the results say nothing, whatever the metrics say.
+    /// The conditions because of which there is no verdict, independently of the metrics.
     fileprivate struct Conditions {
         var invalid: [String] = []
         var unready: [String] = []
 
-        /// - Parameter primary: the results of the primary metrics, whose control checks count.
+        /// - Parameter primary: the results of the primary metrics, from which the control checks are taken.
         init(of primary: [ExperimentResults], _ first: ExperimentResults) {
             for warning in (primary.isEmpty ? [first] : primary).flatMap(\.invalidatingWarnings)
             where !invalid.contains(warning.message) {
@@ -122,7 +123,8 @@ extension ExperimentResults {
             unit: role.isShareOfUsers ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
-    /// The role of the share of users behind a metric, which is watched beside a guardrail that is a total or a mean.
+    /// Returns the role of the share of users behind a metric. The share is watched for guardrails that are totals or
+    /// means; `nil` for others.
     func shareRole(_ role: Verdict.Role) -> Verdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
         switch measured?.definition.kind {

@@ -9,7 +9,7 @@ public struct ResultsQuery: Sendable {
         case json, csv
     }
 
-    /// What is compared of a goal: the share of users who reached it, or the mean of its values over all users.
+    /// The statistic of a goal: the share of users who reached it, or the mean of its values over all users.
     public enum Metric: String, Sendable {
         case conversion, value
     }
@@ -26,33 +26,33 @@ public struct ResultsQuery: Sendable {
     var tuning = Self.tuning
     static let tuning = AlwaysValid.tuning
     public var format = Format.json
-    /// Of a goal, the metric that the verdict is about.
+    /// The statistic of a goal on which the verdict is based.
     public var metric = Metric.conversion
-    /// The attribute by whose values the results are divided, too.
+    /// The attribute by whose values the results are also divided.
     public var breakdown: Identifier?
     /// Whether the days of enrollment are listed.
     public var isByDay = false
     /// The effect of interest, as a share of the baseline's mean.
     public var effect: Double?
-    /// The UTC days on which the users were enrolled who count, from 1970-01-01; `nil` for all.
+    /// The UTC days of enrollment whose users count, from 1970-01-01; `nil` for all.
     public var enrolledOn: ClosedRange<Int64>?
-    /// The users who count beside, and how much of what they did.
+    /// A further restriction of users and events.
     public var filter = ResultsFilter()
-    /// Which totals of a concluded experiment are asked for.
+    /// The totals of a concluded experiment that are requested.
     public var moment = Moment.ofConclusion
 
     public enum Moment: Sendable {
-        /// Those of its conclusion; of an experiment that is not concluded the present ones.
+        /// The totals of the conclusion; the current ones if the experiment is not concluded.
         case ofConclusion
-        /// The present ones.
+        /// The current totals.
         case live
-        /// Those that were frozen at a time, by a conclusion that was undone since.
+        /// The totals that were frozen at a time, by a conclusion that has been undone since.
         case frozen(Timestamp)
     }
 
     private init() {}
 
-    /// Asks for the present totals, of all users.
+    /// The query for the current totals of all users.
     public static let live: Self = {
         var query = Self()
         query.moment = .live
@@ -149,7 +149,8 @@ public struct ResultsQuery: Sendable {
         return midnight.day
     }
 
-    /// The parameters that results without goal and metric have: the level is that of the plan.
+    /// The parameters of results without a goal and a metric. They have no `confidence`, because the plan defines the
+    /// level.
     public static let planParameters =
         [
             "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at", "format",
@@ -162,8 +163,8 @@ public struct ResultsQuery: Sendable {
         ] + ResultsFilter.parameters
 }
 
-/// What decides about a variation: a contrast with the baseline, with p-values and intervals that are valid however often
-/// one looks.
+/// The contrast of a variation with the baseline, with always-valid p-values and intervals, on which a verdict is
+/// based.
 struct Evidence: Sendable {
     let contrast: any Contrast
     private let rule: AlwaysValid
@@ -178,7 +179,7 @@ struct Evidence: Sendable {
     /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`; `nil` if it is not bounded.
     func liftInterval(alpha: Double) -> ClosedRange<Double>? { rule.lifts(of: contrast, alpha: alpha)?.ifBounded }
 
-    /// The same for the difference.
+    /// Returns the interval of the difference, as ``liftInterval(alpha:)``.
     func differenceInterval(alpha: Double) -> ClosedRange<Double>? { rule.differences(of: contrast, alpha: alpha) }
 }
 
@@ -189,18 +190,19 @@ extension ClosedRange<Double> {
 
 /// A variation compared with the baseline.
 public struct ResultsComparison: Sendable {
-    /// The numbers of a contrast. Intervals that are not bounded are `nil`.
+    /// The numbers of a contrast. Intervals without a prefix are valid for a single look that was planned in advance;
+    /// sequential ones are always valid. Unbounded intervals are `nil`.
     public struct Numbers: Sendable {
         public let difference: Double
         public let differenceInterval: ClosedRange<Double>?
         /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
         public let lift: Double?
         public let liftInterval: ClosedRange<Double>?
-        /// Valid at one look that was planned before, as the intervals above.
+        /// The p-value for a single look that was planned in advance.
         public let pValue: Double
         public let sequentialDifferenceInterval: ClosedRange<Double>?
         public let sequentialLiftInterval: ClosedRange<Double>?
-        /// Valid however often one looks.
+        /// The always-valid p-value.
         public let sequentialPValue: Double
 
         init(_ contrast: any Contrast, _ query: ResultsQuery) {
@@ -217,7 +219,7 @@ public struct ResultsComparison: Sendable {
         }
     }
 
-    /// What becomes of the contrast adjusted by what the same users did before (CUPED).
+    /// The use of the contrast that is adjusted by the users' values before the exposure (CUPED).
     enum Adjustment {
         case none, shown, decides
     }
@@ -225,23 +227,23 @@ public struct ResultsComparison: Sendable {
     /// An adjusted contrast, and the share of the difference's variance that the adjustment removes.
     typealias Adjusted = (contrast: MeanContrast, varianceReduction: Double)
 
-    /// Of what users did since their exposure.
+    /// The numbers without an adjustment.
     public let numbers: Numbers
-    /// Adjusted by what the same users did before (CUPED); `nil` if nothing is known of that.
+    /// The numbers adjusted by the users' values before the exposure (CUPED); `nil` if there are no such values.
     public let adjusted: Numbers?
     /// The share of the difference's variance that the adjustment removes.
     public let varianceReduction: Double?
-    /// Whether the adjusted numbers decide.
+    /// Whether verdicts are based on the adjusted numbers.
     public let isDecidedAdjusted: Bool
     public var chanceToWin: Double?
-    /// In units of the mean.
+    /// The expected loss, in units of the mean.
     public var expectedLoss: Double?
-    /// Of the numbers that decide.
+    /// The evidence of the numbers on which verdicts are based.
     let evidence: Evidence
 
     /// - Parameters:
-    ///   - adjusted: the contrast by CUPED.
-    ///   - decidesAdjusted: whether that decides.
+    ///   - adjusted: the contrast that is adjusted by CUPED.
+    ///   - decidesAdjusted: whether verdicts are based on `adjusted`, if it exists.
     init(
         _ contrast: any Contrast, adjusted: Adjusted?, decidesAdjusted: Bool, chanceToWin: Double?,
         expectedLoss: Double?, _ query: ResultsQuery

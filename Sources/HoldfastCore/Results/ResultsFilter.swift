@@ -2,20 +2,20 @@ public import Bucketing
 public import Definitions
 public import Storage
 
-/// Which users of an experiment results count, and how much of what they did.
+/// A restriction of the users whom results count, and of the time in which their events count.
 public struct ResultsFilter: Sendable {
-    /// Users whose attribute had this value at the first exposure, by a breakdown.
+    /// Only users whose attribute had this value at the first exposure. The attribute must have a breakdown.
     var attribute: (name: Identifier, value: Identifier)?
-    /// Users who are in this segment now.
+    /// Only users who are currently in this segment.
     public var segment: Identifier?
-    /// What users did in the first days since their exposure, each.
+    /// Only events in this number of days after each user's first exposure.
     public var days: Double?
-    /// Whether users whose time has not ended are left out: that of a metric's window, or of ``days``.
+    /// Whether users are excluded whose time window has not ended yet: ``days``, or the window of the metric.
     public var countsWholeTimes = false
 
     static let parameters = ["attribute", "value", "segment", "window", "days"]
     private static let dayRange = 0.01...3_650.0
-    /// Users who may be counted one by one.
+    /// The maximum number of users who are counted one by one.
     static let limit = 1_000_000
 
     public init() {}
@@ -46,13 +46,13 @@ public struct ResultsFilter: Sendable {
 
     public var isEmpty: Bool { attribute == nil && !takesCount && !countsWholeTimes }
 
-    /// Whether users are counted one by one, as they are now.
+    /// Whether users must be counted one by one, from their current records.
     public var takesCount: Bool { segment != nil || days != nil }
 
-    /// The time after the exposure that ``days`` are.
+    /// ``days`` in milliseconds.
     var time: Timestamp? { days.map { Timestamp(($0 * 86_400_000).rounded()) } }
 
-    /// What counts, in words; `nil` if all users do, with all that they did.
+    /// The restriction in words; `nil` if there is none.
     var description: String? {
         let parts = [
             attribute.map { "users whose '\($0.name)' was '\($0.value)' at their exposure" },
@@ -63,15 +63,15 @@ public struct ResultsFilter: Sendable {
         return found.isEmpty ? nil : found.joined(separator: ", and of them only ")
     }
 
-    /// The last day of enrollment whose users had the time that is counted; `nil` if users count from the first day on.
-    /// Whoever could not come back yet is never counted as gone.
+    /// Returns the last day of enrollment whose users count; `nil` if all do. With ``countsWholeTimes``, and always for
+    /// retention, users do not count before their time window has ended, because they could still come back.
     func lastDay(_ definition: MetricDefinition?, at now: Timestamp) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
         return [definition?.series?.to, time].compactMap { $0 }.min().map { (now - $0).day - 1 }
     }
 
-    /// - Throws: 422 if whole times are to be counted, and there is no end of any.
+    /// - Throws: 422 if ``countsWholeTimes``, but neither ``days`` nor the metric defines a time window.
     public func check(_ definition: MetricDefinition?) throws(CoreError) {
         guard countsWholeTimes, days == nil, definition?.series?.to == nil else { return }
         let subject = definition.map { "the metric '\($0.key)' has none" } ?? "a goal has none"
@@ -80,15 +80,15 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and times that count.
+    /// Returns the tallies of the users and events that count.
     ///
     /// - Parameters:
-    ///   - names: of the goal, or of the metric, of a funnel for each step.
-    ///   - definition: what is computed of users' events.
+    ///   - names: the name of the goal or the metric; for a funnel one for each step.
+    ///   - definition: the computation over users' events.
     ///   - whole: the tally of all users.
-    ///   - frozenAt: when the tallies were frozen, if they were.
-    /// - Throws: 422 if something is unknown, if users would have to be counted who were frozen, or if they are too many;
-    ///   503 if too many counts are in progress.
+    ///   - frozenAt: when the tallies were frozen; `nil` for current ones.
+    /// - Throws: 422 if the filter names something unknown, if frozen users would have to be counted one by one, or if
+    ///   there are too many users; 503 if too many counts are in progress.
     public func tallies(
         _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
         enrolledOn days: ClosedRange<Int64>?, frozenAt: Timestamp?, _ schema: AttributeSchema,
@@ -158,13 +158,13 @@ public struct ResultsFilter: Sendable {
     }
 }
 
-/// Users of an experiment counted one by one.
+/// A count of users of an experiment, one by one.
 private struct ParticipantCount: Sendable {
     let scan: ParticipantScan
     let names: [Identifier]
     let periods: [AllocationPeriod]
     let matcher: SegmentMatcher?
-    /// The group of those who count, of the last total.
+    /// The group whose users count; it is in the last total. `nil` if users of all groups count.
     let group: Int?
     let shortened: ShortenedSeries?
 

@@ -2,9 +2,9 @@ public import Bucketing
 public import Definitions
 public import Storage
 
-/// Reads what a store has of an experiment for the results of a goal, of a metric, or of all metrics that are planned.
+/// Reads the totals of an experiment for the results of a goal, of a metric, or of all metrics of the plan.
 public struct ResultsReader {
-    /// Reads single users, as some results need it.
+    /// The access to records of single users, which some results need.
     public struct Users: Sendable {
         let catalog: ProjectCatalog
         let schema: AttributeSchema
@@ -21,7 +21,7 @@ public struct ResultsReader {
     private let users: Users?
     private let session: any StoreSession
 
-    /// - Parameter users: `nil` if no filter asks for single users, and none shall be warned of.
+    /// - Parameter users: `nil` if there is no filter by single users, and no warning about single users is needed.
     public init(_ scope: ResultsScope, _ session: any StoreSession, users: Users? = nil) {
         self.scope = scope
         self.session = session
@@ -31,10 +31,11 @@ public struct ResultsReader {
     private var experiment: Experiment { scope.experiment }
     private var query: ResultsQuery { scope.query }
 
-    /// Reads what the query is about: a goal, a metric, or without both the experiment's first primary metric.
+    /// Reads the totals that the query requests: of a goal, of a metric, or without both of the experiment's first
+    /// primary metric.
     ///
-    /// - Throws: 400 if there is none; 404 if the query asks for what was frozen at a time, and nothing was; 422 if it asks for
-    ///   what the experiment does not have.
+    /// - Throws: 400 if the experiment has no primary metric; 404 if nothing was frozen at the requested time; 422 if
+    ///   the experiment does not have what the query names.
     public func totals() async throws -> ResultsTotals {
         let found =
             if let goal = query.goal { try await totals(of: goal) } else { try await totals(of: scope.metric()) }
@@ -57,12 +58,12 @@ public struct ResultsReader {
         for (role, metric) in plan.metrics {
             metrics.append((role, try await reader.filtered(reader.totals(of: metric))))
         }
-        // A metric that joined the plan since has none.
+        // A metric that was added to the plan later has no frozen totals.
         try requireFrozen(metrics.lazy.compactMap(\.totals.frozen).first)
         return PlanTotals(metrics: metrics, alpha: plan.alpha)
     }
 
-    /// Reads a metric, of all users.
+    /// Reads the totals of a metric for all users.
     public func totals(of metric: MetricDefinition) async throws -> ResultsTotals {
         let (measured, frozen) = try await MeasuredMetric.read(
             metric, of: experiment.id, frozenAt: scope.frozenAt, session)
@@ -74,7 +75,7 @@ public struct ResultsReader {
         return totals
     }
 
-    /// Reads a goal, of all users.
+    /// Reads the totals of a goal for all users.
     private func totals(of goal: Identifier) async throws -> ResultsTotals {
         if let time = scope.frozenAt,
             let frozen = try await session.read(.frozenResults(experimentID: experiment.id, goal: goal, frozenAt: time))
@@ -86,7 +87,7 @@ public struct ResultsReader {
         var totals = ResultsTotals(
             scope: scope, tally: try await session.read(.tally(experimentID: experiment.id, goal: goal)))
         totals.periods = try await periods(of: goal, nil)
-        // If nobody has reached the goal, a warning names others.
+        // If nobody has reached the goal, a warning names other goals.
         if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
             totals.otherGoals = try await session.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
         }
@@ -94,7 +95,7 @@ public struct ResultsReader {
         return totals
     }
 
-    /// Goals that a warning names.
+    /// The maximum number of goals that a warning names.
     private static let namedGoals = 20
 
     private func periods(of name: Identifier, _ frozen: FrozenResults?) async throws -> BreakdownTally? {
@@ -107,7 +108,7 @@ public struct ResultsReader {
         return try await users.known.totals(name, tally, of: experiment.id, users.catalog, at: scope.now)
     }
 
-    /// Returns the totals of the users whom the query asks for.
+    /// Returns the totals, restricted by the query's filter.
     private func filtered(_ totals: ResultsTotals) async throws -> ResultsTotals {
         let definition = totals.measured?.definition
         guard let users, let goal = query.goal ?? definition?.goals.first else { return totals }
@@ -119,14 +120,15 @@ public struct ResultsReader {
         return totals.of(last, totals.measured?.of(tallies))
     }
 
-    /// Without a time, a conclusion that came with a datafile of another database shows the present totals.
+    /// Checks that totals were frozen, if the query names a time. Without a time, a conclusion from a datafile of
+    /// another database has no frozen totals, and the current ones are used.
     private func requireFrozen(_ frozen: FrozenResults?) throws(CoreError) {
         guard case .frozen(let time) = query.moment, frozen == nil else { return }
         throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
     }
 }
 
-/// Which results are asked for.
+/// The project, experiment and query of requested results.
 public struct ResultsScope: Sendable {
     public let experiment: Experiment
     public let project: Project
@@ -140,7 +142,7 @@ public struct ResultsScope: Sendable {
         self.now = now
     }
 
-    /// When the totals to show were frozen; `nil` for the present ones.
+    /// When the requested totals were frozen; `nil` for the current ones.
     fileprivate var frozenAt: Timestamp? {
         switch query.moment {
         case .ofConclusion: experiment.annotations.frozenAt
@@ -167,33 +169,33 @@ public struct ResultsScope: Sendable {
     }
 }
 
-/// What a store has of an experiment for a goal or a metric. Results are computed of it, off the event loops.
+/// The stored totals of an experiment for a goal or a metric, from which results are computed off the event loops.
 public struct ResultsTotals: Sendable {
     let scope: ResultsScope
     var tally: ExperimentTally
-    /// `nil` for a goal.
+    /// The metric; `nil` for a goal.
     var measured: MeasuredMetric?
-    /// By allocation periods, if the experiment has a bandit.
+    /// The tallies by allocation period, if the experiment has a bandit.
     var periods: BreakdownTally?
     var otherGoals: [Identifier] = []
-    /// Those of the conclusion that the query means, if any were frozen then.
+    /// The frozen totals of the conclusion that the query requests; `nil` if there are none.
     var frozen: FrozenResults?
-    /// Of present totals without a cap, if few users may have most of the sum.
+    /// The totals of single users; `nil` for frozen or capped totals, and if few users cannot have most of the sum.
     var userTotals: UserTotals?
-    /// By the values of an attribute, if the query asks for a breakdown.
+    /// The totals by the values of an attribute, if the query requests a breakdown.
     var groups: BreakdownResults.Totals?
 
     var experiment: Experiment { scope.experiment }
 
-    /// Returns those of some of the users.
+    /// Returns the totals of some of the users.
     fileprivate func of(_ tally: ExperimentTally, _ measured: MeasuredMetric?) -> ResultsTotals {
         ResultsTotals(scope: scope, tally: tally, measured: measured, frozen: frozen)
     }
 
-    /// The experiment that the totals are about: as it is, or as it was when they were frozen.
+    /// The experiment of the totals: the current one, or the one at the time when they were frozen.
     private struct Subject {
         let experiment: Experiment
-        /// The keys of variations that it had, by id.
+        /// The keys of former variations, by id.
         let formerKeys: [Identifier: Identifier]
         let now: Timestamp
     }
@@ -209,7 +211,7 @@ public struct ResultsTotals: Sendable {
             experiment: former.experiment, formerKeys: former.retiredVariations, now: frozen.frozenAt)
     }
 
-    /// - Throws: 422 if the baseline does not exist; 503 if an experiment is not usable as it was frozen.
+    /// - Throws: 422 if the baseline does not exist; 503 if the frozen experiment does not compile.
     public func results() throws(CoreError) -> ExperimentResults {
         let subject = try subject()
         var results = try results(scope.query, of: subject)
@@ -220,7 +222,7 @@ public struct ResultsTotals: Sendable {
         return results
     }
 
-    /// Computes how the results grew, by days of enrollment.
+    /// Computes the results for each day of enrollment.
     public func series() throws(CoreError) -> ResultsSeries {
         let subject = try subject()
         return try ResultsSeries(results(scope.query, of: subject)) { query throws(CoreError) in
@@ -237,15 +239,15 @@ public struct ResultsTotals: Sendable {
     }
 }
 
-/// What a store has of all metrics of a plan.
+/// The stored totals of all metrics of a plan.
 public struct PlanTotals: Sendable {
     let metrics: [(role: Verdict.Role, totals: ResultsTotals)]
     let alpha: Double
 
-    /// Those of the most important metric.
+    /// The totals of the most important metric.
     public var first: ResultsTotals? { metrics.first?.totals }
 
-    /// - Returns: `nil` without metrics.
+    /// - Returns: `nil` if there are no metrics.
     public func results() throws(CoreError) -> PlanResults? {
         var results: [(role: Verdict.Role, results: ExperimentResults)] = []
         for (role, totals) in metrics { results.append((role, try totals.results())) }

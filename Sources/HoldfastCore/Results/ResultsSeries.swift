@@ -2,18 +2,18 @@ import Bucketing
 public import Definitions
 import Storage
 
-/// How the results of an experiment grew: for each day of enrollment those of all users who were enrolled until then, with what
-/// they have done to this day.
+/// The results of an experiment by day of enrollment. The results of a day include all users who were enrolled until
+/// then, with all their events until now.
 public struct ResultsSeries: Sendable {
-    /// Those of all users.
+    /// The results of all users.
     public let whole: ExperimentResults
-    /// In the order of the days.
+    /// The results of each day, in order.
     public let days: [(day: Int64, results: ExperimentResults)]
 
-    /// The maximum number of days; of a longer experiment only the last ones.
+    /// The maximum number of days. For a longer experiment, only the last days are computed.
     private static let limit = 400
 
-    /// - Parameter results: makes the results for a query that differs in its days only.
+    /// - Parameter results: computes the results for a query that differs only in its days.
     public init(
         _ whole: ExperimentResults, _ results: (ResultsQuery) throws(CoreError) -> ExperimentResults
     ) throws(CoreError) {

@@ -2,26 +2,27 @@ import Bucketing
 import Statistics
 public import Storage
 
-/// Compares how users are split into variations with the traffic allocation, for each period of it.
+/// Compares the split of users into variations with the traffic allocation.
 ///
-/// Users of each period are compared with its own allocation, and the evidence is combined: a change of weights is no
-/// mismatch, and a loss in one period is still found. Only the variations that the experiment has now are compared.
+/// The users of each allocation period are compared with its own allocation, and the evidence is combined. A change of
+/// weights is therefore not a mismatch, and a loss of users in a single period is still detected. Only the current
+/// variations of the experiment are compared.
 public struct SampleRatioCheck: Sendable {
-    /// A time in which the ratio of the variations stayed the same.
+    /// A period in which the ratio of the variations did not change.
     public struct Period: Sendable {
-        /// `nil` if it is not known under which allocation the users got their variations.
+        /// The begin of the period; `nil` if the allocation under which the users got their variations is unknown.
         public var since: Timestamp?
         /// The counted users of each of the experiment's variations, in their order.
         public var users: [Int]
-        /// The expected share of each variation; `nil` if it is not known.
+        /// The expected share of each variation; `nil` if it is unknown.
         public var shares: [Double]?
-        /// Always valid; `nil` without users.
+        /// The always-valid p-value; `nil` without users.
         public var pValue: Double?
 
         var hasUsers: Bool { users.contains { $0 > 0 } }
     }
 
-    /// Without those before the first user.
+    /// The periods, without those before the first user.
     public let periods: [Period]
     /// The always-valid p-value of all periods together; `nil` without users.
     public let pValue: Double?
@@ -29,18 +30,18 @@ public struct SampleRatioCheck: Sendable {
     /// is known.
     public let expectedShares: [Double]?
 
-    /// A p-value below this means that the split is broken. However often it is looked at, a correct split falls below it
-    /// with a probability of at most this.
+    /// A p-value below this threshold means that the split is broken. It is also the maximum probability that a correct
+    /// split ever falls below it, at any number of looks.
     static let threshold = 0.0005
 
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 
-    /// When the ratio of the variations was changed while users were enrolled.
+    /// The times at which the ratio of the variations was changed while users were enrolled.
     public var changes: [Timestamp] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
 
-    /// Ranges of UTC days in which users were enrolled under one ratio of the variations, and the days on which it was
-    /// changed, each alone. Users of different ranges are not compared with each other: a rate that differs from time to time
-    /// is no effect.
+    /// Ranges of UTC days of enrollment with one ratio of the variations. Each day on which the ratio was changed is a
+    /// range of its own. Users of different ranges are not compared with each other, because a rate that changes over
+    /// time is not an effect of the variation.
     var daysByRatio: [ClosedRange<Int64>] {
         var ranges: [ClosedRange<Int64>] = []
         var start = Int64.min
@@ -110,11 +111,11 @@ public struct SampleRatioCheck: Sendable {
 
     // MARK: Periods with the same ratio
 
-    /// Periods in which the ratio of the variations stayed the same, and the shares that their users may have.
+    /// Periods in which the ratio of the variations did not change, and the possible shares of their users.
     struct Stratum: Sendable {
         var since: Timestamp?
         var numbers: [Int64]
-        /// The shares of new users come first.
+        /// The possible shares; those of new users come first.
         var components: [[Double]]
 
         mutating func append(_ others: ArraySlice<[Double]>) {
@@ -125,8 +126,8 @@ public struct SampleRatioCheck: Sendable {
         }
     }
 
-    /// - Parameter hasUsers: whether users may have been enrolled in the period with this number. How returning users may be
-    ///   split is not asked for the others.
+    /// - Parameter hasUsers: returns whether users may have been enrolled in the period with this number. For other
+    ///   periods the possible splits of returning users are not computed.
     static func strata(
         _ periods: [AllocationPeriod], _ variations: [Identifier], hasUsers: (Int64) -> Bool = { _ in true }
     ) -> [Stratum] {
@@ -148,7 +149,7 @@ public struct SampleRatioCheck: Sendable {
         return strata.sorted { ($0.since ?? 0, $0.numbers[0]) < ($1.since ?? 0, $1.numbers[0]) }
     }
 
-    /// The shares in lowest terms.
+    /// Returns the shares as whole numbers in lowest terms.
     private static func ratio(_ shares: [Double]) -> [Int] {
         let shares = shares.map { Int($0) }
         let divisor = shares.reduce(0) { left, right in

@@ -3,13 +3,13 @@ public import Definitions
 public import Storage
 internal import Synchronization
 
-/// The totals of users of an experiment under one name, to see whether few users have most of the sum.
+/// The totals of users of an experiment under one name, to determine whether few users have most of the sum.
 ///
-/// At most ``limit`` users are read, in the order of their ids: of a greater experiment they are a sample.
+/// At most ``limit`` users are read, in the order of their ids. For a larger experiment they are a sample.
 public struct UserTotals: Sendable {
-    /// Users whom results count, with a total or without.
+    /// The number of users whom results count, with or without a total.
     let users: Int
-    /// Those greater than 0, the greatest first.
+    /// The totals greater than 0, in descending order.
     let totals: [Double]
 
     static let limit = 100_000
@@ -36,7 +36,7 @@ public struct UserTotals: Sendable {
         return Self(users: users, totals: totals)
     }
 
-    /// Those that were read last, so that who looks at results every few seconds costs no more than who looks once a minute.
+    /// The totals that were read last, so that frequent queries for results do not read them again for some time.
     public final class Cache: Sendable {
         private struct Key: Hashable {
             var experimentID: Identifier
@@ -48,10 +48,10 @@ public struct UserTotals: Sendable {
 
         public init() {}
 
-        /// Returns the totals of the users who count, if the sums of a tally allow that few users have most of its sum, and read
-        /// in the background.
+        /// Returns the totals of the users who count. They are read in the background, and only if the tally does not
+        /// exclude that few users have most of the sum.
         ///
-        /// - Returns: `nil` if no few users can have most of the sum.
+        /// - Returns: `nil` if few users cannot have most of the sum.
         public func totals(
             _ name: Identifier, _ tally: ExperimentTally, of experimentID: Identifier, _ catalog: ProjectCatalog,
             at now: Timestamp
@@ -71,8 +71,8 @@ public struct UserTotals: Sendable {
             return totals
         }
 
-        /// Whether the totals that are not 0 vary by more than their mean times the square root of 7, as those of a log-normal
-        /// distribution with a sigma above 1.4.
+        /// Whether the standard deviation of the totals other than 0 exceeds their mean by more than the factor √7, as
+        /// for a log-normal distribution with a sigma above 1.4.
         private static func mayBeDominated(_ tally: ExperimentTally) -> Bool {
             var all = GoalTally()
             for variation in tally.variations { all = all + variation.goal }
@@ -82,29 +82,31 @@ public struct UserTotals: Sendable {
     }
 }
 
-/// A limit for the totals of single users (winsorizing), with what it would change.
+/// A proposed limit of the totals of single users (winsorizing), and its effects.
 public struct ProposedCap: Sendable {
     public let cap: Double
-    /// The users with the greatest totals, one in a thousand, and their share of the sum.
+    /// The users with the greatest totals: their number, their share of the users with a total, and their share of the
+    /// sum.
     public let greatest: (users: Int, shareOfUsers: Double, shareOfSum: Double)
-    /// The capped mean as a share of that without a cap.
+    /// The mean with the cap, as a share of the mean without.
     let mean: Double
-    /// How many users an effect in proportion to the mean takes with the cap, as a share of those without.
+    /// The number of users needed with the cap for an effect in proportion to the mean, as a share of the number
+    /// without.
     public let users: Double
 
-    /// One user in a thousand of those with a total is limited, and at least one.
+    /// The share of the users with a total whom the cap limits; at least one user.
     private static let limitedShare = 0.001
-    /// A cap that saves less is not worth it.
+    /// A cap is proposed only if ``users`` is at most this.
     private static let mostUsers = 0.8
 
-    /// - Returns: `nil` if a cap would change little.
+    /// - Returns: `nil` if a cap would save too few users.
     init?(_ known: UserTotals) {
         let (totals, count) = (known.totals, Double(known.users))
         let limited = max(1, Int(Double(totals.count) * Self.limitedShare))
         guard totals.count > limited, known.users > 1 else { return nil }
         let cap = Self.rounded(totals[limited])
         let capped = totals.map { min($0, cap) }
-        // The variance over all users as a share of the squared mean.
+        // The variance over all users, divided by the squared mean.
         func variation(_ totals: [Double]) -> Double {
             let sum = totals.reduce(0, +)
             return count * totals.reduce(0) { $0 + $1 * $1 } / (sum * sum) - 1
@@ -119,7 +121,7 @@ public struct ProposedCap: Sendable {
         users = after / before
     }
 
-    /// Two digits are enough for a limit.
+    /// Rounds a limit to two digits.
     private static func rounded(_ number: Double) -> Double {
         guard number >= 1 else { return number }
         var unit = 1.0
@@ -127,13 +129,13 @@ public struct ProposedCap: Sendable {
         return (number / unit).rounded(.up) * unit
     }
 
-    /// A sample as it would be with the cap.
+    /// Returns mean and standard deviation of a sample as they would be with the cap.
     func limiting(mean: Double, standardDeviation: Double) -> (mean: Double, standardDeviation: Double) {
         (mean * self.mean, standardDeviation * self.mean * users.squareRoot())
     }
 }
 
 extension MetricDefinition {
-    /// Whether a cap on users' totals could be set.
+    /// Whether the metric could have a cap on users' totals, but has none.
     public var lacksCap: Bool { statistic == .mean && cap == nil }
 }

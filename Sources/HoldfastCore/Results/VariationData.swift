@@ -3,15 +3,16 @@ import Definitions
 import Statistics
 import Storage
 
-/// The counted users of a variation as the statistics need them, in total and by periods of allocation.
+/// The samples of the counted users of a variation, in total and by allocation period.
 struct VariationData {
-    /// What some of the users did.
+    /// The samples of some of the users.
     struct Part {
         let users: Double
         let converted: Double
-        /// Of a ratio, the users who have something to divide by; of other totals, those who did something before.
+        /// The number of users with a value before the exposure; for a ratio, the number of users with a denominator.
         let convertedBefore: Double
-        /// Values since the exposure, paired with values before it; of a ratio, both sums.
+        /// The values since the exposure, paired with the values before it; for a ratio, numerators paired with
+        /// denominators.
         let value: PairedSample
 
         init(_ tally: VariationTally) {
@@ -34,9 +35,9 @@ struct VariationData {
     }
 
     let total: Part
-    /// By periods of allocation; the total if there is one.
+    /// The parts by allocation period; only the total if there is a single period.
     private let parts: [Part]
-    /// Samples in which each user counts with the inverse of a probability, if they are to be compared.
+    /// The weighted samples of an experiment with a bandit; see ``AdaptiveResults``.
     let adaptive: AdaptiveResults.Samples?
 
     var users: Double { total.users }
@@ -60,12 +61,13 @@ struct VariationData {
 
     // MARK: Contrasts
 
-    /// The users of a side of a ratio who must have something to divide by: below, the delta method does not hold.
+    /// The minimum number of users with a denominator on each side of a ratio. With fewer users the delta method is not
+    /// valid.
     private static let fewestDenominators = 30.0
 
-    /// Returns the contrast that decides about what users did since their exposure.
+    /// Returns the contrast of the values since the exposure, without an adjustment.
     ///
-    /// - Returns: `nil` if a side has too few users for any contrast.
+    /// - Returns: `nil` if a side has too few users.
     func contrast(_ statistic: MetricDefinition.Statistic, against baseline: VariationData) -> (any Contrast)? {
         if let own = adaptive, let other = baseline.adaptive, statistic != .ratio {
             return statistic == .rate
@@ -90,8 +92,8 @@ struct VariationData {
         }
     }
 
-    /// Returns the contrast of means, of a rate those of 1 and 0, adjusted by what the same users did before, and the share
-    /// of the variance that this removes; `nil` if they did nothing, and for a bandit.
+    /// Returns the contrast of means, adjusted by the users' values before the exposure (CUPED), and the share of the
+    /// variance that this removes; `nil` if there are no such values, and for a bandit. A rate is the mean of 1 and 0.
     func adjustedContrast(against baseline: VariationData) -> ResultsComparison.Adjusted? {
         guard adaptive == nil, total.value.squaresBefore + baseline.total.value.squaresBefore > 0 else { return nil }
         let pairs = pairs(with: baseline)
@@ -102,7 +104,7 @@ struct VariationData {
     }
 
     private func pairs(with baseline: VariationData) -> [(own: Part, other: Part)] {
-        // A side without users has no periods.
+        // A side without users has no periods, so the totals are compared.
         parts.count == baseline.parts.count ? zip(parts, baseline.parts).map { ($0, $1) } : [(total, baseline.total)]
     }
 
@@ -112,7 +114,7 @@ struct VariationData {
     ///
     /// - Parameters:
     ///   - isDecrease: whether less is better, for the chance to win and the expected loss.
-    ///   - adjustment: what becomes of the contrast adjusted by CUPED, if there is one.
+    ///   - adjustment: the use of the contrast that is adjusted by CUPED, if there is one.
     func estimate(
         _ statistic: MetricDefinition.Statistic, against baseline: VariationData?, isDecrease: Bool = false,
         adjustment: ResultsComparison.Adjustment = .none, _ query: ResultsQuery

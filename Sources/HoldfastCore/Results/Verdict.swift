@@ -3,37 +3,37 @@ public import Definitions
 import Statistics
 import Storage
 
-/// What results say to do, those of one goal or metric or of all metrics that are planned, by a rule that is stated: it may be
-/// read at any time and as often as one likes.
+/// The recommendation that follows from the results of one goal or metric, or of all metrics of a plan. It may be read
+/// at any time and as often as one likes.
 ///
-/// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than its margin
-/// in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple
-/// metrics, 2024). Stop if every variation worsens a primary metric or exceeds the margin of a guardrail.
+/// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than the
+/// margin in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with
+/// multiple metrics, 2024). Stop if every variation worsens a primary metric or exceeds the margin of a guardrail.
 ///
 /// All p-values and intervals are always valid. The primary metrics of all variations are tested together by Holm's
-/// procedure; a variation must pass every guardrail, so these are not corrected, except against stopping without need. The
-/// probability of ever shipping or stopping when nothing has an effect is at most α.
+/// procedure. A variation must pass every guardrail, so guardrails are not corrected, except against unnecessary
+/// stopping. The probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
     public enum Decision: String, Sendable, CaseIterable {
         /// A variation is better.
         case ship
         /// All variations are worse.
         case stop
-        /// Nothing is certain yet.
+        /// There is no significant result yet.
         case `continue`
-        /// The users are not comparable, so that no number means anything.
+        /// The users are not comparable, so the numbers are meaningless.
         case invalid
     }
 
-    /// What a metric is for.
+    /// The role of a metric in the verdict.
     public enum Role: Sendable, Equatable {
         case primary
-        /// For information.
+        /// The metric is shown, but does not affect the verdict.
         case secondary
-        /// - Parameter margin: by how much it may become worse.
+        /// - Parameter margin: by how much the metric may become worse.
         case guardrail(margin: ExperimentMetrics.Margin)
-        /// The share of users who did anything that a guardrail counts. It shows breakage before a total or a mean does, and can
-        /// only speak against a variation.
+        /// The share of users with any event that a guardrail counts. It shows breakage earlier than a total or a mean.
+        /// It can only count against a variation.
         case shareOfGuardrail(margin: ExperimentMetrics.Margin)
 
         public var name: String {
@@ -51,18 +51,18 @@ public struct Verdict: Sendable {
         var role: Role
         /// Whether less is better.
         var isDecrease: Bool
-        /// That of the metric, for people.
+        /// The unit of the metric, for texts.
         var unit = ""
         /// The index of the variation in the results.
         var variation: Int
-        /// `nil` if nothing can be said yet.
+        /// `nil` if there is too little data.
         var evidence: Evidence?
     }
 
     public struct Finding: Sendable {
         public enum Outcome: String, Sendable, CaseIterable {
             case better, worse, uncertain
-            /// Of a guardrail: not worse by as much as its margin, or certainly worse than that.
+            /// For a guardrail: significantly better than its margin, or significantly worse.
             case withinMargin = "within_margin"
             case beyondMargin = "beyond_margin"
         }
@@ -72,25 +72,26 @@ public struct Verdict: Sendable {
         var unit = ""
         public var variation: Int
         public var outcome: Outcome
-        /// `nil` if nothing can be said yet, as is the p-value. The intervals of a primary or secondary metric exclude 0 if and only
-        /// if the outcome is certain; one of a guardrail, in the margin's unit, excludes the margin.
+        /// The effect; like the p-value `nil` if there is too little data. The intervals of a primary or secondary
+        /// metric exclude 0 if and only if the outcome is significant; for a guardrail the interval in the unit of the
+        /// margin excludes the margin.
         public var effect: EffectSize?
-        /// Corrected as the role says. Of a guardrail it is about the margin.
+        /// The p-value, corrected according to the role. For a guardrail the null hypothesis is the margin.
         public var pValue: Double?
     }
 
     public let decision: Decision
     /// The index of the variation to ship.
     public let winner: Int?
-    /// Sentences, with the numbers that carry the decision.
+    /// The reasons as sentences, with the numbers on which the decision is based.
     public let reasons: [String]
-    /// In the order of the comparisons.
+    /// The findings, in the order of the comparisons.
     public let findings: [Finding]
 
     /// - Parameters:
-    ///   - names: those of the variations.
+    ///   - names: the names of the variations.
     ///   - baseline: the index of the baseline.
-    ///   - subject: what is compared, if that is one goal or metric alone: sentences do not name it.
+    ///   - subject: the goal or metric, if there is only one; sentences then do not name it.
     ///   - invalid: why the users are not comparable.
     ///   - unready: why there is too little data.
     init(
@@ -150,7 +151,7 @@ public struct Verdict: Sendable {
         findings.contains { $0.variation == variation && $0.rulesOut }
     }
 
-    /// How much a variation improves each primary metric for certain, in their order.
+    /// Returns the significant improvement of each primary metric by a variation, in their order.
     private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
         zip(comparisons, findings).compactMap { comparison, finding in
             guard finding.variation == variation, finding.role == .primary else { return nil }
@@ -162,7 +163,8 @@ public struct Verdict: Sendable {
     // MARK: Findings
 
     static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
-        /// Metrics without data count as tested, so that levels do not change when they get some.
+        /// Tests by Holm's procedure. Metrics without data count as tested, so that levels do not change when they get
+        /// data.
         func tested(
             _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]
         ) -> [Int: TestedHypothesis] {
@@ -194,11 +196,11 @@ public struct Verdict: Sendable {
 }
 
 extension Verdict.Finding {
-    /// Whether the variation cannot be shipped any more.
+    /// Whether the finding excludes shipping the variation.
     fileprivate var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
 
-    /// Compares with the margin of a guardrail. The end of the interval on the better side has the level α, as each
-    /// variation must pass every guardrail. The other end is corrected, because one failure is enough to stop.
+    /// Compares a guardrail with its margin. The end of the interval on the worse side has the level α, because a
+    /// variation must pass every guardrail. The other end is corrected, because a single failure is sufficient to stop.
     fileprivate mutating func judge(
         _ evidence: Evidence, _ margin: ExperimentMetrics.Margin, isDecrease: Bool, alpha: Double, among count: Int
     ) {
@@ -208,7 +210,7 @@ extension Verdict.Finding {
         let p = evidence.pValue(edge)
         pValue = isWithin ? p : min(1, p * Double(count))
         if p < (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
-        // Below the estimate lies what speaks for a loss, unless less is better.
+        // The lower end is on the worse side, unless less is better.
         let (low, high) = isDecrease ? (corrected, alpha) : (alpha, corrected)
         func joined(_ interval: (Double) -> ClosedRange<Double>?) -> ClosedRange<Double>? {
             guard let low = interval(low), let high = interval(high) else { return nil }
@@ -222,10 +224,10 @@ extension Verdict.Finding {
 }
 
 extension Verdict.Role {
-    /// Whether users are compared, and not what the metric counts.
+    /// Whether the share of users is compared instead of the metric itself.
     var isShareOfUsers: Bool { if case .shareOfGuardrail = self { true } else { false } }
 
-    /// Of a guardrail.
+    /// The margin of a guardrail; `nil` for other roles.
     var margin: ExperimentMetrics.Margin? {
         switch self {
         case .guardrail(let margin), .shareOfGuardrail(let margin): margin
@@ -234,7 +236,7 @@ extension Verdict.Role {
     }
 }
 
-/// Says what was found, in sentences.
+/// Formulates the findings as sentences.
 private struct Sentences {
     let comparisons: [Verdict.Comparison]
     let findings: [Verdict.Finding]
