@@ -7,26 +7,26 @@ import Storage
 /// them.
 ///
 /// A record has a user and either one assignment or a whole map:
-/// - `user_id`, `experiment_id`, `variation_id`, stored as they are
-/// - `user_id`, `experiment`, `variation`: keys or ids, which the database's experiments must have
-/// - `user_id`, `experiment_bucket_map`: a JSON object, or a map as CQL writes it
+/// - `user_id`, `experiment_id`, `variation_id`: ids, which are stored unchanged
+/// - `user_id`, `experiment`, `variation`: keys or ids of experiments in the database
+/// - `user_id`, `experiment_bucket_map`: a JSON object, or a map in the format of CQL
 ///
 /// Further columns are ignored.
 public struct DelimitedProfiles: ProfileReader {
     public struct Options: Sendable {
         /// An ASCII character.
         public var delimiter = UInt8(ascii: ",")
-        /// Whether a backslash escapes, as `cqlsh` writes; otherwise quotation marks are doubled.
+        /// Whether a backslash escapes characters, as in the output of `cqlsh`. Otherwise quotation marks are doubled.
         public var escapesByBackslash = false
         /// The names of the columns, if the first record does not have them.
         public var header: [String]?
-        /// The names of columns in the input, by the names that are known here.
+        /// The names of columns in the input, by the names of ``knownColumns``.
         public var columns: [String: String] = [:]
 
         public init() {}
     }
 
-    /// The names of columns that are known.
+    /// The names of the columns that are read.
     public static let knownColumns = [
         "user_id", "experiment_id", "variation_id", "experiment", "variation", "experiment_bucket_map",
     ]
@@ -54,7 +54,7 @@ public struct DelimitedProfiles: ProfileReader {
         self.records = records
     }
 
-    /// The fields of a record that matter.
+    /// The indices of the fields that are read.
     fileprivate struct Columns {
         enum Content {
             case ids(experiment: Int, variation: Int)
@@ -70,9 +70,9 @@ public struct DelimitedProfiles: ProfileReader {
     fileprivate struct Records {
         let options: Options
         let names: ExperimentNames
-        /// `nil` until the header has come.
+        /// `nil` until the header was read.
         var columns: Columns?
-        /// Why the header cannot be used; then nothing can be read.
+        /// Whether the header was refused. Nothing is read then.
         var isRefused = false
     }
 }
@@ -90,7 +90,7 @@ extension DelimitedProfiles.Records {
             let profile = try profile(fields, columns)
             report(ImportedElement(line: record.line, .profile(profile)))
         } catch {
-            // Without a header each record would be refused for the same reason.
+            // A refused header is reported once. Otherwise each record would be refused for the same reason.
             isRefused = columns == nil
             report(ImportedElement(line: record.line, .refused(error)))
         }

@@ -3,10 +3,10 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// What users did in an experiment that ran elsewhere before, `{"started_at","shares","exposures"?,"events"?}`: so that a
-/// running test can move to this server.
+/// Exposures and events of an experiment from another system, `{"started_at","shares","exposures"?,"events"?}`, by
+/// which a running test can move to this server.
 public struct ExperimentImport: Sendable {
-    /// From the start elsewhere, with the shares that held there.
+    /// The allocation period of the import: from the start in the other system, with the shares in that system.
     public let period: AllocationPeriod
     public let exposures: [Exposure]
     public let events: [GoalEvent]
@@ -55,7 +55,7 @@ public struct ExperimentImport: Sendable {
         self.exposures = exposures
         var events: [GoalEvent] = []
         for (index, element) in try elements("events").enumerated() {
-            // What users did before counts, too, as far as metrics look back.
+            // Events before the start count as well, as far as metrics look back.
             let input = try EventInput(
                 element, knowing: Self.eventMembers, at: JSONPointer().appending("events").appending(index),
                 sdkKey: project.sdkKey, importedSince: startedAt - EventRules.longestLookBack, now: now)
@@ -70,7 +70,7 @@ public struct ExperimentImport: Sendable {
         self.events = events
     }
 
-    /// What the audit log has of it.
+    /// Returns the audit entry of the import.
     public func note(_ key: Identifier) -> AuditNote {
         AuditNote(
             .experimentImport, of: key.string,

@@ -2,11 +2,11 @@ public import Bucketing
 public import Definitions
 import JSON
 
-/// Finds experiments and variations by the names that other systems use for them: keys, ids, or a place in the list.
+/// Finds experiments and variations by the names in data of other systems: keys, ids, or an index in the list.
 public struct ExperimentNames: Sendable {
     private let datafiles: [Datafile]
 
-    /// - Parameter sdkKey: the project whose experiments are meant; `nil` for those of all projects.
+    /// - Parameter sdkKey: the project whose experiments are found; `nil` for those of all projects.
     /// - Throws: 404 if there is no such project.
     public init(_ catalog: ProjectCatalog.Snapshot, sdkKey: String? = nil) throws(CoreError) {
         guard let sdkKey else {
@@ -28,7 +28,7 @@ public struct ExperimentNames: Sendable {
 
     /// Returns the experiment with a key, or else with an id; `nil` if there is none.
     ///
-    /// - Throws: 422 if several projects have one.
+    /// - Throws: 422 if several projects have such an experiment.
     func experiment(_ name: Identifier) throws(CoreError) -> Experiment? {
         let found = datafiles.compactMap { $0.experiment(keyOrID: name) }
         guard Set(found.map(\.id)).count <= 1 else {
@@ -40,9 +40,9 @@ public struct ExperimentNames: Sendable {
         return found.first
     }
 
-    /// Returns the variation with a key, or else with an id, or else at a place in the list of variations, from 0.
+    /// Returns the variation with a key, or else with an id, or else at an index in the list of variations, from 0.
     ///
-    /// - Throws: 422 with the variations that there are.
+    /// - Throws: 422 with the existing variations if there is none.
     static func variation(
         _ name: Identifier, of experiment: Experiment, allowsPlace: Bool
     ) throws(CoreError) -> Variation {

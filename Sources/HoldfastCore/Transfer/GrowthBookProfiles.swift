@@ -12,7 +12,7 @@ public struct GrowthBookProfiles: ProfileReader {
     private var splitter = JSONElementSplitter(limit: ImportedElement.lengthLimit)
     private var documents: Documents
 
-    /// - Parameter attribute: the attribute whose values are the user ids here; documents of others are left out.
+    /// - Parameter attribute: the attribute whose values are the user ids. Documents of other attributes are skipped.
     public init(names: ExperimentNames, attribute: String = "id") {
         documents = Documents(names: names, attribute: attribute)
     }
@@ -34,13 +34,13 @@ public struct GrowthBookProfiles: ProfileReader {
     fileprivate struct Documents {
         let names: ExperimentNames
         let attribute: String
-        /// Documents by the name of their attribute, if it is another.
+        /// The numbers of documents of other attributes, by attribute.
         var ofOtherAttributes = Tally()
-        /// Assignments in experiments that the database lacks.
+        /// The numbers of assignments in experiments that the database lacks, by experiment.
         var ofUnknownExperiments = Tally()
     }
 
-    /// Counts by name; of the names that come after many others, only the sum.
+    /// Counts by name, for a limited number of names; further names are counted together.
     fileprivate struct Tally {
         private var counts: [String: Int] = [:]
         private var others = 0
@@ -51,7 +51,7 @@ public struct GrowthBookProfiles: ProfileReader {
             if counts[name] != nil || counts.count < Self.limit { counts[name, default: 0] += 1 } else { others += 1 }
         }
 
-        /// "a (3), b (1) and 5 more".
+        /// The counts as text, such as "a (3), b (1) and 5 more"; `nil` if there are none.
         var description: String? {
             guard !counts.isEmpty else { return nil }
             let sorted = counts.sorted { ($0.value, $1.key) > ($1.value, $0.key) }
@@ -92,7 +92,7 @@ extension GrowthBookProfiles.Documents {
         }
     }
 
-    /// The SDKs turn numbers into texts when they compare.
+    /// Returns the attribute's value as text. SDKs also compare numbers as texts.
     private static func value(of object: JSONObject) throws(CoreError) -> String {
         switch object["attributeValue"] {
         case .string(let text): return text
@@ -125,7 +125,7 @@ extension GrowthBookProfiles.Documents {
         return newest.map { ($0.key, $0.value.variation) }.sorted { $0.0 < $1.0 }
     }
 
-    /// - Returns: `nil` if no experiment is here.
+    /// - Returns: `nil` if the database has none of the experiments.
     private mutating func profile(
         _ userID: Identifier, _ assignments: [(experiment: String, variation: String)]
     ) throws(CoreError) -> ProfileInput? {

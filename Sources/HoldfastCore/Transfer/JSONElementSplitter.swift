@@ -1,4 +1,5 @@
-/// Splits a JSON array into its elements, or else a stream of bytes into lines, in whatever pieces it arrives.
+/// Splits a stream of bytes into the elements of a JSON array, or into lines if it is not an array. The bytes may
+/// arrive in pieces of any size.
 struct JSONElementSplitter {
     private enum Form {
         case unknown
@@ -62,7 +63,7 @@ struct JSONElementSplitter {
     }
 }
 
-/// Finds the elements of a JSON array by counting brackets. Whether they are JSON is left to a parser.
+/// Finds the elements of a JSON array by counting brackets. It does not check that the elements are valid JSON.
 private struct ArrayScanner {
     private let limit: Int
     private var line: Int

@@ -1,16 +1,16 @@
 public import Definitions
 import JSON
 
-/// Reads profiles from a stream of bytes in the format of another system, in whatever pieces it arrives. It holds one
-/// element of the input at most.
+/// Reads profiles from a stream of bytes in the format of another system. The bytes may arrive in pieces of any size.
+/// At most one element of the input is kept in memory.
 public protocol ProfileReader {
     /// Reads the next bytes, and reports every element that is complete.
     mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void)
 
-    /// Ends the stream, and reports what is left.
+    /// Ends the stream, and reports the last element.
     mutating func end(_ report: (ImportedElement) -> Void)
 
-    /// What was left out on purpose, in one line each; known at the end.
+    /// A line about each kind of input that was skipped on purpose; complete after ``end(_:)``.
     var notes: [String] { get }
 }
 
@@ -71,7 +71,7 @@ public struct ImportedElement {
     }
 }
 
-/// Reads profiles as Holdfast exports them, one JSON object a line.
+/// Reads profiles in the format of Holdfast's export, one JSON object per line.
 public struct ProfileLines: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
 
@@ -92,11 +92,11 @@ public struct ProfileLines: ProfileReader {
     }
 }
 
-/// Reads the user profiles of the Optimizely Agent's Redis service: lines in pairs, the key and then its value, as
-/// `redis-cli --raw` prints them. The key is the user id, and the value the `experiment_bucket_map` as JSON.
+/// Reads the user profiles of the Optimizely Agent's Redis service from the output of `redis-cli --raw`: pairs of
+/// lines, a key followed by its value. The key is the user id, and the value is the `experiment_bucket_map` as JSON.
 public struct RedisProfiles: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
-    /// The key whose value has not come yet; no text if its line is too long.
+    /// The key whose value is expected next. It has no text if its line was too long.
     private var key: Key?
 
     fileprivate struct Key {
@@ -130,8 +130,8 @@ public struct RedisProfiles: ProfileReader {
             return
         }
         guard !isOutOfStep(key.text, text) else {
-            // For example after a key with a line feed. The previous line is refused, and this one begins the next
-            // pair.
+            // The lines are out of step, for example after a key with a line feed. The previous line is refused, and
+            // this one begins the next pair.
             let error = CoreError(.invalid, "a key must be a user id, followed by a line with its value; got a value")
             report(ImportedElement(line: key.line, .refused(error)))
             last = Key(line: line, text: text.map { Array($0) })

@@ -1,30 +1,30 @@
 import Definitions
 
-/// Splits delimiter-separated values into records of fields (RFC 4180), in whatever pieces they arrive. A quoted field
-/// may contain line feeds.
+/// Splits delimiter-separated values into records of fields (RFC 4180). The bytes may arrive in pieces of any size. A
+/// quoted field may contain line feeds.
 struct RecordSplitter {
-    /// How a quotation mark within a quoted field is written.
+    /// The form of a quotation mark within a quoted field.
     enum Escape {
-        /// `""`, as RFC 4180 has it.
+        /// `""`, as in RFC 4180.
         case doubledQuote
-        /// `\"`; a backslash makes any character plain, also outside quotes. As `cqlsh` writes.
+        /// `\"`, as in the output of `cqlsh`. A backslash escapes any character, also outside of quotes.
         case backslash
     }
 
     struct Record {
-        /// The line on which it begins, from 1.
+        /// The line on which the record begins, from 1.
         var line: Int
-        /// What is wrong, or the fields.
+        /// The fields, or the fault of the record.
         var fields: Result<[[UInt8]], CoreError>
     }
 
     private enum State {
         case fieldStart, plain, quoted
-        /// After a quotation mark within quotes: the end, or the first of two.
+        /// After a quotation mark within quotes, which is either the closing one or the first of two.
         case quoteInQuotes
-        /// After a backslash, in quotes or not.
+        /// After a backslash.
         case escaped(inQuotes: Bool)
-        /// To the end of the line, which is refused.
+        /// The record is malformed; the rest of the line is skipped.
         case malformed
     }
 
@@ -37,9 +37,9 @@ struct RecordSplitter {
     private var line = 1
     private var recordLine = 1
     private var error: CoreError?
-    /// Whether anything but line ends has come since the last record.
+    /// Whether a record has begun, that is, whether there was anything but line ends since the last record.
     private var isWithinRecord = false
-    /// The bytes of a byte order mark that may still come.
+    /// The remaining bytes of a byte order mark, which the input may begin with.
     private var mark: ArraySlice<UInt8> = [0xEF, 0xBB, 0xBF]
 
     private static let quote = UInt8(ascii: "\"")
@@ -121,7 +121,7 @@ struct RecordSplitter {
             state = .quoted
         case delimiter: finishField()
         case 0x0A: endLine(report)
-        // Of a line that ends with CR and LF.
+        // The CR of a line that ends with CR LF.
         case 0x0D: break
         default: refuse("a delimiter or the end of the line must follow a quoted field")
         }

@@ -5,13 +5,14 @@ public import Storage
 
 /// The changes of a user's attributes that a client requests, checked against the schema as a whole.
 public struct AttributeInput: Sendable {
-    /// By the attribute's number.
+    /// The updates, by the attribute's number.
     public private(set) var updates: [UInt32: AttributeUpdate] = [:]
     private var faults: [JSONFault] = []
     /// Whether a name or a value is refused because it is not defined.
     private var mayBeStale = false
     private let schema: AttributeSchema
-    /// Whether an error suggests names. Not those of an import, which compares each name of many lines with all.
+    /// Whether errors suggest names. Errors of an import do not, because comparing each name of many lines with all
+    /// attributes would take too long.
     private let suggestsNames: Bool
 
     private init(_ schema: AttributeSchema, suggestsNames: Bool = true) {
@@ -116,12 +117,12 @@ public struct AttributeInput: Sendable {
 }
 
 extension AttributeSchema {
-    /// Says that there is no such attribute, with the name that was probably meant.
+    /// Returns the text of an error for an unknown attribute, with the name that was probably meant.
     public func unknownAttribute(_ name: Identifier) -> String {
         "no attribute has the name '\(name)'" + Spelling.hint(for: name, among: attributes.lazy.map(\.name))
     }
 
-    /// Says that there is no such segment, with the name that was probably meant.
+    /// Returns the text of an error for an unknown segment, with the name that was probably meant.
     public func unknownSegment(_ name: Identifier) -> String {
         "no segment has the name '\(name)'" + Spelling.hint(for: name, among: segments.keys.sorted())
     }

@@ -11,7 +11,8 @@ extension AttributeSchema {
 }
 
 extension ElementChange {
-    /// - Throws: 422 with every segment that is not defined: it is most likely misspelt, and would admit nobody.
+    /// - Throws: 422 with every undefined segment. Such a name is most likely misspelt, and the segment would admit
+    ///   nobody.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
         var faults = FaultCollector()
         for audience in audiences {
@@ -22,7 +23,7 @@ extension ElementChange {
         try faults.check()
     }
 
-    /// The conditions that no user can meet whose attributes are as they are defined, and ``trafficWarnings``.
+    /// Returns the conditions that no user with defined attributes can meet, and ``trafficWarnings``.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [DefinitionWarning] {
         trafficWarnings
             + audiences.filter { !$0.conditions.isNull }.flatMap { audience in
@@ -49,7 +50,7 @@ extension ElementChange {
     }
 }
 
-/// What somebody should look at in a definition that is accepted.
+/// A warning about a definition that is accepted.
 public struct DefinitionWarning: Sendable, CustomStringConvertible {
     public enum Code: String, Sendable, CaseIterable {
         /// No user can meet a condition.

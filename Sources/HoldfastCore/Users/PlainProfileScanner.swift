@@ -2,15 +2,16 @@ import Bucketing
 import JSON
 import Storage
 
-/// A fast path for the form in which nearly all profiles arrive: the two members of the schema and ASCII ids without
-/// escapes. It builds no tree of values as ``JSONParser`` does. It leaves every other form to the parser, which accepts
-/// it or explains what is wrong; so it must be right only about what it accepts.
+/// A fast path for the form of nearly all profiles: the two members of the schema, and ASCII ids without escapes.
+/// Unlike ``JSONParser`` it does not build a tree of values. Input in any other form is left to the parser, which
+/// accepts it or describes the fault. The scanner therefore need not detect faults, but must accept only valid input.
 struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    /// - Parameter pathUserID: the user id in the path, if there is one; then the body's must be equal or absent.
-    /// - Returns: `nil` if the body is wrong or has another form.
+    /// - Parameter pathUserID: the user id in the path. If it is not `nil`, the user id in the body must be equal or
+    ///   absent.
+    /// - Returns: `nil` if the body is invalid or has another form.
     static func scan(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) -> ProfileInput? {
         var scanner = PlainProfileScanner(bytes: bytes)
         return scanner.profile(of: pathUserID)
@@ -63,7 +64,7 @@ struct PlainProfileScanner {
         return map.entries.count == entries.count ? map : nil
     }
 
-    /// Takes a string of 1 to `limit` bytes, which must be ASCII without escapes.
+    /// Reads a string of 1 to `limit` bytes; `nil` unless it is ASCII without escapes.
     private mutating func text(atMost limit: Int) -> UnsafeRawBufferPointer? {
         guard take("\"") else { return nil }
         guard let end = bytes.firstJSONEscape(from: position), bytes[end] == UInt8(ascii: "\"") else { return nil }
@@ -74,7 +75,7 @@ struct PlainProfileScanner {
         return text
     }
 
-    /// Takes a character and the white space after it. White space before the first character is left to the parser.
+    /// Reads a character and the white space after it. White space before the first character is left to the parser.
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
         guard position < bytes.count, bytes[position] == UInt8(ascii: character) else { return false }
         position += 1

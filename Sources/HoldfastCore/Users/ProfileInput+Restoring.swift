@@ -4,8 +4,8 @@ public import JSON
 import Storage
 
 extension ProfileInput {
-    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as an export with detail
-    /// writes it, is restored as it was; any other one is saved.
+    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as in an export with
+    /// detail, is restored with these values. Any other assignment is saved.
     public init(line: UnsafeRawBufferPointer) throws(CoreError) {
         if let plain = PlainProfileScanner.scan(line) {
             self = plain
@@ -25,7 +25,7 @@ extension ProfileInput {
         restored[experimentID]?.source == .override
     }
 
-    /// The place of an override that the line restores, if there is one: only an admin may do that.
+    /// The place of an override that the line restores, which only an admin may do; `nil` if there is none.
     public var restoredOverride: JSONPointer? {
         restored.first { $0.value.source == .override }.map {
             JSONPointer().appending("experiment_bucket_map").appending($0.key.string).appending("source")

@@ -8,14 +8,14 @@ public import Storage
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
-    /// The assignments that came with their origin, by experiment; only of a line of an import.
+    /// The assignments with source and times, by experiment; only for a line of an import.
     var restored: [Identifier: Assignment] = [:]
 
     /// Parses a profile.
     ///
     /// - Parameters:
     ///   - name: the name of the text in an error.
-    ///   - pathUserID: the user id in the path, if there is one; then the body's must be equal or absent.
+    ///   - pathUserID: the user id in the path. If it is not `nil`, the user id in the body must be equal or absent.
     /// - Throws: 400 with a pointer to the member that is wrong.
     public init(
         _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
@@ -54,9 +54,9 @@ public struct ProfileInput {
         return userID
     }
 
-    /// Returns the change that saves the profile, and restores what came with its origin.
+    /// Returns the change that saves the profile, and restores the assignments with source and times.
     ///
-    /// - Parameter condition: `nil` makes it unconditional.
+    /// - Parameter condition: `nil` for an unconditional change.
     public func change(
         onConflict rule: ProfileChange.ConflictRule, if condition: ProfileChange.Condition? = nil
     ) -> ProfileChange {
@@ -154,8 +154,8 @@ public struct ProfileInput {
 }
 
 extension ProfileInput {
-    /// Returns the user of a request: its `user_id` and its `attributes`, if any, which ``DecisionQuery/usable(in:at:)``
-    /// is to check.
+    /// Returns the user of a request from its `user_id` and its `attributes`, if any. The attributes must be checked
+    /// with ``DecisionQuery/usable(in:at:)``.
     ///
     /// - Parameter place: the place of the object in the body.
     public static func user(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> User {
@@ -170,7 +170,7 @@ extension ProfileInput {
 
     /// Returns a request's `anonymous_id`, the user's id before login; `nil` if it is absent or null.
     ///
-    /// - Parameter mayNameAny: whether the caller may name any id; otherwise only one that nobody can guess
+    /// - Parameter mayNameAny: whether the caller may name any id. Otherwise only ids that nobody can guess are allowed
     ///   (``TakeoverRules``).
     public static func anonymousID(
         of object: JSONObject, at place: JSONPointer = [], mayNameAny: Bool
@@ -209,10 +209,10 @@ extension ProfileInput {
     /// The maximum length of a string attribute, in bytes.
     static let attributeBytes = 4_096
 
-    /// Returns the attributes that may count: with one that is too long, or too many, those that nobody asks for are left
-    /// out. Number and length bound the time to evaluate audiences, which grows with both.
+    /// Returns the attributes, without those that the project does not use if there are too many or any is too long.
+    /// The limits bound the time to evaluate audiences, which grows with the number and length of attributes.
     ///
-    /// - Throws: 400 if an audience of the project uses one that is too long, or too many of them.
+    /// - Throws: 400 if attributes that the project uses are too long or too many.
     public static func usable(
         _ attributes: JSONObject, in project: Project, at place: @autoclosure () -> JSONPointer
     ) throws(CoreError) -> JSONObject {

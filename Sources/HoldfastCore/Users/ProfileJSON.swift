@@ -7,7 +7,7 @@ public import Storage
 public enum ProfileJSON {
     /// Returns `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty if there is no profile.
     ///
-    /// - Parameter detail: whether to write the origin of each assignment.
+    /// - Parameter detail: whether to write source and times of each assignment; see ``appendOrigin(_:to:)``.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
         append(userID, profile, detail: detail, to: &writer)
@@ -22,7 +22,7 @@ public enum ProfileJSON {
         writer.key("experiment_bucket_map")
         writer.beginObject()
         if let profile {
-            // Copies bytes from the record, without strings: every lookup runs this loop.
+            // Copies bytes from the record without creating strings, because every lookup runs this loop.
             profile.bytes.withUnsafeBufferPointer { bytes in
                 for entry in profile.entries {
                     writer.key(utf8: UnsafeBufferPointer(rebasing: bytes[entry.experimentID]))
@@ -38,7 +38,7 @@ public enum ProfileJSON {
         writer.endObject()
     }
 
-    /// Writes the source and times of an assignment; of an override also reason, author and the underlying assignment.
+    /// Writes the source and times of an assignment; for an override also reason, author and the underlying assignment.
     public static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
         writer.member("source", assignment.source.name)
         writer.member("assigned_at", assignment.assignedAt.rfc3339)

@@ -4,9 +4,9 @@ public import JSON
 public import Storage
 
 extension AttributeSchema {
-    /// Attributes that may be defined.
+    /// The maximum number of attributes.
     public static let attributeLimit = 500
-    /// Segments that may be defined.
+    /// The maximum number of segments.
     public static let segmentLimit = 1_000
 
     /// - Throws: 409 if no further attribute may be defined.
@@ -25,7 +25,7 @@ extension AttributeSchema {
 }
 
 extension CoreError {
-    /// Refuses to give another type to an attribute.
+    /// Describes the refusal to change the type of an attribute.
     public init(otherTypeOf stored: AttributeDefinition) {
         let multiple = stored.isMultiple ? " of several values" : ""
         self.init(
@@ -51,7 +51,7 @@ extension Segment {
 
     /// Reads `{"conditions":[…]}`.
     ///
-    /// - Throws: 400 if it is no such object, 422 with every condition that no user can be asked.
+    /// - Throws: 400 if the body is not such an object, 422 with every condition that cannot be evaluated.
     public init(_ body: JSONValue, name: Identifier, schema: AttributeSchema) throws(CoreError) {
         let object = try body.object("a segment", knowing: ["name", "conditions"], ignoring: Self.counts)
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {

@@ -12,8 +12,8 @@ public struct SegmentRules {
         self.schema = schema
     }
 
-    /// - Parameter place: where the conditions are in the request.
-    /// - Returns: each fault that would make a condition unanswerable.
+    /// - Parameter place: the place of the conditions in the request.
+    /// - Returns: each fault because of which a condition cannot be evaluated.
     public static func faults(
         in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
     ) -> [JSONFault] {
@@ -24,10 +24,10 @@ public struct SegmentRules {
         }
     }
 
-    /// Returns the conditions of an audience that no user can meet whose attributes are as the schema says: most likely
-    /// misspelt. They are no faults, because requests may send other attributes and values.
+    /// Returns the conditions of an audience that no user with attributes of the schema can meet. They are most likely
+    /// misspelt, but not faults, because requests may have other attributes and values.
     ///
-    /// - Parameter attributes: those that the project's datafile lists.
+    /// - Parameter attributes: the attributes that the project's datafile lists.
     static func warnings(
         in audience: JSONValue, at place: JSONPointer, schema: AttributeSchema, attributes: [Identifier]
     ) -> [JSONFault] {
@@ -78,7 +78,7 @@ public struct SegmentRules {
         check(leaf, matchName, ignoresCase: ignoresCase, of: attribute, place.appending("value"))
     }
 
-    /// - Returns: `nil` if `ignore_case` is wrong.
+    /// - Returns: `nil` if `ignore_case` is invalid.
     private mutating func ignoresCase(_ leaf: JSONObject, _ match: String, _ place: JSONPointer) -> Bool? {
         guard let value = leaf["ignore_case"] else { return false }
         guard let ignoresCase = value.bool else {
@@ -93,7 +93,7 @@ public struct SegmentRules {
         return ignoresCase
     }
 
-    /// - Parameter place: the value's.
+    /// - Parameter place: the place of the value.
     private mutating func check(
         _ leaf: JSONObject, _ match: String, ignoresCase: Bool, of attribute: AttributeDefinition, _ place: JSONPointer
     ) {
@@ -119,7 +119,7 @@ public struct SegmentRules {
         }
     }
 
-    /// The value of a test that only texts can meet.
+    /// Checks the value of a test that only texts can meet.
     private mutating func checkText(
         _ value: JSONValue, _ match: String, of attribute: AttributeDefinition, _ place: JSONPointer
     ) {
@@ -134,7 +134,7 @@ public struct SegmentRules {
         }
     }
 
-    /// The value of `exact` must be a valid value of the attribute, in the form in which it is stored.
+    /// Checks that the value of `exact` is a valid value of the attribute, in its stored form.
     private mutating func checkExact(_ value: JSONValue, of attribute: AttributeDefinition, _ place: JSONPointer) {
         do throws(AttributeRefusal) {
             let stored = try attribute.value(value)

@@ -3,7 +3,7 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Requests about sticky documents, as GrowthBook's SDKs name their parts.
+/// Parses requests about sticky documents, with the member names of GrowthBook's SDKs.
 public enum StickyDocumentInput {
     /// The maximum length of an attribute's name, of a key of an assignment and of a variation, in bytes.
     static let nameLimit = 255
@@ -13,7 +13,7 @@ public enum StickyDocumentInput {
     /// Returns the key of a document: an attribute's name of 1 to 255 bytes without control characters, and a value of 1
     /// to 1,024 bytes without NUL.
     ///
-    /// - Parameter pointer: where the value is in the body; `nil` if it is in the path.
+    /// - Parameter pointer: the place of the value in the body; `nil` if it is in the path.
     public static func key(
         _ attributeName: String, _ value: String, at pointer: JSONPointer? = nil
     ) throws(CoreError) -> StickyDocumentKey {
@@ -34,7 +34,7 @@ public enum StickyDocumentInput {
 
     /// Parses `{"attributeName"?,"attributeValue"?,"assignments":{"<experiment>__<bucketVersion>":"<variation>"}}`.
     ///
-    /// - Parameter key: of the document in the path; the body's names must be equal or absent.
+    /// - Parameter key: the key of the document in the path. Name and value in the body must be equal or absent.
     /// - Returns: the assignments.
     public static func assignments(
         _ body: JSONValue, of key: StickyDocumentKey
@@ -84,7 +84,7 @@ public enum StickyDocumentInput {
         return !digits.isEmpty && rest.count > 2 && rest.suffix(2).elementsEqual("__".utf8)
     }
 
-    /// Parses `{"attributes":{"<name>":"<value>"}}`, the attributes by which SDKs ask for all documents of a user.
+    /// Parses `{"attributes":{"<name>":"<value>"}}`, the attributes whose documents SDKs request for a user.
     public static func lookup(_ body: JSONValue) throws(CoreError) -> [StickyDocumentKey] {
         let place: JSONPointer = ["attributes"]
         let value = try body.object("a lookup", knowing: ["attributes"])["attributes"]
@@ -103,7 +103,8 @@ public enum StickyDocumentInput {
                 throw CoreError(
                     .invalid, "an attribute's value must be a string; got \(member.value.kind)", at: pointer)
             }
-            // What GrowthBook's JavaScript SDK sends for an attribute that the user lacks: no document has such a key.
+            // GrowthBook's JavaScript SDK sends an empty value for an attribute that the user lacks. No document has
+            // such a key.
             guard !text.isEmpty else { continue }
             keys.append(try key(member.key, text, at: pointer))
         }

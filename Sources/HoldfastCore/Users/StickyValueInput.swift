@@ -3,13 +3,13 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Requests about the values in which Statsig's SDKs keep the variations that they assigned: for each unit an opaque object
-/// by configuration. They are sticky documents, so that erasing a user erases them.
+/// Parses requests about the values in which Statsig's SDKs store assigned variations: for each unit an opaque object
+/// per configuration. They are stored as sticky documents, so that erasing a user erases them.
 public enum StickyValueInput {
     /// The maximum length of an object, in bytes of its JSON.
     static let objectLimit = 65_536
 
-    /// Returns the document of a unit, which the SDKs name `<id>:<type of the id>`, such as `ann:userID`.
+    /// Parses the name of a unit, `<id>:<type of the id>` such as `ann:userID`, and returns the key of its document.
     public static func key(_ text: String) throws(CoreError) -> StickyDocumentKey {
         guard let colon = text.lastIndex(of: ":"), colon != text.startIndex else {
             throw CoreError(
@@ -20,7 +20,7 @@ public enum StickyValueInput {
         return try StickyDocumentInput.key("statsig" + text[colon...], String(text[..<colon]))
     }
 
-    /// Parses `{"<configuration>":{…}|null,…}`; null removes what is stored of a configuration.
+    /// Parses `{"<configuration>":{…}|null,…}`; null removes the object of a configuration.
     public static func change(_ body: JSONValue, of key: StickyDocumentKey) throws(CoreError) -> StickyDocumentChange {
         guard let object = body.object else {
             throw CoreError(.invalid, "the values must be an object by configuration; got \(body.kind)", at: [])
@@ -56,8 +56,8 @@ public enum StickyValueInput {
         return change
     }
 
-    /// Returns the stored objects by configuration. Their members that are null are left out: an SDK writes them, and cannot
-    /// read them.
+    /// Returns the stored objects by configuration. Members that are null are left out, because SDKs write them but
+    /// cannot read them.
     public static func values(of document: StickyDocument) -> JSONObject {
         var values = JSONObject()
         for (name, json) in document.assignments.sorted(by: { $0.key < $1.key }) {
