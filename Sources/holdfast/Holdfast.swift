@@ -29,12 +29,12 @@ struct Holdfast: ParsableCommand {
             try ServeCommand.expectOwnWords(arguments)
             var command = try parseAsRoot(arguments)
             try command.run()
-            // Not by `exit`: libraries then free what other threads may still use, such as OpenSSL while one of them opens a
-            // connection to the database.
+            // `exit` would let libraries free memory that other threads still use, such as OpenSSL while a thread opens
+            // a connection to the database.
             fflush(nil)
             _exit(EXIT_SUCCESS)
         } catch let error as ConfigurationError {
-            // ArgumentParser would exit with status 1.
+            // Printed here, because ArgumentParser would exit with status 1.
             OpenFile.printError("Error: \(error.reason)\n")
             exit(withError: ExitCode.configuration)
         } catch  where exitCode(for: error).isSuccess && fullMessage(for: error).hasPrefix(ServeCommand.overview) {
@@ -70,7 +70,7 @@ struct Holdfast: ParsableCommand {
     }
 }
 
-/// Why a command failed, as one line for its user.
+/// The error of a command, as one line for its user.
 struct Failure: Error, CustomStringConvertible {
     let description: String
 
@@ -79,13 +79,13 @@ struct Failure: Error, CustomStringConvertible {
     }
 }
 
-/// Why a server cannot start until somebody changes its configuration.
+/// The error of a server that cannot start until its configuration is changed.
 struct ConfigurationError: Error {
     let reason: any Error
 
     /// Reads a part of the configuration.
     ///
-    /// - Throws: ``ConfigurationError`` for whatever `read` throws.
+    /// - Throws: ``ConfigurationError`` for any error of `read`.
     static func wrapping<Value>(_ read: () throws -> Value) throws -> Value {
         do {
             return try read()
@@ -96,6 +96,6 @@ struct ConfigurationError: Error {
 }
 
 extension ExitCode {
-    /// `EX_CONFIG` of sysexits.h: starting again would not help. The systemd unit knows it.
+    /// `EX_CONFIG` of sysexits.h: a restart would not help. The systemd unit does not restart after this status.
     static let configuration = ExitCode(78)
 }

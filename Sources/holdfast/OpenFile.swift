@@ -1,6 +1,7 @@
 import Glibc
 
-/// A file that is open for reading or for appending, or a standard stream. Errors have the reason alone; who catches them names the file.
+/// A file that is open for reading or for appending, or a standard stream. Errors have only the reason; the caller adds
+/// the name of the file.
 final class OpenFile: Sendable {
     static let standardInput = OpenFile(standard: STDIN_FILENO)
     static let standardOutput = OpenFile(standard: STDOUT_FILENO)
@@ -18,7 +19,7 @@ final class OpenFile: Sendable {
         guard descriptor >= 0 else { throw Self.failure() }
     }
 
-    /// Opens a file for appending, and creates it if there is none.
+    /// Opens a file for appending, and creates it if it does not exist.
     init(appendingTo path: String) throws(Failure) {
         descriptor = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Self.failure() }
@@ -28,12 +29,12 @@ final class OpenFile: Sendable {
         if descriptor > STDERR_FILENO { close(descriptor) }
     }
 
-    /// The whole file at a path.
+    /// Returns the content of a file.
     static func content(of path: String) throws(Failure) -> [UInt8] {
         try OpenFile(path: path).readToEnd()
     }
 
-    /// Writes to standard error. What cannot be written is lost.
+    /// Writes to standard error. Errors are ignored.
     static func printError(_ text: String) {
         try? standardError.write(Array(text.utf8))
     }
@@ -55,7 +56,7 @@ final class OpenFile: Sendable {
         return piece
     }
 
-    /// Reads what is left.
+    /// Reads the rest of the file.
     func readToEnd() throws(Failure) -> [UInt8] {
         var content: [UInt8] = []
         while true {
@@ -75,19 +76,19 @@ final class OpenFile: Sendable {
         }
     }
 
-    /// Cuts off what is behind a length.
+    /// Cuts the file to a length in bytes.
     func truncate(to length: Int) throws(Failure) {
         guard ftruncate(descriptor, off_t(length)) == 0 else { throw Self.failure() }
     }
 
-    /// Blocks until everything that was written survives a power failure. Of a directory: its names.
+    /// Blocks until all written bytes are durable; for a directory, its entries.
     func synchronize() throws(Failure) {
         guard fsync(descriptor) == 0 else { throw Self.failure() }
     }
 
-    /// Takes the file's lock, which ends with the process.
+    /// Locks the file until the process ends.
     ///
-    /// - Returns: whether no other process has it.
+    /// - Returns: `false` if another process has the lock.
     func lock() -> Bool {
         flock(descriptor, LOCK_EX | LOCK_NB) == 0
     }

@@ -78,8 +78,8 @@ struct RestoreCommand: ParsableCommand {
 private struct Backups {
     private let directory: String
 
-    /// - Returns: `nil` if the path is not a directory's.
-    /// - Throws: ``Failure`` if it ends like a directory's, and there is none.
+    /// - Returns: `nil` if the path is not that of a directory.
+    /// - Throws: ``Failure`` if the path ends with a slash, but there is no such directory.
     init?(directory path: String) throws {
         var trimmed = path[...]
         while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
@@ -103,7 +103,7 @@ private struct Backups {
         }
     }
 
-    /// The time in UTC for names of files.
+    /// Returns the UTC time in a form for file names.
     static func date() -> String {
         systemWallClock().rfc3339.prefix(19).filter { $0 != "-" && $0 != ":" } + "Z"
     }

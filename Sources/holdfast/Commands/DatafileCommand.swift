@@ -8,7 +8,7 @@ struct DatafileCommand: ParsableCommand {
         commandName: "datafile", abstract: "Checks datafiles.", subcommands: [DatafileCheckCommand.self])
 }
 
-/// Checks whether the server would accept a datafile; prints everything that is wrong with it.
+/// Checks whether the server would accept a datafile, and prints all its faults.
 struct DatafileCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Checks whether the server would accept a datafile; exit status 1 if not.")
@@ -36,7 +36,7 @@ struct DatafileCheckCommand: ParsableCommand {
 struct DatafileSource {
     let path: String
 
-    /// - Throws: ``ConfigurationError`` with what is wrong with a file, ``Failure`` if the store fails.
+    /// - Throws: ``ConfigurationError`` with the faults of a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
         var loaded: [String] = []
         for file in try ConfigurationError.wrapping({ try files() }) {

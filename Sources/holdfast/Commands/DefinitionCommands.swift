@@ -188,7 +188,7 @@ struct SchemaCommand: ParsableCommand {
 extension DefinitionFiles {
     /// Checks the definitions by applying them to an empty project.
     ///
-    /// - Throws: ``DefinitionFaults`` with the places of everything that is wrong.
+    /// - Throws: ``DefinitionFaults`` with the place of each fault.
     fileprivate func checked() throws -> DefinitionSetEdit.Outcome {
         let set = try set()
         do throws(CoreError) {

@@ -7,7 +7,7 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Writes what is stored as NDJSON.
+/// Exports records as NDJSON. Each kind has a subcommand.
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
@@ -91,7 +91,7 @@ struct ExportAttributesCommand: ParsableCommand {
     }
 }
 
-/// Writes what ids mean, and meant, to standard output.
+/// Writes current and former definitions to standard output, which explain the ids in other exports.
 struct ExportDefinitionsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "definitions",
@@ -107,7 +107,7 @@ struct ExportDefinitionsCommand: ParsableCommand {
                 var history = DefinitionHistory(sdkKey: key)
                 let versions = try session.wait { $0.read(.datafileHistory(sdkKey: key, limit: 1_000_000), $1) }
                 for version in versions.reversed() {
-                    // One that was deleted meanwhile is history no longer.
+                    // A datafile that was deleted meanwhile is left out.
                     let number = version.version
                     let stored = try session.wait { $0.read(.datafile(sdkKey: key, version: number), $1) }
                     if let stored { try history.add(stored) }
@@ -130,7 +130,7 @@ extension ExportCommand {
 }
 
 extension DatabaseOptions {
-    /// Opens the database for reading, while servers use it.
+    /// Opens the database for reading. Servers may use it at the same time.
     fileprivate func export(_ work: (BackgroundSession) throws -> Void) throws {
         let location = try location(environment: ProcessInfo.processInfo.environment)
         if !location.isPostgreSQL {
@@ -166,7 +166,7 @@ extension BackgroundSession {
     }
 }
 
-/// Where an export from a server goes, and from where it goes on.
+/// The destination of an export from a server, and the state at which it continues.
 struct ServerExportOptions: ParsableArguments {
     @Option(help: .init("The file that keeps how far the export has come.", valueName: "file"))
     var after: String
@@ -245,7 +245,7 @@ struct ExportAuditCommand: ParsableCommand {
     func run() throws { try options.run([.audit]) }
 }
 
-/// Writes all of these, each to files of its own.
+/// Writes all kinds, each to files of its own.
 struct ExportAllCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "all",

@@ -17,7 +17,8 @@ struct HealthCommand: ParsableCommand {
     @Option(help: .init("How long to wait for the response (default: 3s).", valueName: "time"))
     var timeout: String?
 
-    /// The names of its settings, which may be in the environment that it shares with the server.
+    /// The settings of this command. The server does not warn of them as unknown, because a health check shares the
+    /// environment of the container.
     static let settings = ["url", "timeout"]
 
     func run() throws {
@@ -41,7 +42,7 @@ struct HealthCommand: ParsableCommand {
         print(response.body, terminator: response.body.last?.isNewline == true ? "" : "\n")
     }
 
-    /// A server that gets its address from the same environment.
+    /// Returns the address of a server that is configured by the same environment.
     static func defaultAddress(_ settings: Settings) throws -> String {
         var listen = ServeConfiguration().http.address
         settings.apply(nil, "listen", to: &listen)
@@ -62,7 +63,7 @@ struct HealthCommand: ParsableCommand {
     }
 }
 
-/// Makes one small blocking request. A health check needs no curl in the container and no HTTP library.
+/// Makes one small blocking request, so that health checks need neither curl in the container nor an HTTP library.
 struct HTTPProbe {
     struct Response {
         let status: Int
@@ -79,7 +80,9 @@ struct HTTPProbe {
         try send("GET", path)
     }
 
-    /// - Throws: as ``get(_:)``. A response of more than 64 KiB is cut off.
+    /// Sends a request. A response of more than 64 KiB is cut off.
+    ///
+    /// - Throws: ``Failure`` when the server cannot be reached, is too slow, or does not respond with HTTP.
     func send(_ method: String, _ path: String, body: [UInt8]? = nil) throws(Failure) -> Response {
         let deadline = ContinuousClock.now + .seconds(seconds)
         let descriptor = try connect(until: deadline)
@@ -126,7 +129,7 @@ struct HTTPProbe {
     private func limit(_ descriptor: Int32, until deadline: ContinuousClock.Instant) throws(Failure) {
         let rest = (deadline - ContinuousClock.now).components
         let microseconds = rest.attoseconds / 1_000_000_000_000
-        // 0 would mean no limit.
+        // A timeout of 0 would mean no limit.
         guard rest.seconds > 0 || rest.seconds == 0 && microseconds > 0 else { throw Failure("no response in time") }
         var limit = timeval(tv_sec: Int(rest.seconds), tv_usec: Int(microseconds))
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {

@@ -47,7 +47,7 @@ struct ImportCommand: ParsableCommand {
         if !location.isPostgreSQL { try expectDatabase(location.text) }
         let store = try StoreFactory.open(location, rules, isReadOnly: dryRun)
         defer { store.close() }
-        // The rules learn from it what the definitions say of assignments.
+        // The catalog updates the rules of the store with lifetimes and archived experiments.
         let catalog = try Self.catalog(store)
         defer { catalog.close() }
         var reader = try format.reader(of: from, catalog)
@@ -103,7 +103,7 @@ enum ImportSource: String, CaseIterable, ExpressibleByArgument {
         return names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
     }
 
-    /// The word for its elements in messages.
+    /// The word for the elements of the format in messages.
     var elements: String {
         switch self {
         case .profiles: "lines"
@@ -114,7 +114,7 @@ enum ImportSource: String, CaseIterable, ExpressibleByArgument {
     }
 }
 
-/// The options that only some formats have.
+/// Options that only apply to some formats.
 struct ImportFormatOptions: ParsableArguments {
     @Option(help: .init("csv, cassandra: the names of the columns, if the file has no header.", valueName: "list"))
     var header: String?
@@ -133,7 +133,7 @@ struct ImportFormatOptions: ParsableArguments {
     @Option(help: .init("csv, cassandra, growthbook: the project of the experiments.", valueName: "key"))
     var sdkKey: String?
 
-    /// - Throws: ``Failure`` if an option is given that the format does not have.
+    /// - Throws: ``Failure`` if an option does not apply to the format.
     func check(for source: ImportSource) throws {
         let tables: [ImportSource] = [.csv, .cassandra]
         let given: [(name: String, isGiven: Bool, formats: [ImportSource])] = [
@@ -147,7 +147,7 @@ struct ImportFormatOptions: ParsableArguments {
         }
     }
 
-    /// - Throws: ``Failure`` if an option is wrong.
+    /// - Throws: ``Failure`` if the value of an option is invalid.
     func reader(of source: ImportSource, _ catalog: ProjectCatalog) throws -> any ProfileReader {
         do throws(CoreError) {
             switch source {

@@ -50,7 +50,7 @@ final class ImportedProfiles: ImportSink {
 
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of place: ImportedElement.Place) {
             switch result {
-            // The user was erased meanwhile: equivalent to storing the line just before the erasure.
+            // The user was erased meanwhile. The result is the same as storing the line just before the erasure.
             case .success, .failure(.erased): imported += 1
             case .failure(let error) where error.concernsOneUser: refusals.add(place, error.description)
             case .failure(let error): failure = failure ?? "\(place): \(error)"
@@ -114,8 +114,8 @@ final class ImportedProfiles: ImportSink {
     }
 }
 
-/// Compares profiles with stored ones, by the rules that the store would apply. It treats each profile by itself, and
-/// ignores what earlier lines of the import would have stored.
+/// Compares profiles with stored ones, by the rules that the store would apply. Each profile is compared independently,
+/// without the effects of earlier lines of the import.
 final class ImportPreview: ImportSink {
     private let session: BackgroundSession
     private let rules: ProfileRules
@@ -134,9 +134,9 @@ final class ImportPreview: ImportSink {
         var new = 0
         var unchanged = 0
         var overwritten = 0
-        /// A different one is stored and stays, because of `--keep`.
+        /// Another variation is stored and stays, because of `--keep`.
         var kept = 0
-        /// A different one is stored and stays, because it is an override.
+        /// Another variation is stored and stays, because it is an override.
         var overrides = 0
     }
 

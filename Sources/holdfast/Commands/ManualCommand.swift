@@ -3,7 +3,7 @@ import Definitions
 import HoldfastAPI
 import HoldfastCore
 
-/// Prints the manual in the terminal: a table of contents, one article, or where words are found.
+/// Prints the manual in the terminal: the table of contents, an article, or the sections that contain some words.
 struct ManualCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "manual", abstract: "Prints the manual: its topics, or the article on one of them.")
@@ -69,7 +69,7 @@ extension Manual {
 }
 
 extension String {
-    /// With spaces at the end, as many as it takes to fill a column.
+    /// Returns the text with trailing spaces up to a width.
     func padded(to width: Int) -> String {
         self + String(repeating: " ", count: max(0, width - count))
     }

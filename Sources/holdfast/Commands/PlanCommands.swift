@@ -5,7 +5,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// What applying files to a server may do.
+/// Options of commands that apply definitions to a server.
 struct ApplyingOptions: ParsableArguments {
     @Flag(help: "Remove what the files lack.")
     var prune = false
@@ -22,7 +22,7 @@ struct ApplyingOptions: ParsableArguments {
             valueName: "policy"))
     var share = "refuse"
 
-    /// The query that asks for it.
+    /// Returns the query parameters for these options.
     func query() throws -> [String] {
         guard let policy = ["refuse", "allow"].first(where: { $0 == share }) else {
             throw Failure("--share must be 'allow' or 'refuse'; got '\(share)'")
@@ -78,7 +78,7 @@ struct PlanCommand: ParsableCommand {
     }
 }
 
-/// A plan in a file: what `holdfast apply` asks for if nothing has changed since.
+/// A plan in a file, which `holdfast apply` applies if the definitions have not changed since.
 struct StoredPlan {
     private let object: JSONObject
     private let path: String
@@ -93,7 +93,7 @@ struct StoredPlan {
         (self.object, path) = (object, "")
     }
 
-    /// - Throws: ``Failure`` if it is no plan.
+    /// - Throws: ``Failure`` if the file is not a plan.
     init(readFrom path: String) throws {
         let content: [UInt8]
         do {
@@ -111,7 +111,7 @@ struct StoredPlan {
         try OpenFile.write(String(decoding: JSONValue.object(object).encoded(), as: UTF8.self) + "\n", to: path)
     }
 
-    /// - Throws: ``Failure`` if it is for another project, or something has changed since.
+    /// - Throws: ``Failure`` if the plan is for another project, or if the definitions have changed since.
     func apply(to client: ServerClient, sdkKey: String?, moves: String) throws -> JSONValue {
         let planned = object["sdk_key"]?.string
         guard planned == sdkKey else {
@@ -186,10 +186,10 @@ struct ApplyCommand: ParsableCommand {
     }
 }
 
-/// What a server says of definitions that it applies, or would apply.
+/// The response of a server that applies definitions, or would apply them.
 struct DefinitionPlan {
     private let response: JSONObject
-    /// Whether the files' ids were left out.
+    /// Whether the ids in the files were removed.
     private let splitsAnew: Bool
 
     init(_ response: JSONValue, splitsAnew: Bool) {
@@ -197,7 +197,7 @@ struct DefinitionPlan {
         self.splitsAnew = splitsAnew
     }
 
-    /// - Throws: an exit status if what was to be applied waits for a second person.
+    /// - Throws: an exit status if the change waits for the approval of a second person.
     init(applied response: JSONValue, splitsAnew: Bool) throws {
         if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
             let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
@@ -222,7 +222,7 @@ struct DefinitionPlan {
         }
     }
 
-    /// A line for each element and member, and who moves.
+    /// Returns a line for each changed element and member, and the numbers of users who get another variation.
     func text(isDone: Bool) -> String {
         guard !isEmpty else { return "nothing to change\n" }
         var (text, counts) = ("", [0, 0, 0])
@@ -243,7 +243,7 @@ struct DefinitionPlan {
         return text + (isDone ? "" : movesText + newIDsText + approvalText)
     }
 
-    /// A table for each kind of change.
+    /// The changes as a table in Markdown.
     var markdown: String {
         guard !isEmpty else { return "Nothing to change.\n" }
         var text = "| | definition | member | before | after |\n| --- | --- | --- | --- | --- |\n"
@@ -298,10 +298,10 @@ struct DefinitionPlan {
 }
 
 extension DefinitionFiles {
-    /// The definitions as the API takes them.
+    /// Returns the definitions in the format of the API.
     ///
-    /// - Parameter withoutIDs: whether to leave out what belongs to the project from which the files come: the ids of
-    ///   experiments and variations, and where bucket values go because of them.
+    /// - Parameter withoutIDs: whether to remove what depends on the project from which the files come: the ids of
+    ///   experiments and variations, and the allocation of bucket values.
     fileprivate func set(withoutIDs: Bool) throws -> DefinitionSet {
         let set = try set()
         return withoutIDs ? set.withoutIDs() : set
@@ -309,7 +309,7 @@ extension DefinitionFiles {
 
     /// Sends definitions to a server.
     ///
-    /// - Throws: ``DefinitionFaults`` with the places of everything that the server refuses.
+    /// - Throws: ``DefinitionFaults`` with the place of each fault that the server reports.
     fileprivate func send(
         _ set: DefinitionSet, to client: ServerClient, _ method: String, _ path: String, _ query: [String]
     ) throws -> JSONValue {
@@ -325,9 +325,9 @@ extension DefinitionFiles {
 }
 
 extension DefinitionSet {
-    /// The set without ids of experiments and variations, and without what depends on them.
+    /// Returns the set without the ids of experiments and variations, and without members that depend on them.
     ///
-    /// - Parameter known: only of experiments whose keys this set has; of all by default.
+    /// - Parameter known: removes the ids only of experiments whose keys this set has; `nil` for all experiments.
     func withoutIDs(of known: DefinitionSet? = nil) -> DefinitionSet {
         let keys = known.map { known in
             Set(known[.experiments].map(\.key.string) + known[.flags].flatMap { Self.rules($0).compactMap(Self.key) })

@@ -1,11 +1,12 @@
-/// What helps people who look for an option of `holdfast serve`.
+/// The help of `holdfast serve`, and advice for options of other servers.
 extension ServeCommand {
-    /// How the help of this command begins.
+    /// The beginning of the help of this command.
     static let overview = "OVERVIEW: Runs the server."
 
-    /// The groups of options that the help shows, by the names or beginnings of names; the last has all others.
+    /// The groups of options in the help, by names of options or their beginnings. The last group has all other
+    /// options.
     ///
-    /// They are not ArgumentParser's groups, which make the start of a debug build slow.
+    /// ArgumentParser's groups are not used, because they make the start of a debug build slow.
     private static let groups: [(title: String, options: [String])] = [
         (
             "BASICS",
@@ -41,7 +42,7 @@ extension ServeCommand {
             // Further lines of a description are indented more.
             if line.hasPrefix("  -") {
                 let name = line.dropFirst(2)
-                // Of the names that fit, the longest counts: --datafile-history is not --datafile.
+                // The longest matching name counts: --datafile-history does not belong to --datafile.
                 let fitting = groups.enumerated().map { index, group in
                     (index, group.options.filter { name.hasPrefix($0) }.map(\.count).max() ?? -1)
                 }
@@ -55,7 +56,7 @@ extension ServeCommand {
         return help[..<range.lowerBound] + sections.joined(separator: "\n\n")
     }
 
-    /// The words of other servers for two options.
+    /// The names that other servers use for two options.
     private static let foreignWords: [(words: [String], advice: String)] = [
         (
             ["--port", "--host", "--bind", "--address", "-p"],
@@ -67,9 +68,9 @@ extension ServeCommand {
         ),
     ]
 
-    /// Refuses the words of other servers for options.
+    /// Refuses options by the names that other servers use.
     ///
-    /// - Throws: ``Failure``, which names the option that is meant.
+    /// - Throws: ``Failure`` with the name of the corresponding option.
     static func expectOwnWords(_ arguments: [String]) throws {
         guard arguments.first == "serve" else { return }
         for argument in arguments.dropFirst() {

@@ -7,8 +7,8 @@ import StorageEdge
 
 /// Runs the server until SIGTERM or SIGINT. See ``ServeConfiguration`` for the defaults of the options.
 ///
-/// The options are not a group of their own: in a debug build, which tests start hundreds of times, ArgumentParser checks
-/// those of a group several times as often.
+/// The options are not in an `@OptionGroup`, because ArgumentParser validates the options of a group several times in
+/// debug builds, which tests start hundreds of times.
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "serve", abstract: "Runs the server.")
 
@@ -295,7 +295,7 @@ struct ServeCommand: ParsableCommand {
         try server.run()
     }
 
-    /// - Throws: ``Failure``, naming the setting that is wrong.
+    /// - Throws: ``Failure`` with the name of the invalid setting.
     private func configuration(_ settings: Settings) throws -> ServeConfiguration {
         var result = ServeConfiguration()
         settings.apply(listen, "listen", to: &result.http.address)
@@ -314,7 +314,7 @@ struct ServeCommand: ParsableCommand {
         }
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
-        // An edge shares its host with the app.
+        // The cache of an edge is smaller by default, because it shares the host with the app.
         if result.upstream != nil { result.cacheSize = ByteCount(bytes: 48 << 20) }
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
         try settings.apply(
@@ -399,11 +399,11 @@ struct ServeCommand: ParsableCommand {
             keys: keys, scopes: scopes, settings: required, client: client.map { ($0, clientScopes) })
     }
 
-    /// - Returns: `nil` for a server that is no edge.
+    /// - Returns: `nil` for a server that is not an edge.
     private func edge(_ settings: Settings) throws -> EdgeConfiguration? {
         var (url, token, tokenFile): (String?, String?, String?)
         settings.apply(upstream, "upstream", to: &url)
-        // Not an option, which all users of the host could see.
+        // The token is not an option, because all users of a host can see the arguments of a process.
         settings.apply(nil, "upstream-token", to: &token)
         settings.apply(upstreamTokenFile, "upstream-token-file", to: &tokenFile)
         var result = EdgeConfiguration(url: "")
@@ -429,7 +429,7 @@ struct ServeCommand: ParsableCommand {
         return result
     }
 
-    /// Refuses what cannot be the address of a server.
+    /// - Throws: ``Failure`` if the text cannot be the address of a server.
     private static func expectUpstream(_ url: String) throws {
         let target = URL(string: url, encodingInvalidCharacters: false)
         guard target?.user == nil, target?.password == nil else {
@@ -442,7 +442,7 @@ struct ServeCommand: ParsableCommand {
         }
     }
 
-    /// Refuses what an edge cannot do.
+    /// - Throws: ``Failure`` for settings that an edge does not support.
     private static func expectEdge(_ configuration: ServeConfiguration) throws {
         guard !configuration.database.isPostgreSQL else {
             throw Failure("with --upstream the database must be a file; got \(configuration.database)")

@@ -4,7 +4,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Finds flags and experiments that code no longer needs, and those that no code names.
+/// Finds flags and experiments that code no longer needs, and those whose keys do not occur in code.
 struct StaleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stale",
@@ -54,7 +54,8 @@ struct StaleCommand: ParsableCommand {
         if found { throw ExitCode(2) }
     }
 
-    /// What everybody gets, so that code need not ask any more; `nil` while it must.
+    /// Returns a description of what all users get from a flag or experiment, if code need no longer evaluate it; `nil`
+    /// if users may get different variations.
     private static func end(of object: JSONObject) -> (text: String, isArchived: Bool)? {
         switch object["status"]?.string {
         case "archived": return ("archived", true)
@@ -71,7 +72,8 @@ struct StaleCommand: ParsableCommand {
         return onlyVariation(of: object).map { ("everybody gets '\($0)'", false) }
     }
 
-    /// Returns the variation that all rules of a flag deliver which are reached; `nil` if there are several, or experiments.
+    /// Returns the variation that all reachable rules of a flag deliver; `nil` if there are several variations or an
+    /// experiment.
     private static func onlyVariation(of flag: JSONObject) -> String? {
         var variations: Set<String> = []
         for rule in (flag["rules"]?.array ?? []).map(\.object) {
@@ -89,11 +91,11 @@ struct StaleCommand: ParsableCommand {
 /// Looks for keys in files.
 private struct CodeSearch {
     private let keys: Set<String>
-    /// `file:line` of each key, in the order of the files.
+    /// The places of each key as `file:line`, in the order of the files.
     private(set) var places: [String: [String]] = [:]
-    /// Code that people write is smaller.
+    /// The maximum size of a file in bytes. Larger files are not source code, and are skipped.
     private static let largestFile = 1 << 20
-    /// Folders of programs that others wrote, or that were generated.
+    /// Folders with dependencies or generated code, which are skipped.
     private static let skipped: Set<String> = [
         "node_modules", "vendor", "Pods", "DerivedData", "build", "dist", "target",
     ]
@@ -103,7 +105,7 @@ private struct CodeSearch {
         self.keys = keys
     }
 
-    /// Reads a directory with everything in it, in the order of the names.
+    /// Reads a directory recursively, in the order of the names.
     mutating func read(_ directory: String) throws {
         let names: [String]
         do {
@@ -113,7 +115,7 @@ private struct CodeSearch {
         }
         for name in names.sorted() where !name.hasPrefix(".") && !Self.skipped.contains(name) {
             let path = directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
-            // A link may lead back to where it is.
+            // Symbolic links are skipped, because they may form a cycle.
             if (try? FileManager.default.destinationOfSymbolicLink(atPath: path)) != nil { continue }
             if FileManager.default.directoryExists(atPath: path) {
                 try read(path)
@@ -127,7 +129,8 @@ private struct CodeSearch {
         for (index, line) in content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
         {
             for mark in Self.marks {
-                // Between two marks is a text, or what is between two texts; the latter is no key.
+                // The text between two quotation marks is a string literal, or the code between two literals. Such code
+                // cannot equal a key.
                 for text in line.split(separator: mark, omittingEmptySubsequences: false).dropFirst().dropLast() {
                     let key = String(decoding: text, as: UTF8.self)
                     let place = "\(path):\(index + 1)"

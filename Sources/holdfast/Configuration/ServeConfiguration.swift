@@ -4,49 +4,49 @@ import Logging
 import Storage
 import StorageEdge
 
-/// The configuration of `holdfast serve`. The defaults are here, and in the parts where they take effect.
+/// The configuration of `holdfast serve`. Defaults are defined here, and in the configurations of the parts.
 struct ServeConfiguration: Sendable {
     var http = HTTPServer.Configuration()
     var store = StoreSettings()
     var services = Services.Options()
     var database = DatabaseLocation("./holdfast.db")
-    /// The number of connections of each event loop to PostgreSQL. With 2, lookups go on during a commit.
+    /// The number of connections of each event loop to PostgreSQL. With 2, lookups continue during a commit.
     var databaseConnections = 2
-    /// How long PostgreSQL may take for an exchange before the connection is closed, in seconds.
+    /// The time in seconds for which PostgreSQL may not respond before the connection is closed.
     var databaseTimeout = 10.0
     /// Whether PostgreSQL is reached through a pooler in transaction mode.
     var databasePooler = false
-    /// Shared by all event loops.
+    /// The size of the cache that all event loops share.
     var cacheSize = ByteCount(bytes: 64 << 20)
     /// The size at which the write-ahead log is copied into the database.
     var checkpointSize = ByteCount(bytes: 16 << 20)
     /// How long a write waits while another process locks the database, in seconds.
     var lockTimeout = 2.0
-    /// Whose copy the server serves; `nil` if the database is its own.
+    /// The upstream of an edge; `nil` for a server that is not an edge.
     var upstream: EdgeConfiguration?
-    /// The file of its token, which is read again at SIGHUP.
+    /// The file with the token for the upstream, which is read again at SIGHUP.
     var upstreamTokenFile: String?
-    /// Who gets the spans of requests; `nil` for nobody.
+    /// The collector that gets the spans of requests; `nil` for none.
     var traces: TraceCollector?
     var tokensFile: String?
-    /// Who signs people in; `nil` for nobody.
+    /// The identity provider that signs people in; `nil` for none.
     var identity: IdentitySource?
-    /// How many people a change of a running experiment needs: 1 or 2.
+    /// The number of people that a change of a running experiment requires: 1 or 2.
     var approvals = 1
-    /// A file, or a directory of `*.json`.
+    /// A datafile, or a directory with files `*.json`, to activate at the start.
     var datafile: String?
     /// Whether datafiles may have the ids of other projects' experiments.
     var sharesIDs = false
-    /// How long requests are still served after `/readyz` fails, in seconds.
+    /// The time in seconds for which requests are still accepted after `/readyz` has begun to fail.
     var shutdownDelay = 0.0
-    /// How long requests in flight may take at shutdown, in seconds.
+    /// The time limit in seconds of requests in flight at shutdown.
     var shutdownTimeout = 10.0
     var logFormat = LogFormat.auto
     var logLevel = Logger.Level.info
 }
 
 enum LogFormat: String, Setting, CaseIterable {
-    /// Text on a terminal, else JSON.
+    /// Text if standard error is a terminal, otherwise JSON.
     case auto, json, text
 
     init?(setting: String) {

@@ -5,8 +5,8 @@ import HoldfastCore
 /// Reads settings: each from its command line option, or else from its environment variable. If neither is given, the
 /// default stays.
 ///
-/// ArgumentParser's `ExpressibleByArgument` reads options only. These settings also come from the environment, and have
-/// ranges. Errors name the option or the variable, whichever was given.
+/// ArgumentParser's `ExpressibleByArgument` supports options only. These settings also come from the environment, and
+/// have ranges. Errors name the option or the variable, whichever was given.
 final class Settings {
     let environment: [String: String]
     /// The names of all settings read so far, whether given or not.
@@ -81,7 +81,7 @@ final class Settings {
         seconds = period.seconds
     }
 
-    /// Reads a switch: an option turns it on, a variable may also say no.
+    /// Reads a switch. The option turns it on; a variable may turn it on or off.
     func apply(_ option: Bool, _ name: String, to value: inout Bool) throws {
         try apply(option ? "true" : nil, name, "yes, no, true, false, 1 or 0", to: &value) { given in
             switch given.lowercased() {
@@ -115,7 +115,7 @@ final class Settings {
 
     static let prefix = "HOLDFAST_"
 
-    /// `assignment-ttl` is `HOLDFAST_ASSIGNMENT_TTL`.
+    /// Returns the environment variable of a setting: `HOLDFAST_ASSIGNMENT_TTL` for `assignment-ttl`.
     static func variable(_ name: String) -> String {
         prefix + name.uppercased().replacing("-", with: "_")
     }
@@ -124,7 +124,7 @@ final class Settings {
 /// A value that is read from one text.
 protocol Setting {
     init?(setting: String)
-    /// What is required, for error messages.
+    /// The description of valid values, for error messages.
     static var form: String { get }
 }
 
@@ -217,7 +217,7 @@ extension ByteCount: CustomStringConvertible {
     }
 }
 
-/// An environment variable with the prefix of settings that names none.
+/// An environment variable that begins with `HOLDFAST_`, but is not the name of a setting.
 struct UnknownVariable {
     let name: String
     /// The most similar known variable; `nil` if none is similar.
@@ -225,7 +225,7 @@ struct UnknownVariable {
 }
 
 extension Settings {
-    /// Returns the variables with the prefix of settings that name none.
+    /// Returns the environment variables that begin with `HOLDFAST_`, but are not names of settings.
     ///
     /// - Parameter others: the names of further settings.
     func unknownVariables(besides others: [String]) -> [UnknownVariable] {
@@ -240,7 +240,7 @@ extension Settings {
             }
     }
 
-    /// Kubernetes sets such variables for a service called `holdfast`.
+    /// Whether Kubernetes sets the variable for a service called `holdfast`.
     private func isOfKubernetes(_ variable: String) -> Bool {
         guard environment["HOLDFAST_SERVICE_HOST"] != nil else { return false }
         return variable == "HOLDFAST_PORT" || variable.hasPrefix("HOLDFAST_PORT_")

@@ -25,7 +25,7 @@ struct ProfileRuleOptions: ParsableArguments {
     }
 }
 
-/// The option that every command with a database has.
+/// The option of all commands that use a database.
 struct DatabaseOptions: ParsableArguments {
     @Option(help: .init("The SQLite database file, or postgresql://… (default: ./holdfast.db).", valueName: "database"))
     var database: String?
@@ -34,8 +34,8 @@ struct DatabaseOptions: ParsableArguments {
         try Self.apply(database, "database", settings, to: &location)
     }
 
-    /// - Throws: ``Failure`` when the path is a directory, for which SQLite would report a failing disk, and when the
-    ///   command line has a password, which all users of the host could see.
+    /// - Throws: ``Failure`` if the path is a directory, for which SQLite would report a failing disk; or if the
+    ///   command line has a password, which all users of the host can see.
     static func apply(
         _ option: String?, _ name: String, _ settings: Settings, to location: inout DatabaseLocation
     ) throws {

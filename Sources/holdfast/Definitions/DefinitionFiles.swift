@@ -3,22 +3,23 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Definitions in files: YAML with any number of documents, or JSON. Each document has lists, as `GET /v1/definitions`.
+/// Definitions in files: YAML with any number of documents, or JSON. Each document has lists in the format of `GET
+/// /v1/definitions`.
 struct DefinitionFiles {
     /// The definitions of all files together.
     private(set) var object = JSONObject()
-    /// What is wrong with the files themselves, each with its place.
+    /// The faults of the files themselves, each with its place.
     private(set) var problems: [String] = []
     private var origins: [DefinitionSet.Kind: [Origin]] = [:]
     private var known: [DefinitionSet.Kind: [String: Origin]] = [:]
-    /// Where the project is described.
+    /// The place of the project's description.
     private var project: Origin?
 
-    /// Where an element comes from.
+    /// The file and place of an element.
     private struct Origin {
         let file: String
         let document: YAMLDocument
-        /// In the document.
+        /// The place in the document.
         let place: JSONPointer
 
         func description(_ rest: JSONPointer = []) -> String {
@@ -30,7 +31,7 @@ struct DefinitionFiles {
         }
     }
 
-    /// Reads files, and directories with everything in them, in the order of their names.
+    /// Reads files and directories, which are read recursively, in the order of their names.
     ///
     /// - Throws: ``Failure`` if a file cannot be read.
     init(_ paths: [String]) throws {
@@ -41,9 +42,9 @@ struct DefinitionFiles {
         }
     }
 
-    /// The definitions as the API takes them.
+    /// Returns the definitions in the format of the API.
     ///
-    /// - Throws: ``Failure`` with everything that is wrong with the files.
+    /// - Throws: ``Failure`` with all faults of the files.
     func set() throws -> DefinitionSet {
         var all = problems
         do throws(CoreError) {
@@ -107,13 +108,13 @@ struct DefinitionFiles {
 
     private static func documents(_ content: [UInt8], isJSON: Bool) throws -> [YAMLDocument] {
         guard isJSON else { return try YAMLReader.documents(content) }
-        // Nearly all JSON is YAML, which tells the lines.
+        // JSON is read as YAML if possible, because the YAML reader determines the lines of values.
         let value = try JSONInput.parse(content)
         return [YAMLDocument(value: value, lines: (try? YAMLReader.documents(content))?.first?.lines ?? [:])]
     }
 
     private mutating func add(_ document: YAMLDocument, of file: String) {
-        // An empty document, such as between two lines ---.
+        // The document is empty, for example between two lines `---`.
         if document.value.isNull { return }
         let lists: JSONObject
         do throws(CoreError) {
@@ -138,7 +139,7 @@ struct DefinitionFiles {
                 problems.append("\(origin.description()): `\(kind.rawValue)` must be an array; got \(list.kind)")
                 continue
             }
-            // An empty list says something, too.
+            // An empty list must be present, because it has a meaning of its own.
             object[kind.rawValue] = object[kind.rawValue] ?? []
             for (index, element) in elements.enumerated() {
                 add(element, kind, Origin(file: file, document: document, place: place.appending(index)))
@@ -159,7 +160,7 @@ struct DefinitionFiles {
     }
 }
 
-/// Everything that is wrong with files, a line each.
+/// The faults of files, one line each.
 struct DefinitionFaults: Error, CustomStringConvertible {
     let description: String
 

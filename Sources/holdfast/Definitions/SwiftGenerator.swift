@@ -5,14 +5,15 @@ import JSON
 struct SwiftGenerator {
     private let typeName: String
     private let flags: [JSONObject]
-    /// Those that are flags themselves.
+    /// The experiments that serve as flags themselves.
     private let experiments: [JSONObject]
 
-    /// - Parameter definitions: as a server has them.
+    /// - Parameter definitions: the definitions in the format of the API.
     /// - Throws: ``Failure`` if two keys would have one name.
     init(_ definitions: DefinitionSet, typeName: String) throws(Failure) {
         self.typeName = typeName
-        // A flag that serves an experiment has no type, and a flag's rule no variations.
+        // A flag that serves an experiment has no type, and an experiment that is a rule of a flag has no variations.
+        // Both are skipped.
         flags = definitions[.flags].map(\.object).filter { $0["type"] != nil }
         experiments = definitions[.experiments].map(\.object)
             .filter { $0["variations"] != nil && $0["status"] != "archived" }
@@ -95,7 +96,7 @@ struct SwiftGenerator {
         ]
     }
 
-    /// The default is the baseline.
+    /// Returns the property of an experiment. Its default is the baseline.
     private static func property(experiment: JSONObject) -> [String] {
         let (key, variations) = (key(experiment), variations(of: experiment))
         guard let baseline = variations.first else { return [] }
@@ -111,7 +112,7 @@ struct SwiftGenerator {
 
     // MARK: Names and literals
 
-    /// Words that cannot be names even in backticks, or would be something else.
+    /// Words that cannot be names even in backticks, or would have another meaning.
     private static let reserved: Set<String> = [
         "init", "self", "Self", "Type", "Protocol", "rawValue", "allCases", "hashValue",
     ]

@@ -4,7 +4,7 @@ import JSON
 /// A document as JSON, with the line of each of its values.
 struct YAMLDocument {
     let value: JSONValue
-    /// By the pointers of the values.
+    /// The lines of the values, by their JSON pointers.
     let lines: [String: Int]
 }
 
@@ -15,13 +15,13 @@ struct YAMLError: Error {
 
 /// Reads the documents of a YAML file as JSON.
 ///
-/// Only what JSON would take for a number, a boolean or null is one; everything else is a string. So `no`, `on` and `1_000`
-/// are strings, other than in YAML 1.1, and a key is always a string.
+/// A scalar is a number, a boolean or null only if it is valid JSON; otherwise it is a string. Unlike in YAML 1.1,
+/// `no`, `on` and `1_000` are therefore strings. A key is always a string.
 struct YAMLReader {
     private let parser: UnsafeMutablePointer<yaml_parser_t>
     private var anchors: [String: JSONValue] = [:]
     private var lines: [String: Int] = [:]
-    /// How many values may still be read, so that aliases of aliases cannot make too many.
+    /// The number of values that may still be read. It bounds the expansion of nested aliases.
     private var remaining = 1_000_000
     private static let maximumDepth = 64
 
@@ -194,7 +194,7 @@ struct YAMLReader {
 }
 
 extension JSONValue {
-    /// How many values it has.
+    /// The number of values, including nested ones.
     fileprivate var size: Int {
         switch self {
         case .array(let elements): elements.reduce(1) { $0 + $1.size }

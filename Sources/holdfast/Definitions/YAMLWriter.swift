@@ -1,6 +1,6 @@
 import JSON
 
-/// Writes JSON values as YAML, which readers of YAML 1.1 and 1.2 understand alike.
+/// Writes JSON values as YAML with the same meaning in YAML 1.1 and 1.2.
 struct YAMLWriter {
     private var text = ""
 
@@ -12,7 +12,7 @@ struct YAMLWriter {
 
     /// Writes a value and the line's end.
     ///
-    /// - Parameter isElement: whether the first line has the value's indentation already, behind a hyphen.
+    /// - Parameter isElement: whether the first line already has the value's indentation, after a hyphen.
     private mutating func write(_ value: JSONValue, indent: String, isElement: Bool) {
         switch value {
         case .object(let object) where !object.isEmpty:
@@ -43,7 +43,7 @@ struct YAMLWriter {
         }
     }
 
-    /// Whether a value is written in one line: a scalar, or an array of some.
+    /// Whether a value is written in one line: a scalar, or an array of scalars.
     private static func isShort(_ value: JSONValue) -> Bool {
         switch value {
         case .object(let object): object.isEmpty
@@ -62,10 +62,10 @@ struct YAMLWriter {
         }
     }
 
-    /// Words that are no strings in YAML 1.1 or 1.2.
+    /// Words that are not strings in YAML 1.1 or 1.2, and must be quoted.
     private static let words: Set<String> = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"]
 
-    /// Writes a string, with quotation marks unless every reader takes it for a string without.
+    /// Returns a string, with quotation marks unless every reader reads it as a string without them.
     private static func scalar(_ string: String) -> String {
         let isPlain =
             string.utf8.first.map(isLetter) == true && string.utf8.last != UInt8(ascii: " ")
@@ -75,7 +75,7 @@ struct YAMLWriter {
         var quoted = ""
         for scalar in String(decoding: JSONValue.string(string).encoded(), as: UTF8.self).unicodeScalars {
             switch scalar.value {
-            // What YAML does not allow as it is.
+            // Characters that YAML does not allow without an escape.
             case 0x7F...0x9F, 0xFEFF, 0xFFFE, 0xFFFF:
                 let digits = String(scalar.value, radix: 16)
                 quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits

@@ -1,11 +1,11 @@
 import FoundationEssentials
 import Glibc
 
-/// Where the lines of an export go: files of each kind, or standard output.
+/// The output of an export: files of each kind, or standard output.
 ///
-/// A file is named `KIND-EXPORT-NUMBER.ndjson`, with `.partial` behind it while it may grow. What counts is what the
-/// file of the ``ExportState`` says: lines are synchronized before it is replaced, files are renamed afterwards, and a
-/// start mends what lies between.
+/// A file is named `KIND-EXPORT-NUMBER.ndjson`, with the suffix `.partial` while it may grow. The ``ExportState``
+/// defines which lines are valid: lines are synchronized before the state is replaced, and files are renamed
+/// afterwards. The next start repairs the directory if the process ended in between.
 final class ExportFiles {
     let kinds: [ExportKind]
     private(set) var state: ExportState
@@ -16,10 +16,10 @@ final class ExportFiles {
     private let seconds: Double
     private var outputs: [ExportKind: Output] = [:]
     private var namesChanged = false
-    /// Held as long as this process runs.
+    /// The lock on the directory, which is held as long as this process runs.
     private let lock: OpenFile
 
-    /// Lines of one file that are not written yet.
+    /// The lines of one file that are not written yet.
     private struct Output {
         let file: OpenFile
         var waiting: [UInt8] = []
@@ -28,7 +28,7 @@ final class ExportFiles {
     private static let (ending, partial) = (".ndjson", ".partial")
     private static let pieceBytes = 1 << 20
 
-    /// Opens what a former run has left, and removes what does not count.
+    /// Opens the files of a former run, and removes lines that the state does not have.
     init(
         _ kinds: [ExportKind], statePath: String, directory: String?, maximumBytes: Int, seconds: Double
     ) throws {
@@ -62,7 +62,8 @@ final class ExportFiles {
         return "\(directory ?? ".")/\(kind.rawValue)-\(padded(state.export, 4))-\(padded(number, 6))\(Self.ending)"
     }
 
-    /// Makes the directory as the state says: complete files have their name, the one that grows its length.
+    /// Repairs the directory according to the state: complete files get their final name, and the growing file is cut
+    /// to its valid length.
     private func mend() throws {
         let names: [String]
         do {
@@ -70,7 +71,7 @@ final class ExportFiles {
         } catch {
             throw Failure("the directory \(directory ?? ".") cannot be read: \(error)")
         }
-        // Complete files first: those that the state does not know mean that it is not of this directory.
+        // Complete files first: if the state does not know one of them, it belongs to another directory.
         for name in names.sorted(by: { $0.count < $1.count }) {
             let isPartial = name.hasSuffix(Self.partial)
             let stem = isPartial ? name.dropLast(Self.partial.count) : name[...]
@@ -109,7 +110,7 @@ final class ExportFiles {
         }
     }
 
-    /// The paths of the files of a kind of this export that have lines, whatever is committed.
+    /// Returns the paths of the files of a kind in this export that have lines, committed or not.
     func paths(of kind: ExportKind) throws -> [String] {
         guard directory != nil, let file = state.files[kind] else { return [] }
         try writeOut(kind)
@@ -119,7 +120,7 @@ final class ExportFiles {
 
     // MARK: Writing
 
-    /// Begins another export, in new files. Everything before must be committed.
+    /// Begins a new export, in new files. All lines before must be committed.
     func begin() throws {
         try finish()
         state.export += 1
@@ -133,7 +134,7 @@ final class ExportFiles {
     func append(_ members: some Sequence<UInt8>, to kind: ExportKind) throws {
         state.line += 1
         let line = Array("{\"line\":\(state.line),".utf8) + members + [UInt8(ascii: "\n")]
-        // One buffer keeps the order.
+        // On standard output all kinds share one buffer, which keeps the order of lines.
         guard directory != nil else { return try append(line, to: .standardOutput, kinds[0]) }
         var file = state.files[kind] ?? ExportState.File()
         if file.bytes > 0, file.bytes + line.count > maximumBytes {
@@ -147,7 +148,7 @@ final class ExportFiles {
         try append(line, to: output, kind)
     }
 
-    /// The same for the files of each kind. Standard output gets the line once.
+    /// Appends a line to the files of each kind; on standard output, once.
     func appendToAll(_ members: some Sequence<UInt8>) throws {
         for kind in directory == nil ? kinds.prefix(1) : kinds[...] { try append(members, to: kind) }
     }
@@ -182,7 +183,7 @@ final class ExportFiles {
         outputs[kind]?.waiting = []
     }
 
-    /// Ends a file. It gets its name with the next commit.
+    /// Ends a file. It gets its final name with the next commit.
     private func close(_ kind: ExportKind) throws(Failure) {
         guard directory != nil, let file = state.files[kind], file.bytes > 0 else { return }
         try synchronize(kind)
@@ -207,7 +208,7 @@ final class ExportFiles {
         directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + seconds }.min()
     }
 
-    /// Makes what was appended count, together with where the export goes on.
+    /// Commits the appended lines, together with the places at which the export continues.
     func commit(feed: String, audit: ExportState.Audit) throws {
         (state.feed, state.audit) = (feed, audit)
         let now = systemSeconds()
@@ -218,7 +219,7 @@ final class ExportFiles {
         try rename()
     }
 
-    /// Ends the files that grow.
+    /// Ends the growing files.
     func finish() throws {
         guard state.export > 0 else { return }
         for kind in kinds { try close(kind) }
@@ -227,7 +228,7 @@ final class ExportFiles {
         try rename()
     }
 
-    /// Gives the complete files their names.
+    /// Gives the complete files their final names.
     private func rename() throws {
         guard directory != nil else { return }
         for (kind, file) in state.files {
@@ -258,5 +259,5 @@ final class ExportFiles {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 func systemSeconds() -> Double { Date().timeIntervalSince1970 }

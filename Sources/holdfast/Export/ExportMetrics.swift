@@ -1,20 +1,21 @@
-/// A file for the textfile collector of Prometheus's node exporter, which says how far an export is behind its server.
+/// A file for the textfile collector of Prometheus's node exporter, with the lag of an export behind its server.
 struct ExportMetrics {
     private let path: String
     private let labels: String
-    /// Why the last attempt failed.
-    private var told = ""
+    /// The last failure that was reported.
+    private var reportedFailure = ""
 
-    /// - Parameter follows: whether the export waits for what comes next, and so should never be far behind.
+    /// - Parameter follows: whether the export follows the feed, and should therefore never be far behind.
     init(path: String, _ kinds: [ExportKind], follows: Bool) {
         self.path = path
         let names = kinds.count == ExportKind.allCases.count ? "all" : kinds.map(\.rawValue).joined(separator: ",")
         labels = #"kinds="\#(names)",mode="\#(follows ? "follow" : "once")""#
     }
 
-    /// Replaces the file. A failure does not end the export: it is told once, and the alert on the age of the value fires.
+    /// Replaces the file. A failure does not end the export. It is reported once, and the alert on the age of the value
+    /// fires.
     ///
-    /// - Parameter seconds: everything that was committed before this time is in the files; since 1970.
+    /// - Parameter seconds: the time in seconds since 1970 before which all commits are in the files.
     mutating func write(completeTo seconds: Double) {
         let name = "holdfast_export_complete_timestamp_seconds"
         let text = """
@@ -25,11 +26,11 @@ struct ExportMetrics {
             """
         do {
             try OpenFile.write(text, to: path)
-            told = ""
+            reportedFailure = ""
         } catch {
             let reason = "\(error)"
-            if reason != told { OpenFile.printError("\(reason); the export goes on\n") }
-            told = reason
+            if reason != reportedFailure { OpenFile.printError("\(reason); the export goes on\n") }
+            reportedFailure = reason
         }
     }
 }

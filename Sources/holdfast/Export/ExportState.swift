@@ -5,7 +5,7 @@ import JSON
 enum ExportKind: String, CaseIterable {
     case assignments, exposures, events, audit
 
-    /// The kind of the feed's lines that go into the files; `nil` for the audit log, which is not in the feed.
+    /// The kind of the feed's lines for these files; `nil` for the audit log, which is not in the feed.
     var feedKind: String? {
         switch self {
         case .assignments: "assignment"
@@ -16,15 +16,15 @@ enum ExportKind: String, CaseIterable {
     }
 }
 
-/// How far an export has come: what the file has that `--after` names. What is in files beyond it does not count.
+/// The progress of an export, which the file of `--after` stores. Lines in files beyond it are not valid.
 struct ExportState {
     /// The file that is being written, of one kind.
     struct File: Equatable {
-        /// Counts the files of a kind and an export, from 1. Those before are complete.
+        /// The number of the file among those of its kind in this export, from 1. Files before it are complete.
         var number = 1
-        /// How much of it counts.
+        /// The length of the valid part in bytes.
         var bytes = 0
-        /// When its first line was written, in seconds since 1970.
+        /// When the first line was written, in seconds since 1970.
         var begunAt: Double = 0
     }
 
@@ -32,12 +32,13 @@ struct ExportState {
     struct Audit: Equatable {
         /// The highest id.
         var last: Int64 = 0
-        /// Ids below it that were not there yet: on PostgreSQL a transaction may commit after one with a higher id.
+        /// Lower ids that did not exist when they were read: on PostgreSQL a transaction may commit after one with a
+        /// higher id.
         var missing: Set<Int64> = []
-        /// How far below the highest id there may be such.
+        /// The maximum distance of a missing id from the highest one.
         static let window: Int64 = 100
 
-        /// The lowest id that may not be written yet.
+        /// The lowest id that may not have been written yet.
         var next: Int64 { missing.min() ?? last + 1 }
 
         func has(_ id: Int64) -> Bool { id <= last && !missing.contains(id) }
@@ -52,7 +53,7 @@ struct ExportState {
         }
     }
 
-    /// The number of the export, from 1. When the feed has deleted what comes next, another one begins.
+    /// The number of the export, from 1. If the feed has deleted the changes after the cursor, another export begins.
     var export = 0
     /// The number of the last line.
     var line = 0
@@ -70,7 +71,7 @@ extension ExportState {
     /// Reads the state from its file.
     ///
     /// - Returns: `nil` if there is no file.
-    /// - Throws: ``Failure`` if the file is of something else, or of an export of other kinds.
+    /// - Throws: ``Failure`` if the file is not a state, or if it belongs to an export of other kinds.
     init?(path: String, _ kinds: [ExportKind]) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         let text: [UInt8]
@@ -117,7 +118,7 @@ extension ExportState {
         ]
     }
 
-    /// Replaces the file by one with this state, which survives a power failure.
+    /// Replaces the file durably: it has the old or the new state after a power failure.
     func write(to path: String) throws {
         do {
             let new = path + ".new"

@@ -1,20 +1,21 @@
 import JSON
 
-/// The goals that an export has read and that the feed repeats, because they were committed meanwhile.
+/// Detects goals that are already in the files of an export and that the feed repeats, because they were committed
+/// during the export.
 ///
-/// Goals need no id, so all of their members are compared. A user who was merged meanwhile counts as the account: the
-/// export may have read the goal before or after the merge.
+/// Goals need not have an id, so all members are compared. A user who was merged during the export counts as the
+/// account, because the export may have read the goal before or after the merge.
 struct RepeatedGoals {
     private var expected: [(user: String, content: Int)] = []
     private var accounts: [String: String] = [:]
-    /// How often each goal is in the feed, and of these, how often in the files.
+    /// The number of occurrences of each goal in the feed, and how many of these are in the files.
     private var counts: [Int: (feed: Int, files: Int)] = [:]
-    /// Users who were erased meanwhile: what files have of them before that does not count.
+    /// Users who were erased during the export. Their earlier lines in the files do not count.
     private var erased: Set<String> = []
 
     var isEmpty: Bool { expected.isEmpty && counts.isEmpty }
 
-    /// Takes a line of the kind `goal` or `merge` of the feed. All of them come before the files.
+    /// Processes a line of the kind `goal` or `merge` of the feed. All these lines must be processed before the files.
     mutating func expect(_ line: JSONObject) {
         guard let user = line["user_id"]?.string else { return }
         guard let from = line["from"]?.string else { return expected.append((user, Self.content(line))) }
@@ -22,7 +23,7 @@ struct RepeatedGoals {
         if old != new { accounts[old] = new }
     }
 
-    /// Takes a line of the files.
+    /// Processes a line of the files.
     mutating func find(_ line: JSONObject) {
         for (user, content) in expected { counts[key(user, content), default: (0, 0)].feed += 1 }
         expected = []
@@ -31,9 +32,9 @@ struct RepeatedGoals {
         counts[key]?.files += 1
     }
 
-    /// Takes a goal of the feed, now to be written.
+    /// Processes a goal of the feed that is about to be written.
     ///
-    /// - Returns: whether the files have it already.
+    /// - Returns: whether the files already have the goal.
     mutating func has(_ goal: JSONObject) -> Bool {
         let key = key(goal)
         guard let count = counts[key], count.files > 0, !erased.contains(goal["user_id"]?.string ?? "") else {

@@ -2,21 +2,21 @@ import Glibc
 import JSON
 import Storage
 
-/// Exports what a server has, and then what the feed says, as lines.
+/// Exports all records of a server as lines, and then the changes in its feed.
 struct ServerExport {
     private let server: ServerClient
     private let files: ExportFiles
-    /// Whether it waits for what comes next.
+    /// Whether the export waits for further changes.
     private let follows: Bool
-    /// Goals that are in the files already, while the feed repeats what was committed during the export.
+    /// The goals that were committed during the export, which are in the files and are repeated by the feed.
     private var repeats = RepeatedGoals()
-    /// `nil` if nobody wants to know how far it is behind.
+    /// The file of metrics; `nil` if none is requested.
     private var metrics: ExportMetrics?
 
-    /// Elements of a page of an export, and lines of a response of the feed.
+    /// The maximum number of elements of a page, and of lines in a response of the feed.
     private static let (pageLimit, feedLimit) = (1_000, 10_000)
-    /// How long a response of the feed may wait, how often the audit log is read, and the least time between two commits
-    /// of few lines.
+    /// In seconds: the time for which the feed is asked to wait for changes, the interval at which the audit log is
+    /// read, and the minimum time between two commits of few lines.
     private static let (mostSeconds, auditSeconds, commitSeconds) = (30.0, 5.0, 1.0)
 
     init(_ server: ServerClient, into files: ExportFiles, follows: Bool, metrics: ExportMetrics?) {
@@ -28,7 +28,7 @@ struct ServerExport {
 
     private var kinds: [ExportKind] { files.kinds }
 
-    /// Goes on where the last run ended.
+    /// Continues where the last run ended.
     mutating func run() throws {
         if files.state.export == 0 { try exportAll() }
         let end = follows ? nil : try feed(after: "now", kinds: nil, limit: 0).end
@@ -41,8 +41,8 @@ struct ServerExport {
         }
     }
 
-    /// Writes what comes next in the feed, and then what is new in the audit log. If the feed has deleted what comes next,
-    /// writes another export.
+    /// Writes the next changes of the feed, and then the new entries of the audit log. If the feed has deleted the next
+    /// changes, begins another export.
     ///
     /// - Returns: the number of lines of the feed.
     private mutating func advance() throws -> Int {
@@ -68,7 +68,7 @@ struct ServerExport {
 
     // MARK: Export
 
-    /// Exports everything there is, and what was committed meanwhile. Nothing of it counts before the end.
+    /// Exports all records, and the changes that were committed meanwhile. The lines become valid only at the end.
     private mutating func exportAll() throws {
         let start = try feed(after: "now", kinds: nil, limit: 0).end
         try files.begin()
@@ -130,12 +130,13 @@ struct ServerExport {
         }
     }
 
-    /// Appends the entries of the audit log that are not there yet, the oldest first, and commits.
+    /// Appends new entries of the audit log, oldest first, and commits.
     ///
-    /// Whoever reads a tombstone clears the entries before it. So entries come behind all tombstones that are committed
-    /// before them, and are read again if one of their users is erased or merged meanwhile.
+    /// A consumer that reads a tombstone clears the user's entries before it. Entries are therefore written after all
+    /// tombstones that were committed before them, and are read again if one of their users is erased or merged
+    /// meanwhile.
     ///
-    /// - Parameter isExport: whether an export ends.
+    /// - Parameter isExport: whether this commit ends an export of all records.
     private mutating func appendAuditAndCommit(after cursor: String, isExport: Bool = false) throws {
         var (cursor, audit) = (cursor, files.state.audit)
         var entries = try newAuditEntries()
@@ -159,7 +160,7 @@ struct ServerExport {
         try files.commit(feed: cursor, audit: audit)
     }
 
-    /// The users whom an entry of the audit log names: of a merge both.
+    /// Returns the users whom an audit entry names; for a merge both.
     private static func users(of entry: JSONObject) -> [String] {
         [entry["user_id"]?.string, entry["after"]?.object?["from"]?.string].compactMap(\.self)
     }
@@ -183,14 +184,14 @@ struct ServerExport {
     private struct FeedLine {
         let kind: String
         let object: JSONObject
-        /// The line behind its cursor.
+        /// The line after its cursor.
         let members: ArraySlice<UInt8>
     }
 
     /// The kinds of lines that the files need.
     private var feedKinds: [String] { kinds.compactMap(\.feedKind) + ["merge", "erasure"] }
 
-    /// - Returns: the lines, and the cursor behind them.
+    /// - Returns: the lines, and the cursor after them.
     private func feed(
         after cursor: String, kinds: [String]?, limit: Int = feedLimit, wait: Int = 0
     ) throws -> (lines: [FeedLine], end: String) {
@@ -217,7 +218,7 @@ struct ServerExport {
             repeats.erase(line.object)
             try files.appendToAll(line.members)
         case "merge": try files.appendToAll(line.members)
-        // Of a newer release.
+        // Lines of a newer release are ignored.
         default: break
         }
     }
@@ -227,7 +228,7 @@ struct ServerExport {
         return (cursor.number, cursor.lines) >= (end.number, end.lines)
     }
 
-    /// Finds the goals that the feed has between two cursors, and the files already.
+    /// Finds the goals between two cursors of the feed that the files already have.
     private mutating func findRepeats(from start: String, to end: String) throws {
         var cursor = start
         while !Self.has(cursor, reached: end) {
@@ -248,7 +249,8 @@ struct ServerExport {
         try ask(path, accept: "application/x-ndjson").split(separator: UInt8(ascii: "\n"))
     }
 
-    /// Asks again while the server does not respond or is not ready: for a minute, or for ever while it follows.
+    /// Sends a request, and repeats it while the server does not respond or is not ready: for a minute, or without a
+    /// limit if the export follows the feed.
     private func ask(_ path: String, accept: String) throws -> [UInt8] {
         let deadline = systemSeconds() + 60
         var (pause, told) = (0.1, "")
@@ -279,7 +281,7 @@ struct ServerExport {
         return object
     }
 
-    /// Takes the cursor off a line, which begins with it.
+    /// Splits a line into the cursor at its beginning and the rest.
     private static func split(_ line: ArraySlice<UInt8>) throws(Failure) -> (cursor: String, members: ArraySlice<UInt8>)
     {
         let opening = Array(#"{"cursor":"#.utf8)
@@ -291,7 +293,7 @@ struct ServerExport {
     }
 }
 
-/// The lines of a file, one after the other.
+/// Reads the lines of a file one by one.
 private struct LineReader {
     private let file: OpenFile
     private var waiting: [ArraySlice<UInt8>] = []

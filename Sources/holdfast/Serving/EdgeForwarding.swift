@@ -1,7 +1,7 @@
 import HoldfastAPI
 import StorageEdge
 
-/// Passes requests of an edge's clients on to its upstream.
+/// Forwards requests of an edge's clients to its upstream.
 final class EdgeForwarding: UpstreamRequests {
     private let store: EdgeStore
     /// The maximum size of a response, in bytes.
@@ -37,7 +37,7 @@ final class EdgeForwarding: UpstreamRequests {
     }
 
     func catchUp() async {
-        // What fails here is tried again by those who follow all the time.
+        // After a failure the followers of feed and definitions catch up.
         try? await store.catchUp()
     }
 }

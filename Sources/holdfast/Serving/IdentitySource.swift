@@ -3,18 +3,18 @@ import Glibc
 import HoldfastAPI
 import JSON
 
-/// Where the sign-in comes from: the public keys of the identity provider, in a file or at an address, and the file that
-/// maps claims to scopes.
+/// The configuration of the sign-in: the public keys of the identity provider, in a file or at an address, and the file
+/// that maps claims to scopes.
 struct IdentitySource: Sendable {
     private enum Keys {
         case file(String)
-        /// `nil` for the address that the issuer names in its metadata.
+        /// The address of the keys; `nil` for the one in the issuer's metadata.
         case address(String?)
     }
 
-    /// What the provider publishes.
+    /// The documents that the provider publishes.
     struct Published: Sendable, Equatable {
-        /// `nil` if they are in a file.
+        /// The public keys; `nil` if they are in a file.
         var keys: [UInt8]?
         var signIn: SignIn?
     }
@@ -22,12 +22,12 @@ struct IdentitySource: Sendable {
     private let keys: Keys
     private let scopes: String
     private let settings: IdentityProvider.Settings
-    /// The console as a client of the provider.
+    /// The id and scopes of the console as a client of the provider.
     private let client: (id: String, scopes: String)?
 
     private static let longest = 1 << 20
 
-    /// - Parameter keys: a path or a URL; `nil` for what the issuer names.
+    /// - Parameter keys: a path or a URL; `nil` for the URL in the issuer's metadata.
     init(
         keys: String?, scopes: String, settings: IdentityProvider.Settings, client: (id: String, scopes: String)?
     ) throws(Failure) {
@@ -43,12 +43,12 @@ struct IdentitySource: Sendable {
         if isPublished { _ = try Self.origin(of: settings.issuer, "--jwt-issuer") }
     }
 
-    /// Whether anything comes from an address.
+    /// Whether any document is fetched from an address.
     var isPublished: Bool { !keysAreInFile || client != nil }
 
     var keysAreInFile: Bool { if case .file = keys { true } else { false } }
 
-    /// What the log names.
+    /// The source of the keys, for the log.
     var name: String {
         switch keys {
         case .file(let path): path
@@ -81,7 +81,7 @@ struct IdentitySource: Sendable {
         }
     }
 
-    /// What differs once a file was replaced or written.
+    /// Values that change when a file is replaced or written.
     var versions: [Int64] {
         let keyFiles = if case .file(let path) = keys { [path] } else { [String]() }
         return (keyFiles + [scopes]).flatMap { path -> [Int64] in
@@ -94,9 +94,9 @@ struct IdentitySource: Sendable {
         }
     }
 
-    // MARK: What the provider publishes
+    // MARK: Published documents
 
-    /// Fetches what comes from an address.
+    /// Fetches the documents that are published at an address.
     ///
     /// - Parameter seconds: the time limit for each request.
     func fetch(seconds: Int) throws(Failure) -> Published {
@@ -138,7 +138,7 @@ struct IdentitySource: Sendable {
         guard let metadata = try? JSONParser(maximumDepth: 16).parse(body).object else {
             throw Failure("\(address) must be a JSON object; it is not")
         }
-        // Somebody else's metadata would lead to somebody else's keys.
+        // The metadata of another issuer would lead to the keys of another issuer.
         guard metadata["issuer"]?.string == settings.issuer else {
             throw Failure(
                 "`issuer` of \(address) must be '\(settings.issuer)'; got '\(metadata["issuer"]?.string ?? "nothing")'")
@@ -156,7 +156,9 @@ struct IdentitySource: Sendable {
         return response.body
     }
 
-    /// Returns the origin of a URL of the provider. Others could forge what is fetched without TLS, except on this host.
+    /// Returns the origin of a URL of the provider.
+    ///
+    /// - Throws: ``Failure`` unless the URL uses TLS or is on this host, because other responses can be forged.
     private static func origin(of text: String, _ name: String) throws(Failure) -> String {
         let url = URL(string: text, encodingInvalidCharacters: false)
         guard let url, let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty, url.user == nil,

@@ -4,8 +4,9 @@ import Logging
 import Storage
 import Synchronization
 
-/// Keeps the sign-in current: reads its files again when they change, and fetches the keys of the identity provider from
-/// time to time and when a token names one that is unknown. What cannot be used changes nothing.
+/// Keeps the sign-in up to date. It reads the files again when they change, and fetches the keys of the identity
+/// provider periodically and when a token names an unknown key. Invalid files and keys are ignored, and the previous
+/// ones stay in use.
 final class IdentityWatch: Sendable {
     private struct State {
         var versions: [Int64]
@@ -20,21 +21,22 @@ final class IdentityWatch: Sendable {
     private let source: IdentitySource
     private let logger: Logger
     private let queue = DispatchQueue(label: "identity provider")
-    /// Dispatch lets any thread use it.
+    /// Safe: Dispatch allows any thread to use a timer.
     nonisolated(unsafe) private let timer: any DispatchSourceTimer
     private let state: Mutex<State>
-    /// As it is at the start.
+    /// The provider at the start of the server.
     let provider: IdentityProvider
 
     private static let interval = DispatchTimeInterval.seconds(2)
-    /// The time between two fetches, and after one that failed.
+    /// The time between two fetches, and the pause after a failed one.
     private static let (period, pause) = (Duration.seconds(300), Duration.seconds(30))
-    /// The time between fetches for unknown keys: callers decide how many tokens name one.
+    /// The minimum time between fetches for unknown keys, because callers may send any number of tokens with unknown
+    /// keys.
     private static let shortestPause = Duration.seconds(5)
-    /// For each request, in seconds; at the start the server waits for it.
+    /// The time limit of a request in seconds: at the start, for which the server waits, and later.
     private static let (firstLimit, limit) = (5, 15)
 
-    /// - Throws: if a file cannot be used. A provider that does not respond is asked again later.
+    /// - Throws: ``Failure`` if a file is invalid. If the provider does not respond, it is asked again later.
     init(_ source: IdentitySource, _ logger: Logger) throws(Failure) {
         self.source = source
         self.logger = logger
@@ -59,7 +61,7 @@ final class IdentityWatch: Sendable {
         self.state = Mutex(state)
     }
 
-    /// Begins to keep the sign-in of a server current.
+    /// Starts to keep the sign-in of a server up to date.
     func begin(_ access: AccessControl) {
         share(access)
         access.onUnknownKey { [weak self] in self?.fetchSoon(access) ?? false }
@@ -72,7 +74,7 @@ final class IdentityWatch: Sendable {
         timer.cancel()
     }
 
-    /// Shows what is known to others.
+    /// Passes the current provider to the access control.
     private func share(_ access: AccessControl) {
         let (keys, signIn) = state.withLock { ($0.keys, $0.published.signIn) }
         access.identityKeys = keys
@@ -132,7 +134,7 @@ final class IdentityWatch: Sendable {
     private func fetch(_ access: AccessControl) {
         do throws(Failure) {
             let published = try source.fetch(seconds: Self.limit)
-            // Tokens that were verified stay so unless something has changed.
+            // Verified tokens stay valid unless the published documents have changed.
             if published != state.withLock({ $0.published }) {
                 access.replaceIdentity(try source.provider(published))
                 logger.notice("fetched other keys of the identity provider", metadata: ["keys": "\(source.name)"])

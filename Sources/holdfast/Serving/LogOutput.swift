@@ -1,14 +1,14 @@
 import Glibc
 
-/// Writes lines to a descriptor. What reads them may hang; then lines are dropped, and nobody waits for it.
+/// Writes lines to a descriptor. If the reader hangs, lines are dropped, so that the server does not wait for it.
 struct LogOutput {
     private let descriptor: Int32
     /// The number of lines dropped since the last one that was written.
     private var dropped = 0
-    /// Whether the last line that was begun lacks its end.
+    /// Whether the last line was written only in part.
     private var isCut = false
 
-    /// How long the first line waits for a reader that is behind, in milliseconds. Further ones do not wait.
+    /// How long the first line waits for a slow reader, in milliseconds. Further lines do not wait.
     private static let patience: Int32 = 100
     /// `PIPE_BUF`: a write of this size does not block when `poll` says that the descriptor is writable.
     private static let pieceSize = 4096
@@ -27,7 +27,7 @@ struct LogOutput {
                 Glibc.write(descriptor, $0.baseAddress, $0.count)
             }
             if count < 0, errno == EINTR { continue }
-            // The server goes on when nobody reads its log any more.
+            // The server continues if its log is no longer read.
             guard count > 0 else { break }
             rest = rest.dropFirst(count)
         }

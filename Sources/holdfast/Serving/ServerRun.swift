@@ -45,8 +45,9 @@ struct ServerRun {
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
         try expectLibraries()
-        // By default there are eight for each core. Dispatch has work done by ever other threads, and what one of them frees
-        // stays in the arena of the one that allocated it: with many arenas that adds up to several times what is in use.
+        // By default glibc has eight arenas per core. Dispatch runs work on changing threads, and freed memory stays in
+        // the arena of the thread that allocated it. With many arenas the free memory would be several times the memory
+        // in use.
         csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let (access, watch) = try ConfigurationError.wrapping {
@@ -75,7 +76,7 @@ struct ServerRun {
             }
             let reload = {
                 let problem = upstream?.read(logger)
-                // An edge need have no other file.
+                // An edge need not have a token file.
                 guard tokens != nil || upstream == nil else { return problem }
                 return Self.reload(tokens, access, audit, logger) ?? problem
             }
@@ -122,7 +123,7 @@ struct ServerRun {
         let name = signals.waitForTermination()
         logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()
-        // After the last response, copying the write-ahead log into the database takes further time.
+        // The additional time is for copying the write-ahead log into the database after the last response.
         notifier?.stopping(within: configuration.shutdownDelay + configuration.shutdownTimeout + 60)
         signals.waitForDelay()
         stop(server, services)
@@ -136,8 +137,8 @@ struct ServerRun {
         }
     }
 
-    /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
-    /// container's health check shares the environment.
+    /// Warns of unknown variables, which may be misspelt. Variables of `holdfast health` and of commands are known,
+    /// because they may share the environment of the server.
     private func warnOfUnknownVariables() {
         for variable in settings.unknownVariables(besides: HealthCommand.settings + ServerOptions.settings) {
             let hint = variable.nearest.map { "; did you mean \($0)?" } ?? ""
@@ -169,7 +170,7 @@ struct ServerRun {
         }
     }
 
-    /// What helps if another process listens at the address.
+    /// The advice if another process listens at the address.
     private var addressHint: String {
         configuration.http.sharesAddress
             ? "with --reuse-port the process that listens there must be a Holdfast server of the same user"
@@ -177,7 +178,7 @@ struct ServerRun {
                 + "another Holdfast server by --reuse-port"
     }
 
-    /// Without tokens every caller is an admin, so only this host may connect.
+    /// Refuses a public address without tokens: every caller would be an admin, so only this host may connect.
     private func refuseOpenAddress(_ access: AccessControl) throws {
         let address: SocketAddress
         do throws(SocketAddressError) {
@@ -198,9 +199,9 @@ struct ServerRun {
         )
     }
 
-    /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
+    /// Activates the tokens of the file. If the file is invalid, the former tokens stay active.
     ///
-    /// - Returns: what went wrong, without details; `nil` if the tokens were read.
+    /// - Returns: a description of the failure without details; `nil` if the tokens were read.
     private static func reload(
         _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
     ) -> String? {
@@ -245,13 +246,13 @@ struct ServerRun {
     }
 }
 
-/// Reads the token of an edge for its upstream again.
+/// Reloads the token of an edge for its upstream.
 private struct UpstreamTokenReload {
     let path: String
     let store: EdgeStore
     let access: AccessControl
 
-    /// - Returns: what went wrong, without details.
+    /// - Returns: a description of the failure without details; `nil` if the token was read.
     func read(_ logger: Logger) -> String? {
         do {
             store.replaceToken(try UpstreamToken.read(path: path))
@@ -268,21 +269,22 @@ private struct UpstreamTokenReload {
 
 /// The limit of open files and sockets of the process.
 struct DescriptorLimit {
-    /// The number of connections that may be open: the descriptors for everything else are reserved. Without one left, the
-    /// process could not even wait for a timer, and Dispatch ends it.
+    /// The maximum number of open connections. The descriptors for everything else are reserved: without a free
+    /// descriptor the process cannot wait for a timer, and Dispatch ends it.
     let connections: Int
-    /// A warning if that is less than was configured.
+    /// A warning if ``connections`` is less than configured; otherwise `nil`.
     let shortage: String?
 
-    /// With fewer connections a server is of no use.
+    /// The minimum number of connections with which a server starts.
     private static let leastConnections = 16
 
-    /// Descriptors for the database, the event loops, Dispatch and the log, and for connections that are being refused.
+    /// Returns the number of descriptors for the database, the event loops, Dispatch, the log, and connections that are
+    /// being refused.
     private static func reserve(_ http: HTTPServer.Configuration) -> Int {
         max(200, 100 + 8 * http.eventLoops)
     }
 
-    /// Raises the soft limit to what the connections need, at most to the hard limit.
+    /// Raises the soft limit to the number that the connections require, at most to the hard limit.
     ///
     /// - Throws: ``ConfigurationError`` if the limit is too low for a server.
     init(raisingFor http: HTTPServer.Configuration) throws {

@@ -14,7 +14,7 @@ import Synchronization
 final class ServiceNotifier: Sendable {
     private let socket: NotifySocket
     private let logger: Logger
-    /// Half of the watchdog's time-out; `nil` without a watchdog.
+    /// Half of the watchdog's timeout; `nil` without a watchdog.
     private let interval: DispatchTimeInterval?
     private let queue = DispatchQueue(label: "service-notifier")
     private let state = Mutex(State())
@@ -27,8 +27,8 @@ final class ServiceNotifier: Sendable {
         var status = ""
     }
 
-    /// - Returns: `nil` if systemd does not ask for reports.
-    /// - Throws: ``Failure`` if the variables of systemd are wrong.
+    /// - Returns: `nil` if systemd does not request reports.
+    /// - Throws: ``Failure`` if the variables of systemd are invalid.
     init?(environment: [String: String], logger: Logger) throws {
         guard let path = environment["NOTIFY_SOCKET"], !path.isEmpty else { return nil }
         socket = try NotifySocket(path)
@@ -92,7 +92,7 @@ final class ServiceNotifier: Sendable {
     ///
     /// - Parameter reload: reloads them; returns a problem to show as the status, or `nil`.
     func reloading(_ reload: () -> String?) {
-        // Until the server is ready, "ready again" would be wrong.
+        // "Ready again" must not be reported before the server is ready.
         let isServing = state.withLock { $0.isServing && !$0.isStopping }
         guard isServing else {
             _ = reload()
@@ -109,7 +109,7 @@ final class ServiceNotifier: Sendable {
 
     /// Reports that the server shuts down.
     ///
-    /// - Parameter seconds: the longest time that it may take; systemd allows at least as much.
+    /// - Parameter seconds: the maximum duration of the shutdown, which systemd then allows.
     func stopping(within seconds: Double) {
         state.withLock { state in
             state.isStopping = true
@@ -146,12 +146,12 @@ private struct NotifySocket: Sendable {
         address = withUnsafeBytes(of: sa_family_t(AF_UNIX)) { Array($0) } + name
         descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Failure("socket: \(String(cString: strerror(errno)))") }
-        // A queue that stays full must not stop the server.
+        // The timeout prevents a full queue of systemd from stopping the server.
         var limit = timeval(tv_sec: 2, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
 
-    /// - Returns: what went wrong; `nil` if the text was sent.
+    /// - Returns: a description of the failure; `nil` if the text was sent.
     func send(_ text: String) -> String? {
         let bytes = Array(text.utf8)
         let sent = address.withUnsafeBytes { address in

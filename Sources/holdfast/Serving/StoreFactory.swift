@@ -8,7 +8,7 @@ import StorageSQLite
     import StoragePostgreSQL
 #endif
 
-/// Opens the store that the configuration names; the only place that names concrete stores.
+/// Opens the store that the configuration names. Only this type names concrete stores.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
@@ -30,7 +30,7 @@ enum StoreFactory {
         return try EdgeStore(upstream, options)
     }
 
-    /// Opens the store for a command that runs beside the servers of a database and leaves retention to them.
+    /// Opens the store for a command that runs at the same time as servers, to which it leaves retention.
     ///
     /// - Parameter isReadOnly: whether the command only reads.
     /// - Throws: `DatabaseError` when the database cannot be used.
@@ -62,7 +62,7 @@ enum StoreFactory {
     static func copy(
         from source: DatabaseLocation, to target: DatabaseLocation
     ) throws -> (source: any CopySource, target: any CopyTarget) {
-        // The source first, which must exist, so that a misspelt name does not create the target.
+        // The source is opened first: it must exist, so a misspelt name does not create the target.
         let source: any CopySource =
             try source.isPostgreSQL ? copyPostgreSQL(source, isTarget: false) : SQLiteCopy.source(path: source.text)
         return (
@@ -106,7 +106,7 @@ enum StoreFactory {
             _ database: DatabaseLocation, _ settings: StoreSettings
         ) throws -> any Store {
             var options = PostgreSQLConfiguration(url: database.text, settings)
-            // Commands may connect through a pooler, and need not be fast.
+            // Commands may connect through a pooler. The mode for poolers is slower, but always works.
             options.isPooled = true
             return try PostgreSQLStore(options)
         }
@@ -141,7 +141,7 @@ struct DatabaseLocation: Sendable, Equatable {
         self.text = text
     }
 
-    /// Whether it is a connection string with a password.
+    /// Whether the location is a connection string with a password.
     var hasPassword: Bool {
         #if PostgreSQL
             return isPostgreSQL && ConnectionString(text).hasPassword
@@ -163,7 +163,7 @@ struct DatabaseLocation: Sendable, Equatable {
 }
 
 extension DatabaseLocation: CustomStringConvertible {
-    /// For messages and logs: without the user and password of a connection string.
+    /// The location for messages and logs, without the user and password of a connection string.
     var description: String {
         guard isPostgreSQL else { return text }
         #if PostgreSQL

@@ -5,7 +5,7 @@ import HoldfastAPI
 struct TokenFile: Sendable {
     let path: String
 
-    /// - Throws: ``Failure``, which names the file and the line but never quotes a secret.
+    /// - Throws: ``Failure`` with the file and the line; it never quotes a secret.
     func read() throws -> [Token] {
         let text = try contents()
         do {
@@ -17,7 +17,7 @@ struct TokenFile: Sendable {
         }
     }
 
-    /// Reads a file that has one secret and nothing else.
+    /// Reads a file that consists of one secret.
     static func secret(path: String) throws -> String {
         let text = try TokenFile(path: path).contents()
         let lines = text.split(whereSeparator: \.isNewline)
@@ -39,8 +39,8 @@ struct SecretFile {
     private let content: String
 
     /// - Parameters:
-    ///   - name: what errors call it, such as "the token file".
-    ///   - content: what it has.
+    ///   - name: the name of the file in errors, such as "the token file".
+    ///   - content: the kind of content in errors.
     init(path: String, _ name: String, of content: String) {
         self.path = path
         self.name = name

@@ -3,18 +3,19 @@ import JSON
 import Logging
 import Tracing
 
-/// A collector of OpenTelemetry, which takes spans by OTLP over HTTP.
+/// An OpenTelemetry collector, which receives spans by OTLP over HTTP.
 struct TraceCollector: Sendable {
-    /// Where spans are posted.
+    /// The address to which spans are posted.
     let url: String
     /// The name of the service in traces.
     var service = "holdfast"
-    /// Which part of the traces that begin here is recorded.
+    /// The share of the traces beginning at this server that are recorded, 0 to 1.
     var sample = 1.0
-    /// The file with further header fields, which may be secret; read for each batch, so that it can be replaced.
+    /// The file with additional header fields, which may be secret. It is read for each batch, so it can be replaced.
     var headersFile: String?
 
-    /// - Throws: ``Failure`` unless it is the address of a collector. One without a path gets OTLP's.
+    /// - Parameter url: the address of the collector. Without a path, that of OTLP is added.
+    /// - Throws: ``Failure`` if the address is invalid.
     init(url: String) throws(Failure) {
         let target = URL(string: url, encodingInvalidCharacters: false)
         guard let target, ["http", "https"].contains(target.scheme), let host = target.host, !host.isEmpty,
@@ -42,9 +43,9 @@ struct TraceCollector: Sendable {
             })
     }
 
-    /// Reads header fields, one `Name: value` a line.
+    /// Reads header fields, one `Name: value` per line.
     ///
-    /// - Throws: ``Failure``, which quotes no value.
+    /// - Throws: ``Failure``, which does not quote values.
     static func headers(in path: String) throws(Failure) -> [String] {
         let lines = try SecretFile(path: path, "the file of headers", of: "lines 'Name: value'").text().split(
             whereSeparator: \.isNewline)
@@ -73,10 +74,10 @@ struct TraceCollector: Sendable {
         switch response.status {
         case 200..<300:
             let success = (try? JSONParser().parse(response.body))?.object?["partialSuccess"]?.object
-            // A 64-bit number, which JSON of protobuf has as a text.
+            // A 64-bit integer, which the JSON mapping of Protocol Buffers encodes as a string.
             let rejected = success?["rejectedSpans"]
             return .taken(rejected: rejected?.integer.map { Int($0) } ?? rejected?.string.flatMap { Int($0) } ?? 0)
-        // Those that OTLP calls retryable.
+        // The statuses that OTLP defines as retryable.
         case 429, 502, 503, 504: return .failed("it responds \(response.status)")
         default: return .refused("it responds \(response.status)")
         }

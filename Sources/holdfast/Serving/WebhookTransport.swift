@@ -3,11 +3,11 @@ import FoundationEssentials
 import Glibc
 import HoldfastAPI
 
-/// How this process sends webhooks.
+/// Sends webhooks with libcurl, and reads their secrets.
 enum WebhookTransport {
     /// Makes a request by libcurl and waits for its response.
     static func send(_ request: WebhookRequest) -> WebhookResponse {
-        // curl would wait for the server's consent to a large body.
+        // An empty `Expect` prevents curl from waiting for `100 Continue` before it sends a large body.
         let all = request.fields + ["Expect:", "User-Agent: Holdfast/\(Holdfast.version)"]
         var fields: [UnsafePointer<CChar>?] = all.map { UnsafePointer(strdup($0)) } + [nil]
         defer { for field in fields { free(UnsafeMutablePointer(mutating: field)) } }
@@ -20,8 +20,8 @@ enum WebhookTransport {
         return WebhookResponse(status: 0, failure: "the receiver does not respond: \(reason)")
     }
 
-    /// Reads the secrets of a file, one a line: a second one is that which the first replaces. The directory decides who may
-    /// read it, as that of a mounted secret does.
+    /// Reads the secrets of a file, one per line: the current secret, and optionally the former one. The permissions of
+    /// the file are not checked, because for mounted secrets the directory determines who may read it.
     static func readSecrets(_ name: String, in directory: String) throws(Failure) -> [String] {
         let bytes: [UInt8]
         do throws(Failure) {
