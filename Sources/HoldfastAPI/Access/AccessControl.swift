@@ -2,8 +2,8 @@ import HTTPServer
 public import Storage
 internal import Synchronization
 
-/// Holds the active tokens, and who signs people in. Without any, every caller has every scope, and the server listens on
-/// loopback only. Each event loop reads them through its own ``AccessGate``.
+/// Holds the active tokens and the identity provider. Without either, every caller has every scope, and the server
+/// listens on loopback only. Each event loop reads them through its own ``AccessGate``.
 public final class AccessControl: Sendable {
     private let current: Mutex<[Token]>
     private let provider: Mutex<IdentityProvider?>
@@ -14,43 +14,47 @@ public final class AccessControl: Sendable {
     private let keysState = Mutex<IdentityKeys?>(nil)
     private let refresh = Mutex<(@Sendable () -> Bool)?>(nil)
     private let consoleSignIn = Mutex<SignIn?>(nil)
-    /// Whether a change of running experiments needs a second person.
+    /// Whether a change of running experiments requires the approval of a second person.
     let needsApproval: Bool
-    /// How many people such a change needs.
+    /// The number of people that such a change requires.
     var approvals: Int64 { needsApproval ? 2 : 1 }
 
-    /// - Parameter approvals: how many people a change of running experiments needs: 1 or 2.
+    /// - Parameter approvals: the number of people that a change of running experiments requires: 1 or 2.
     public init(tokens: [Token] = [], identity: IdentityProvider? = nil, approvals: Int = 1) {
         needsApproval = approvals > 1
         current = Mutex(tokens)
         provider = Mutex(identity)
     }
 
-    /// Activates other keys and another map of scopes, for every request from now on.
+    /// Replaces the keys and the map of scopes, for every request from now on.
     public func replaceIdentity(_ identity: IdentityProvider) {
         provider.withLock { $0 = identity }
         changed()
     }
 
-    /// What is known of the keys of the identity provider; `nil` if nobody signs people in.
+    /// The state of the identity provider's keys; `nil` if there is no identity provider.
     public var identityKeys: IdentityKeys? {
         get { keysState.withLock { $0 } }
         set { keysState.withLock { $0 = newValue } }
     }
 
-    /// How people sign in to the console; `nil` if they can only with a token.
+    /// The sign-in of the console; `nil` if people can only enter a token.
     public var signIn: SignIn? {
         get { consoleSignIn.withLock { $0 } }
         set { consoleSignIn.withLock { $0 = newValue } }
     }
 
-    /// - Parameter fetch: begins to fetch the keys of the identity provider, and returns whether it has; it need not if it
-    ///   has just done so.
+    /// Sets the function that is called when a token names an unknown key.
+    ///
+    /// - Parameter fetch: starts to fetch the keys of the identity provider. It returns `false` if they have just been
+    ///   fetched.
     public func onUnknownKey(_ fetch: @escaping @Sendable () -> Bool) {
         refresh.withLock { $0 = fetch }
     }
 
-    /// Returns whether newer keys of the identity provider are being fetched.
+    /// Requests newer keys of the identity provider.
+    ///
+    /// - Returns: whether they are being fetched.
     func requestKeys() -> Bool { refresh.withLock { $0 }?() ?? false }
 
     private func changed() {
@@ -58,7 +62,7 @@ public final class AccessControl: Sendable {
         for replaced in observers.withLock({ $0 }) { replaced() }
     }
 
-    /// Activates other tokens, for every request from now on.
+    /// Replaces the tokens, for every request from now on.
     ///
     /// - Returns: the previous tokens.
     @discardableResult
@@ -86,8 +90,8 @@ public final class AccessControl: Sendable {
         observers.withLock { $0.append(replaced) }
     }
 
-    /// Returns a caller's text for the log, or a placeholder if it contains a token's secret: callers sometimes send
-    /// the secret in the wrong place, such as the URL.
+    /// Returns a caller's text for the log, or a placeholder if it contains the secret of a token. Callers sometimes
+    /// send the secret in the wrong place, such as the URL.
     func loggable(_ text: String) -> String {
         if let text = Self.withoutKey(text) { return loggable(text) }
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
@@ -134,7 +138,7 @@ public final class AccessControl: Sendable {
         return isChanged ? parts.joined(separator: "&") : nil
     }
 
-    /// Whether there are no tokens and nobody signs people in, so that every caller has every scope.
+    /// Whether there are neither tokens nor an identity provider, so that every caller has every scope.
     public var isOpen: Bool { tokens.isEmpty && identity == nil }
 
     var identity: IdentityProvider? { provider.withLock { $0 } }
@@ -143,15 +147,15 @@ public final class AccessControl: Sendable {
     var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
 }
 
-/// What is known of the keys of an identity provider.
+/// The state of an identity provider's keys.
 public struct IdentityKeys: Sendable {
-    /// Whether they are fetched from an address, and not read from a file.
+    /// Whether the keys are fetched from an address instead of read from a file.
     public var areFetched = false
-    /// When they were read last, in milliseconds since 1970; at first when the server started.
+    /// When the keys were last read, in milliseconds since 1970; initially when the server started.
     public var readAt: Timestamp
-    /// How often they could not be read.
+    /// The number of failed reads.
     public var failures = 0
-    /// Why they were not read the last time, without details.
+    /// Why the last read has failed, without details; `nil` if it has succeeded.
     public var failure: String?
 
     public init(readAt: Timestamp) {
@@ -159,18 +163,17 @@ public struct IdentityKeys: Sendable {
     }
 }
 
-/// How the console signs people in: as a public client of an identity provider, by authorization code with PKCE
-/// (RFC 7636).
+/// The sign-in of the console: as a public client of an identity provider, by authorization code with PKCE (RFC 7636).
 public struct SignIn: Sendable, Equatable {
     public var issuer: String
     public var authorizationEndpoint: String
     public var tokenEndpoint: String
     public var clientID: String
-    /// With spaces between them.
+    /// The scopes to request, separated by spaces.
     public var scopes: String
-    /// What the tokens must be for.
+    /// The audience that tokens must have.
     public var audience: String
-    /// The origins that the page sends requests to.
+    /// The origins to which the page sends requests.
     public var origins: [String]
 
     public init(
@@ -189,13 +192,13 @@ public struct SignIn: Sendable, Equatable {
 
 /// The token that admitted a request. A response that is still being sent when tokens are replaced checks it again.
 struct Admission: Sendable {
-    /// `nil` if the route or the server requires none.
+    /// The token; `nil` if the route or the server requires none.
     let token: Token?
     let scope: APIRoute.Scope
     let control: AccessControl
     /// The generation of the tokens that were searched.
     let generation: UInt64
-    /// What the request carries out, once the caller has approved it.
+    /// The approval by which the request makes a proposed change; `nil` for other requests.
     let approval: Approval?
 
     static let revoked = Problem(.unauthorized, "the token is no longer valid")

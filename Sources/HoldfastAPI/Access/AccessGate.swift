@@ -10,7 +10,7 @@ final class AccessGate {
     private var tokens: [Token] = []
     private var identity: IdentityProvider?
     private var verified = VerifiedTokens()
-    /// Of the requests that are admitted now, see ``LocalRequests``.
+    /// The approval of the requests that are currently admitted; see ``LocalRequests``.
     var approval: Approval?
 
     init(_ control: AccessControl, refusals: RefusalLog, _ localAccess: LocalAccess) {

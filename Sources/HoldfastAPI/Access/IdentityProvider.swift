@@ -4,17 +4,17 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Who signs people in: an identity provider whose JSON Web Tokens (RFC 7519) are tokens here. The claims say who the
-/// person is and what the person may do.
+/// An identity provider whose JSON Web Tokens (RFC 7519) this server accepts. Their claims determine the name of a
+/// person and the scope.
 public struct IdentityProvider: Sendable {
-    /// What a token must claim.
+    /// The claims that a token must have.
     public struct Settings: Sendable {
-        /// `iss`
+        /// The required `iss`.
         public var issuer = ""
-        /// One of `aud`.
+        /// The audience that `aud` must contain.
         public var audience = ""
-        /// The claim with the values that ``IdentityProvider/init(_:keys:scopes:)`` maps to scopes: an array, or a text with
-        /// spaces. Dots lead into objects.
+        /// The claim with the values that ``IdentityProvider/init(_:keys:scopes:)`` maps to scopes: an array, or a text
+        /// with spaces. Dots separate the members of nested objects.
         public var scopesClaim = "scope"
         /// The claim with the name of the person, as the audit log shows it.
         public var nameClaim = "sub"
@@ -33,15 +33,15 @@ public struct IdentityProvider: Sendable {
     private let keys: [JSONWebKey]
     private let rules: [ScopeRule]
 
-    /// How far the clock of the identity provider may differ, in milliseconds.
+    /// The maximum clock difference to the identity provider, in milliseconds.
     private static let leeway: Timestamp = 60_000
     /// The maximum length of a token in bytes.
     static let longestToken = 8 * 1_024
 
     /// - Parameters:
     ///   - keys: a set of public keys (RFC 7517); `nil` if none could be fetched yet.
-    ///   - scopes: lines `scope value`, with `projects=KEY,KEY` behind those that are bound to projects. The first line whose
-    ///     value the token has decides.
+    ///   - scopes: lines `scope value`, optionally followed by `projects=KEY,KEY` to bind them to projects. The first
+    ///     line whose value the token has applies.
     public init(_ settings: Settings, keys: [UInt8]?, scopes: String) throws(IdentityFileError) {
         self.settings = settings
         self.keys = if let keys { try JSONWebKey.parse(set: keys) } else { [] }
@@ -53,15 +53,15 @@ public struct IdentityProvider: Sendable {
         guard !rules.isEmpty else { throw IdentityFileError("the map of scopes has no line 'scope value'") }
     }
 
-    /// Whether a token that was accepted before would be accepted with the present keys and rules, too.
+    /// Whether a token that was accepted before would also be accepted with the current keys and rules.
     func admits(_ person: Token.Person) -> Bool {
         keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
     }
 
-    /// Whether the keys are not known yet.
+    /// Whether there are no keys yet.
     var lacksKeys: Bool { keys.isEmpty }
 
-    /// Whether a token that was refused may be good by keys that the provider has published since.
+    /// Whether a refused token may be valid by keys that the provider has published since.
     func mayNeedNewerKeys(_ text: Substring) -> Bool {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard text.utf8.count <= Self.longestToken, parts.count == 3, let header = Self.object(parts[0]),
@@ -82,7 +82,8 @@ public struct IdentityProvider: Sendable {
 
     /// Verifies a token (RFC 7515 §5.2, RFC 7519 §7.2, RFC 8725).
     ///
-    /// - Parameter isTaken: whether the name is that of another holder, so that the audit log could not tell them apart.
+    /// - Parameter isTaken: returns whether another holder has the name. Such tokens are refused, because the audit log
+    ///   could not distinguish the holders.
     /// - Throws: 401 with the reason.
     func token(_ text: Substring, at now: Timestamp, isTaken: (String) -> Bool) throws(Problem) -> Token {
         func refused(_ reason: String) -> Problem { Problem(.unauthorized, reason) }
@@ -197,8 +198,8 @@ public struct IdentityProvider: Sendable {
     }
 }
 
-/// The people whose signed tokens one event loop has verified, by the hashes of the tokens: a request does not pay for a
-/// signature each time. Nothing that was refused is kept.
+/// The signed tokens that one event loop has verified, by their hashes, so that not every request has to verify a
+/// signature. Refused tokens are not kept.
 struct VerifiedTokens {
     private struct Digest: Hashable {
         var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
@@ -229,7 +230,7 @@ struct VerifiedTokens {
         tokens.removeAll()
     }
 
-    /// Returns the token as it was verified before, or verifies it.
+    /// Returns the verified token. The signature is verified only the first time.
     mutating func token(
         _ text: Substring, by provider: IdentityProvider, isTaken: (String) -> Bool
     ) throws(Problem) -> Token {

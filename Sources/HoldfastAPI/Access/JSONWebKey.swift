@@ -12,13 +12,14 @@ struct JSONWebKey: Sendable {
 
     let id: String?
     let algorithm: Algorithm
-    /// SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
+    /// The key as SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
     let publicKey: [UInt8]
 
-    /// Returns the keys of a set that can verify tokens. Others are ignored, as RFC 7517 §5 asks: those for another purpose
-    /// or algorithm, and those that are wrong.
+    /// Returns the keys of a set that can verify tokens. Keys for another purpose or algorithm and invalid keys are
+    /// ignored, as RFC 7517 §5 requires.
     ///
-    /// - Throws: if the set is malformed or has no usable key; then with what is wrong with the first wrong key.
+    /// - Throws: ``IdentityFileError`` if the set is malformed, or if it has no usable key; then with the fault of the
+    ///   first invalid key.
     static func parse(set content: [UInt8]) throws(IdentityFileError) -> [JSONWebKey] {
         guard let set = try? JSONParser(maximumDepth: 8, duplicateKeys: .refused).parse(content),
             let list = set.object?["keys"]?.array
@@ -83,17 +84,17 @@ struct JSONWebKey: Sendable {
         }
         if let named = object["alg"], named.string != algorithm.rawValue { return nil }
         id = object["kid"]?.string
-        // For example, a point beside the curve.
+        // The key is invalid, for example a point that is not on the curve.
         guard withKey({ _ in true }) == true else {
             throw IdentityFileError("\(place) must be a valid public key; it is not")
         }
     }
 
-    /// Whether a signature as JWS has it (RFC 7515) is one of a message by this key.
+    /// Whether a signature in the format of JWS (RFC 7515) is a valid signature of a message by this key.
     func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         var signature = signature
         if algorithm == .es256 {
-            // The two numbers one behind the other (RFC 7518 §3.4).
+            // The concatenation of two integers of 32 bytes (RFC 7518 §3.4).
             guard signature.count == 64 else { return false }
             signature = DER.sequence(
                 DER.integer(Array(signature.prefix(32))) + DER.integer(Array(signature.suffix(32))))
@@ -108,7 +109,7 @@ struct JSONWebKey: Sendable {
     }
 
     private func withKey<Value>(_ body: (OpaquePointer) -> Value) -> Value? {
-        // What failed is left in a queue of the thread, where others would take it for theirs.
+        // OpenSSL keeps errors in a queue of the thread, where other code would read them as its own.
         defer { ERR_clear_error() }
         return publicKey.withUnsafeBufferPointer { bytes in
             var position = bytes.baseAddress
@@ -119,7 +120,7 @@ struct JSONWebKey: Sendable {
     }
 }
 
-/// A file of the sign-in that cannot be used.
+/// An invalid file of the sign-in.
 public struct IdentityFileError: Error, CustomStringConvertible {
     public let description: String
 
@@ -137,14 +138,14 @@ private enum DER {
     ]
     static let ed25519: [UInt8] = [0x06, 0x03, 0x2B, 0x65, 0x70]
 
-    /// - Parameter algorithm: the object identifiers and parameters of its kind.
+    /// - Parameter algorithm: the object identifiers and parameters of the algorithm.
     static func publicKey(_ algorithm: [UInt8], _ key: [UInt8]) -> [UInt8] {
         sequence(sequence(algorithm) + value(0x03, [0] + key))
     }
 
     static func sequence(_ content: [UInt8]) -> [UInt8] { value(0x30, content) }
 
-    /// A number that is not negative, from its bytes in the usual order.
+    /// Encodes a non-negative integer from its big-endian bytes.
     static func integer(_ bytes: [UInt8]) -> [UInt8] {
         let digits = bytes.drop { $0 == 0 }
         return value(0x02, (digits.first.map { $0 > 0x7F } ?? true ? [0] : []) + digits)

@@ -2,14 +2,15 @@ import Definitions
 import HTTPServer
 import HoldfastCore
 
-/// Which requests a server without tokens takes. It listens on loopback only, and every caller is an admin; but a browser on
-/// this host also sends what pages of other sites make it send.
+/// The requests that a server without tokens accepts. It listens on loopback only, and every caller is an admin. But
+/// pages of other sites can make a browser on this host send requests, which must be refused.
 struct LocalAccess: Sendable {
     let hosts: AllowedHosts
     let origins: AllowedOrigins?
 
-    /// - Returns: 403 for a request under a name that a site may have given to this host (DNS rebinding), and for one
-    ///   with which another site's page would change something. What is no browser sends no `Sec-Fetch-Site`.
+    /// - Returns: 403 for a request under a host name that another site may control (DNS rebinding), and for a request
+    ///   by a page of another site that would change something. Clients other than browsers do not send
+    ///   `Sec-Fetch-Site`.
     func refusal(of request: borrowing Request, to route: APIRoute) -> Problem? {
         if let host = request.field("host"), !hosts.admits(host) {
             return Problem(
@@ -20,7 +21,7 @@ struct LocalAccess: Sendable {
         guard route.changesState ?? !route.method.isSafe, request.field("sec-fetch-site") == "cross-site" else {
             return nil
         }
-        // The pages that the operator lists may call client routes.
+        // Pages of the origins that the operator has listed may call client routes.
         if route.scope.isForPages, let origins, let origin = request.field("origin"), origins.allows(origin) {
             return nil
         }
@@ -31,8 +32,8 @@ struct LocalAccess: Sendable {
     }
 }
 
-/// The names of hosts under which a server without tokens may be called (`--allowed-hosts`), besides `localhost`, names
-/// below it, and IP addresses, which no site can point elsewhere.
+/// The host names under which a server without tokens may be called (`--allowed-hosts`). `localhost`, names below it
+/// and IP addresses are always allowed, because no site can control them.
 public struct AllowedHosts: Sendable {
     private let names: Set<String>
 
@@ -42,7 +43,7 @@ public struct AllowedHosts: Sendable {
 
     /// Parses a list such as `holdfast.internal,build-7`.
     ///
-    /// - Returns: `nil` if an element is no name of a host; a port is none of its parts.
+    /// - Returns: `nil` if an element is not a host name, for example because it has a port.
     public init?(_ list: String) {
         let parts = list.split(separator: ",", omittingEmptySubsequences: false).map { part in
             String(part.filter { $0 != " " }).lowercased()
@@ -57,7 +58,7 @@ public struct AllowedHosts: Sendable {
 
     /// - Parameter host: the field `Host`, with or without a port (RFC 9110 §7.2).
     func admits(_ host: String) -> Bool {
-        // This is asked for each request. An IPv6 address is in brackets.
+        // A fast path for the usual names, because this runs for each request. An IPv6 address is in brackets.
         let isUsual = host.utf8.withContiguousStorageIfAvailable { bytes in
             let end = bytes.firstIndex(of: UInt8(ascii: ":")) ?? bytes.count
             return bytes.first == UInt8(ascii: "[") || end == 0

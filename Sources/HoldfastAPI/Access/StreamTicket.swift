@@ -1,20 +1,20 @@
 import Storage
 
-/// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It opens a stream of changes and
-/// nothing else.
+/// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It can only open a stream of
+/// changes.
 ///
-/// It consists of its expiry and a code (HMAC-SHA-256) made with the token's secret. So every server with the same
-/// tokens accepts it, and none accepts it after the token was removed.
+/// It consists of its expiry and a code (HMAC-SHA-256) made with the token's secret. Every server with the same tokens
+/// therefore accepts it, until the token is removed.
 struct StreamTicket {
-    /// Seconds since 1970.
+    /// The expiry in seconds since 1970.
     let expiry: Int64
-    /// Hexadecimal.
+    /// The code in hexadecimal.
     private let code: String
 
     /// Tickets change once an hour, so that responses with a ticket keep their entity tag for an hour. Each ticket is
     /// valid for one to two hours.
     private static let period: Int64 = 3_600
-    /// Bytes of the code in a ticket.
+    /// The number of bytes of the code in a ticket.
     private static let codeBytes = 16
 
     /// Makes a ticket for the bearer of a token.

@@ -6,14 +6,20 @@ public import JSON
 import Storage
 internal import Synchronization
 
-/// A bearer token: a secret with a name and a scope, and perhaps the projects to which it is bound. A class, because
-/// requests pass it on, and event loops share the time of its last use.
+/// A bearer token: a secret with a name, a scope, and optionally the projects to which it is bound. A class, because
+/// event loops share the time of the last use.
 public final class Token: Sendable {
-    /// What a token allows. `client` is fit to ship inside an app or page: evaluate, report exposures and goals, set
-    /// attributes, and nothing else. `write` includes `client` and `read`. `attributes` includes `read` but not
-    /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets. `edge` is for
-    /// other servers that follow this one, and allows only what those need. `definitions`, `export` and `metrics` are for
-    /// robots, and allow to read these, and no single user. `admin` includes all.
+    /// The permissions of a token:
+    ///
+    /// - `client` may be shipped in an app or page. It only allows to evaluate, to report exposures and goals, and to
+    ///   set attributes.
+    /// - `write` includes `client` and `read`.
+    /// - `attributes` includes `read`, but neither of `attributes` and `write` includes the other, so that an app
+    ///   cannot read the attributes that it sets.
+    /// - `edge` allows what other servers need that follow this one.
+    /// - `definitions`, `export` and `metrics` are for programs that read these. They do not allow to read a single
+    ///   user.
+    /// - `admin` includes all.
     public enum Scope: String, Sendable, CaseIterable {
         case client, read, write, attributes, definitions, export, metrics, edge, admin
 
@@ -30,17 +36,17 @@ public final class Token: Sendable {
     }
 
     public let scope: Scope
-    /// Names the holder in logs, where the secret never appears.
+    /// The name of the holder in logs, which never show the secret.
     public let name: String
     private let secret: [UInt8]
-    /// From when on the secret is refused; `nil` if it does not expire.
+    /// When the secret expires; `nil` for never.
     let expiresAt: Timestamp?
     let projects: ProjectAccess
     /// The person whom an identity provider has signed in; `nil` for a token of the token file.
     let person: Person?
-    /// The token of the edge that forwards requests of this one, which it has checked; `nil` for a token of this server.
+    /// The token of the edge that has checked this token and forwards its requests; `nil` for a token of this server.
     let edge: Token?
-    /// Seconds since 1970; 0 before the first use.
+    /// The time of the last use in seconds since 1970; 0 before the first use.
     private let lastUse = Atomic<Int64>(0)
 
     /// The minimum length of a secret, in bytes.
@@ -58,7 +64,8 @@ public final class Token: Sendable {
         self.expiresAt = expiresAt
     }
 
-    /// What admits a person, so that a change of the keys or of the map of scopes ends it.
+    /// The claims that have admitted a person. They are checked again after a change of the keys or of the map of
+    /// scopes.
     struct Person: Sendable {
         let publicKey: [UInt8]
         let rule: IdentityProvider.ScopeRule
@@ -82,7 +89,7 @@ public final class Token: Sendable {
         scope = caller.scope
         projects = caller.projects
         person = nil
-        // Two words or more, which no other token's name has.
+        // Two words or more, which names in the token file cannot have.
         name = "\(caller.name) via \(edge.name)"
         secret = []
         expiresAt = edge.expiresAt
@@ -102,14 +109,14 @@ public final class Token: Sendable {
 
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
 
-    /// Notes that a request was admitted.
+    /// Records that a request was admitted.
     func noteUse() {
         let now = Int64(time(nil))
-        // Event loops share the value, so it is written once a second at most.
+        // Event loops share the value, so it is written at most once a second.
         if lastUse.load(ordering: .relaxed) != now { lastUse.store(now, ordering: .relaxed) }
     }
 
-    /// Takes over the last use of the same token as it was read before.
+    /// Copies the last use from the same token before the token file was read again.
     func inheritUse(of former: Token) {
         lastUse.store(former.lastUse.load(ordering: .relaxed), ordering: .relaxed)
     }
@@ -145,7 +152,7 @@ enum HMACSHA256 {
         if crypto_is_available() == 0
             || HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil
         {
-            // The library may be missing, or a policy of the system may refuse the key. A random code equals no other.
+            // The library may be missing, or a system policy may refuse the key. A random code never matches.
             for index in code.indices { code[index] = .random(in: 0...255) }
         }
         return code
@@ -180,11 +187,11 @@ extension Token {
     /// The number of secrets that a name may have at once: the one in use and the one that replaces it.
     private static let secretLimit = 2
 
-    /// Parses lines of `scope name secret`, with `expires=DATE` behind those that expire, and `projects=KEY,KEY` behind
-    /// those that are bound to projects; empty lines and lines that begin with `#` are skipped.
+    /// Parses lines of `scope name secret`, optionally followed by `expires=DATE` and `projects=KEY,KEY`. Empty lines
+    /// and lines that begin with `#` are skipped.
     ///
-    /// - Throws: ``TokenFileError``, which quotes nothing of the line: if name and secret are swapped, the secret must
-    ///   not reach a log.
+    /// - Throws: ``TokenFileError``, which does not quote the line: if name and secret are swapped, the secret must not
+    ///   reach a log.
     public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
         var tokens: [Token] = []
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
@@ -228,7 +235,7 @@ extension Token {
         return tokens
     }
 
-    /// Parses lines of `scope value`, with `projects=KEY,KEY` behind those that are bound to projects.
+    /// Parses lines of `scope value`, optionally followed by `projects=KEY,KEY`.
     static func parseRules(_ text: String) throws(TokenFileError) -> [IdentityProvider.ScopeRule] {
         var rules: [IdentityProvider.ScopeRule] = []
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
@@ -250,12 +257,12 @@ extension Token {
     private static let scopeRule =
         "the scope must be client, read, write, attributes, definitions, export, metrics, edge or admin"
 
-    /// The words behind the secret, each of which may occur once.
+    /// The properties after the secret, each of which may occur once.
     private struct Properties {
         private var expires: Substring?
         private var bound: Substring?
 
-        /// - Returns: `nil` if a word is not known, or occurs twice.
+        /// - Returns: `nil` if a property is unknown, or occurs twice.
         init?(_ words: ArraySlice<Substring>) {
             for word in words {
                 if expires == nil, word.hasPrefix("expires=") {
@@ -268,7 +275,7 @@ extension Token {
             }
         }
 
-        /// Reads a time of RFC 3339, or a date, which means its first moment in UTC.
+        /// Parses an RFC 3339 time, or a date, which stands for its first moment in UTC.
         func expiry(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> Timestamp? {
             guard let text = expires else { return nil }
             guard let time = Timestamp(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {

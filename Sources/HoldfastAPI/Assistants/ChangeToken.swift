@@ -2,21 +2,21 @@ import CCrypto
 import HTTPServer
 import JSON
 
-/// A change that a preview has shown, for the next request to make exactly that: the content, the version that it changes,
-/// who asked, and until when. The code (HMAC-SHA-256) is made with the caller's own secret, so every process that admits
-/// the caller accepts it, and it is of no use to anybody else.
+/// A token for exactly the change that a preview has shown: the content, the version that it changes, the caller, and
+/// an expiry. The code (HMAC-SHA-256) is made with the caller's own secret, so every process that admits the caller
+/// accepts it, and no other caller can use it.
 struct ChangeToken {
     let path: String
     let query: [(name: String, value: String)]
     let project: String?
     let body: [UInt8]
-    /// `If-Match` or `If-None-Match`.
+    /// The header field `If-Match` or `If-None-Match` of the change.
     let condition: (name: String, value: String)?
     let author: String
-    /// Seconds since 1970.
+    /// The expiry in seconds since 1970.
     let expiry: Int64
 
-    /// Seconds.
+    /// The lifetime in seconds.
     static let lifetime: Int64 = 600
 
     init(

@@ -4,8 +4,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The Model Context Protocol over HTTP, with which programs of language models find and call tools: Streamable HTTP with
-/// JSON responses, no streams and no sessions. Versions with the handshake `initialize`, and the version without one.
+/// The Model Context Protocol over HTTP, by which language model clients find and call tools: Streamable HTTP with JSON
+/// responses, without streams and sessions. It supports the versions with the handshake `initialize`, and the version
+/// without it.
 ///
 /// - SeeAlso: modelcontextprotocol.io, "Base protocol" and "Tools" of each version.
 struct MCPProtocol: WireProtocol {
@@ -18,7 +19,7 @@ struct MCPProtocol: WireProtocol {
         routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post).atEdge]
     }
 
-    /// Refusals before a message is read have no id.
+    /// A refusal before the message was read has no JSON-RPC id.
     func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         let code: RPCError.Code = problem.status == .internalServerError ? .internalError : .invalidRequest
@@ -28,7 +29,7 @@ struct MCPProtocol: WireProtocol {
     }
 }
 
-/// An error as JSON-RPC 2.0 §5.1 has it.
+/// An error object (JSON-RPC 2.0 §5.1).
 struct RPCError: Error {
     enum Code: Int64 {
         case parseError = -32_700
@@ -39,7 +40,7 @@ struct RPCError: Error {
         case headerMismatch = -32_020
         case unsupportedVersion = -32_022
 
-        /// That of the version without a handshake; earlier ones do not care.
+        /// The status that the version without a handshake requires. Earlier versions do not define one.
         var status: Status {
             switch self {
             case .methodNotFound: .notFound
@@ -72,14 +73,14 @@ struct RPCError: Error {
     }
 }
 
-/// `POST /mcp`: one message, or with the oldest version an array of them.
+/// `POST /mcp`: one message, or in the oldest version an array of messages.
 private struct MCPEndpoint {
     let tools: MCPTools
     let build: BuildInfo
     let origins: AllowedOrigins?
 
     private static let handshakeVersions = ["2025-03-26", "2025-06-18", "2025-11-25"]
-    /// Each request says by itself what it needs to.
+    /// The version without a handshake, in which each request is self-contained.
     private static let statelessVersion = "2026-07-28"
     private static var versions: JSONValue {
         .array((handshakeVersions + [statelessVersion]).map { .string($0) })
@@ -133,8 +134,8 @@ private struct MCPEndpoint {
         return response.map { .json($0, status) } ?? Response(.accepted)
     }
 
-    /// A page may call this server under a name of its own (DNS rebinding), so the header `Host` says nothing, and only
-    /// listed origins and those of this machine are taken.
+    /// Allows only listed origins and those of this host. The header `Host` is not sufficient, because a page may call
+    /// this server under a name that its site controls (DNS rebinding).
     private func checkOrigin(_ origin: String?) throws(Problem) {
         guard let origin else { return }
         let host = origin.firstRange(of: "://").map { origin[$0.upperBound...] } ?? ""
@@ -143,7 +144,7 @@ private struct MCPEndpoint {
         throw Problem(.forbidden, "`Origin` must be of this machine, or one of --cors-origins; got '\(origin)'")
     }
 
-    /// Compares the header with the message, so that a proxy that looks at the header alone sees what is done.
+    /// Checks that the header fields match the message, because proxies may check the header fields only.
     private static func mismatch(_ value: JSONValue, method: String?, name: String?) -> RPCError? {
         guard !value["id"].isNull else { return nil }
         let parameters = value["params"]
@@ -167,7 +168,7 @@ private struct MCPEndpoint {
             let error = RPCError(.invalidRequest, "a message must be an object of JSON-RPC 2.0")
             return (error.json(id: .null), error.code.status)
         }
-        // A response of the client: this server asks it nothing.
+        // A response of the client. It is ignored, because this server sends no requests to clients.
         guard let method = object["method"]?.string, let id = object["id"] else { return (nil, .accepted) }
         guard id.string != nil || id.integer != nil else {
             let error = RPCError(.invalidRequest, "`id` must be a string or a whole number")
@@ -227,14 +228,14 @@ extension JSONValue {
     fileprivate subscript(_ key: String) -> JSONValue { object?[key] ?? .null }
 }
 
-/// Who calls tools, and how native routes recognize the caller.
+/// The caller of tools, and the credentials for native routes.
 struct MCPCaller {
     let call: Call
     let author: Author
     /// The header fields that identify the caller to native routes.
     let fields: [(name: String, value: String)]
     let peer: IPAddress
-    /// What only the caller and the servers know; empty if the server asks for no tokens.
+    /// The secret of the caller's token; empty if the server requires no tokens.
     let secret: [UInt8]
 
     init(_ request: borrowing Request, _ call: Call) {

@@ -16,7 +16,7 @@ struct MCPTools {
         processKey = loop.services.processKey
     }
 
-    /// An argument, and where the request has it.
+    /// An argument, and its place in the native request.
     private struct Argument {
         enum Place { case path, query, project, body }
 
@@ -32,7 +32,7 @@ struct MCPTools {
     private struct Tool {
         let name: String
         let method: Method
-        /// The native route, as its table has it.
+        /// The pattern of the native route.
         let pattern: String
         let text: String
         let arguments: [Argument]
@@ -169,8 +169,9 @@ struct MCPTools {
         }.map(\.description)
     }
 
-    /// - Returns: `{"content","isError"}`; what the route refuses is a result, which the model can read.
-    /// - Throws: if the call itself is wrong.
+    /// - Returns: `{"content","isError"}`. A refusal of the route is returned as a result, so that the model can read
+    ///   it.
+    /// - Throws: ``RPCError`` if the call itself is invalid.
     func call(_ name: String, _ arguments: JSONObject, _ caller: MCPCaller) async throws(RPCError) -> JSONValue {
         guard let tool = Self.table.first(where: { $0.name == name }) else {
             throw RPCError(.invalidParameters, "no tool has the name '\(name.shortened(to: CoreError.longestQuote))'")
@@ -253,7 +254,7 @@ struct MCPTools {
 
     // MARK: Changes in two steps
 
-    /// Shows what a change would do to the version that is there now, with a token to make just that change.
+    /// Returns the effect of a change on the current version, with a token to make exactly this change.
     private func preview(_ asked: NativeRequest, _ caller: MCPCaller) async -> JSONValue {
         var change = asked
         change.method = .put
