@@ -5,7 +5,7 @@ import Logging
 public import Storage
 public import Tracing
 
-/// Holdfast as one event loop serves it: the protocols, the loop's own session of the store, and its metrics.
+/// The application of one event loop: the protocols, the loop's own session of the store, and its metrics.
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services
@@ -15,7 +15,7 @@ public final class HoldfastApplication: Application {
     /// The protocol of each route of the router.
     private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
-    /// Counted since the last log line about them; at most one line a second is written.
+    /// The number of refused connections since the last log line about them. At most one line a second is written.
     private var refusedConnections = 0
     private var nextRefusalLine = ContinuousClock.now
 
@@ -88,10 +88,10 @@ public final class HoldfastApplication: Application {
         return wire.response(to: Problem(failure.status, detail), on: pattern)
     }
 
-    /// Returns the end of an error that no route has a path: the pattern that was probably meant.
+    /// Returns the end of the error for an unknown path: the pattern that was probably meant.
     private func routeHint(for path: String) -> String {
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-        // What stands in the place of a parameter is no mistake, if the path begins like the pattern.
+        // If the path begins like the pattern, parameters are not counted as differences.
         let patterns = routes.lazy.map { route in
             let pattern = route.pattern.split(separator: "/", omittingEmptySubsequences: false)
             guard pattern.count == parts.count, parts.count > 1,
@@ -100,7 +100,7 @@ public final class HoldfastApplication: Application {
             return zip(pattern, parts).map { $0.hasPrefix("{") ? $1 : $0 }.joined(separator: "/")
         }
         let all = "; /openapi.json lists all"
-        // A longer word for the same: `/v1/assignments`.
+        // The path may have a longer word for the same resource, such as `/v1/assignments`.
         let beginnings = routes.map(\.pattern).filter { pattern in
             path.hasPrefix(pattern) && pattern.count { $0 == "/" } == parts.count - 1 && pattern.last != "/"
         }
@@ -115,18 +115,18 @@ public final class HoldfastApplication: Application {
 
     public var readsOrigin: Bool { services.options.allowedOrigins != nil }
 
-    /// Pages may read the responses of the routes that are for them, and those that no route makes: otherwise they could
-    /// not tell a refusal from a broken network.
+    /// Pages may read the responses of client routes, and responses without a route. Otherwise they could not
+    /// distinguish a refusal from a network failure.
     public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] {
         guard let origins = services.options.allowedOrigins else { return [] }
-        // Behind the routes of the table are the preflights.
+        // The routes of preflights come after those of the table.
         if let route, route < routes.count, !routes[route].scope.isForPages { return [] }
         return origins.fields(for: origin)
     }
 
     public var markedRequestField: StaticString? { "holdfast-edge" }
 
-    /// An edge takes nothing for this server's that lacks them.
+    /// The header fields by which an edge recognizes responses of this server. It ignores responses without them.
     public func markers() -> [(name: StaticString, value: String)] {
         guard services.upstream == nil else { return [(EdgeFields.generation, EdgeFields.isEdge)] }
         return [
@@ -151,7 +151,8 @@ public final class HoldfastApplication: Application {
         services.logger.info("request", metadata: metadata)
     }
 
-    /// Ends the span of a request. Its path is that of the route, because others name users.
+    /// Ends the span of a request. The span has the pattern of the route instead of the path, which may contain a user
+    /// id.
     private func end(_ span: Span, _ summary: RequestSummary) {
         let (method, code) = (summary.method.name, Int(summary.status.code))
         var attributes: Span.Attributes = [
@@ -169,7 +170,7 @@ public final class HoldfastApplication: Application {
             services.logger.error("a connection could not be accepted", metadata: ["error": "\(error)"])
         case .connectionRefused:
             refusedConnections += 1
-            // With a line for each connection, peers could fill the disk.
+            // The number of lines is limited. Otherwise peers could fill the disk.
             guard ContinuousClock.now >= nextRefusalLine else { return }
             services.logger.warning(
                 "connections were refused: there are too many",
@@ -190,7 +191,7 @@ public final class HoldfastApplication: Application {
         }
     }
 
-    /// A line of the route table as the log names it.
+    /// Returns the name of a route for the log.
     private func name(of route: Int?) -> String {
         route.map { "\(router.routes[$0].method.name) \(router.routes[$0].pattern)" } ?? "-"
     }

@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /edge/v1/changes`: saves and decisions of an edge's clients, and what was committed about users up to then, so
-/// that one round trip brings the edge's copy up to date.
+/// `POST /edge/v1/changes`: makes saves and decisions of an edge's clients. The response also has the lines of the feed
+/// up to these changes, so that one round trip updates the edge's copy.
 struct EdgeChangesEndpoint {
     let store: any StoreSession
     let feed: FeedEndpoint
@@ -14,8 +14,9 @@ struct EdgeChangesEndpoint {
     /// The maximum number of lines that follow the results.
     private static let mostLines = 10_000
 
-    /// The first line has the results in order; the lines of the feed behind `after` follow, unless that is `null`. Nothing
-    /// is changed if the edge follows another `generation`: what it has decided was decided with other definitions.
+    /// The first line of the response has the results in order. The lines of the feed after `after` follow, unless it
+    /// is `null`. Nothing is changed if the edge follows another `generation`, because its decisions were made by other
+    /// definitions.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "changes"])
         try await feed.presence?.expect(object, call)
@@ -126,7 +127,7 @@ struct EdgeChangesEndpoint {
 
     // MARK: The response
 
-    /// The changes are committed: whatever becomes of the feed, their results are told.
+    /// Responds with the results of committed changes. A failure to read the feed does not affect them.
     private func response(
         _ results: [Result<ProfileChangeResult, any Error>], after: FeedCursor?
     ) async -> Response {
@@ -144,7 +145,7 @@ struct EdgeChangesEndpoint {
             } catch FeedReader.Failure.gone {
                 isGone = true
             } catch {
-                // The edge reads the feed by itself.
+                // The response has no lines of the feed; the edge reads them later.
                 rest = JSONWriter()
             }
         }
@@ -182,7 +183,7 @@ struct EdgeChangesEndpoint {
 }
 
 extension StorageError {
-    /// How an edge is told of it.
+    /// The name of the error in responses to an edge.
     fileprivate var edgeName: String {
         switch self {
         case .tooManyAssignments: "too_many_assignments"

@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /edge/v1/definitions`: projects, datafiles, attributes, segments and forced variations with the numbers that they
-/// have here.
+/// `GET /edge/v1/definitions`: projects, datafiles, attributes, segments and forced variations, with the numbers that
+/// this store has given them.
 struct EdgeDefinitionsEndpoint {
     let services: Services
     let store: any StoreSession
@@ -14,9 +14,9 @@ struct EdgeDefinitionsEndpoint {
 
     private static let pollInterval = Duration.milliseconds(50)
 
-    /// `?after=CHANGES` is the `changes` of what the edge has, and `?wait=SECONDS` how long a response waits for others:
-    /// 304 if there are none. With `?datafiles_after=VERSION` older datafiles are left out. `?generation=` is the epoch of the
-    /// feed that the edge follows: 410 if it is not this store's.
+    /// `?after=CHANGES` is the `changes` of the edge's definitions; 304 if there are no newer ones after
+    /// `?wait=SECONDS`. With `?datafiles_after=VERSION` older datafiles are left out. `?generation=` is the epoch of
+    /// the feed that the edge follows; 410 if it is not that of this store.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "datafiles_after", "generation", "wait"])
         let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
@@ -35,14 +35,15 @@ struct EdgeDefinitionsEndpoint {
         }
         guard let state else { return Response(.notModified) }
         do throws(FeedReader.Failure) {
-            // After the definitions: before it, the feed has every enrollment with older ones.
+            // The end of the feed is read after the definitions, so that all enrollments by older definitions come
+            // before it.
             return .json(Self.encode(state, feed: try await services.feed.end()))
         } catch {
             throw FeedEndpoint.problem(error)
         }
     }
 
-    /// - Returns: whether this server has noticed other definitions.
+    /// - Returns: whether this server has noticed newer definitions.
     private func waits(after changes: Int64, until deadline: ContinuousClock.Instant) async throws -> Bool {
         while !services.changes.isClosed, ContinuousClock.now < deadline {
             if services.projects.snapshot().changes != changes { return true }

@@ -4,15 +4,15 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// What an edge's outbox sends at once. Each element has the number of its `entry` there, so that one that cannot be used
-/// does not keep the others.
+/// A batch of events from an edge's outbox. Each element has the number of its `entry` in the outbox, so that an
+/// invalid element can be refused without affecting the others.
 struct EdgeEventBatch {
     struct Unresolved {
         let entry: Int64?
         var exposure: Exposure
     }
 
-    /// An event, and its place in the outbox.
+    /// An event, and the number of its entry in the outbox.
     private struct Element {
         let entry: Int64?
         var event: UserEvent
@@ -37,7 +37,7 @@ struct EdgeEventBatch {
     var users: [Identifier] { Array(Set(elements.map(\.event.userID) + unresolved.map(\.exposure.userID))) }
     var uses: [LastUse] { Array(lastUses.values) }
 
-    /// - Throws: what is wrong with an element that has no number by which it could be refused.
+    /// - Throws: 400 for an element without a number by which it could be refused.
     mutating func addEvent(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         guard let object = value.object else {
             throw CoreError(.invalid, "an event must be an object; got \(value.kind)", at: place)
@@ -76,8 +76,8 @@ struct EdgeEventBatch {
         }
     }
 
-    /// Drops what was accepted before its user was erased, and makes what was accepted before its user became part of
-    /// another that one's.
+    /// Drops events that were accepted before their user was erased, and assigns events that were accepted before a
+    /// merge to the account.
     mutating func follow(_ removals: [RemovedUser]) {
         guard !removals.isEmpty else { return }
         let removals = Dictionary(grouping: removals, by: \.userHash)
@@ -111,7 +111,7 @@ struct EdgeEventBatch {
         if let entry { refused.append((entry, reason, isUnassigned)) }
     }
 
-    /// - Parameter profile: the user's.
+    /// - Parameter profile: the profile of the user.
     mutating func resolve(_ element: Unresolved, _ profile: ProfileRecord?) {
         let exposure = element.exposure
         guard let project = projects[exposure.sdkKey],
@@ -129,8 +129,8 @@ struct EdgeEventBatch {
         }
     }
 
-    /// - Parameter outcomes: of the ``events``. Those whose users were removed meanwhile are neither taken nor refused, so
-    ///   that the edge sends them again.
+    /// - Parameter outcomes: the outcomes of ``events``, in order. Events whose users were removed meanwhile are
+    ///   neither accepted nor refused, so that the edge sends them again.
     func response(_ outcomes: [EventOutcome]) -> JSONValue {
         let taken = taken + zip(elements, outcomes).compactMap { $1 == .removed ? nil : $0.entry }
         return [
@@ -150,7 +150,8 @@ struct EdgeEventBatch {
 
     // MARK: Parsing
 
-    /// The longest id or key, in bytes: what a datafile names may be longer than what clients report.
+    /// The maximum length of an id or key in bytes. Ids and keys in datafiles may be longer than those that clients
+    /// report.
     private static let longestName = 4_096
 
     /// - Returns: an exposure without a variation if the edge knows none.
@@ -159,7 +160,7 @@ struct EdgeEventBatch {
         guard (-(1 << 48)...1 << 48).contains(lead) else {
             throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
         }
-        /// Of the sender's clock, by how far that is ahead; never in the future.
+        /// Returns a time, corrected by the lead of the edge's clock; never in the future.
         func time(_ name: String) throws(CoreError) -> Timestamp {
             min(try object.time(name, in: place) - lead, now)
         }
@@ -175,7 +176,7 @@ struct EdgeEventBatch {
         }
         let userID = try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         let happenedAt = try time("happened_at")
-        // Edges of earlier releases do not say it.
+        // Edges of earlier releases do not send it.
         let acceptedAt = object["accepted_at"] == nil ? happenedAt : try time("accepted_at")
         let sdkKey = try object.optionalText("sdk_key", in: place) ?? ""
         let payload = Array(try object.text("payload", in: place).utf8)

@@ -5,17 +5,17 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /edge/v1/events`: what an edge's clients were exposed to and reached, and which flags they used.
+/// `POST /edge/v1/events`: stores exposures, goal events and uses of flags of an edge's clients.
 struct EdgeEventsEndpoint {
     let services: Services
     let store: any StoreSession
     let feed: FeedEndpoint
 
-    /// Stores the events that it can use, all or none of them; sent again, they are not counted twice. The response names
-    /// the entries of the edge's outbox: those that are taken, and those that are refused for good. Nothing else says that
-    /// an entry may leave the outbox. What was accepted before its user was erased is taken and dropped, and counted as
-    /// `erased`; what was accepted before a login counts for the account. 410 if the edge follows another generation;
-    /// nothing is stored then.
+    /// Stores all valid events or none. Events that are sent again are not counted twice. The response has the numbers
+    /// of the outbox entries that are accepted, and of those that are refused for good; the edge must keep all others.
+    /// Events that were accepted before their user was erased are accepted, dropped, and counted as `erased`; those
+    /// that were accepted before a login count for the account. 410 if the edge follows another generation; nothing is
+    /// stored then.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "events", "uses"])
         try await feed.presence?.expect(object, call)
@@ -43,7 +43,7 @@ struct EdgeEventsEndpoint {
         return .json(batch.response(outcomes))
     }
 
-    /// Gives exposures that name no variation the one that their users have by now: perhaps another edge has assigned it.
+    /// Adds the user's current variation to exposures without one. Another edge may have assigned it.
     private func resolve(_ batch: inout EdgeEventBatch) async throws(StorageError) {
         let open = batch.unresolved
         let profiles = await settled(each: open.map(\.exposure.userID)) { store.profile(of: $0, $1) }

@@ -4,18 +4,18 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Checks that an edge follows this store, and the present generation of it. What the edge has seen of it and the store does
-/// not have shows that the store has gone back in time.
+/// Checks that an edge follows this store and its current generation. If the edge has seen something that the store
+/// lacks, the store has gone back in time.
 struct EdgePresence {
     let catalog: ProjectCatalog
 
-    /// - Throws: 410 if the edge must copy everything anew.
+    /// - Throws: 410 if the edge must copy everything again.
     func expect(_ cursor: FeedCursor, _ reader: FeedReader, _ call: Call) async throws {
         let isAhead = try await reader.isAhead(cursor)
         try await expect(cursor.epoch, isAhead: isAhead, call)
     }
 
-    /// - Parameter isAhead: whether the store lacks what the edge has seen of this epoch.
+    /// - Parameter isAhead: whether the edge has seen something of this epoch that the store lacks.
     func expect(_ epoch: Int64, isAhead: Bool, _ call: Call) async throws {
         let author = Author(name: call.admission.token?.name ?? Author.anonymousName)
         guard try await !catalog.isPresent(epoch, isAhead: isAhead, by: author) else { return }

@@ -1,19 +1,19 @@
 import HTTPServer
 import HoldfastCore
 
-/// What other servers that follow this one as edges ask for: its users and definitions as they are stored, and the changes
-/// and events of their clients. A token of the scope `edge` admits to nothing else.
+/// The protocol for edges that follow this server: they read stored users and definitions, and send changes and events
+/// of their clients. A token of scope `edge` admits only to these routes.
 struct EdgeProtocol: WireProtocol {
     let pathPrefixes = ["/edge"]
     let routes: [APIRoute]
 
-    /// The maximum number of changes, events or users in one request, and of bytes in its body. An edge sends fewer. The
-    /// limits for clients do not matter here: an edge has accepted what it sends.
+    /// The maximum number of changes, events or users in a request, and of bytes in its body. Edges send less. The
+    /// limits for clients do not apply, because an edge has already accepted the requests.
     static let (mostElements, mostBytes) = (10_000, 16 << 20)
 
     init(_ loop: LoopServices) {
         let services = loop.services
-        // Decisions need no exposures and goals.
+        // Edges do not need exposures and goals, because decisions do not depend on them.
         let feed = FeedEndpoint(
             reader: services.feed, projects: loop.projects, kinds: [.assignment, .attributes, .merge, .erasure],
             records: loop.session, presence: EdgePresence(catalog: services.projects))
@@ -34,7 +34,7 @@ struct EdgeProtocol: WireProtocol {
         ]
     }
 
-    /// Returns a handler that gets the whole body, which may be longer than those of clients.
+    /// Returns a handler that gets the whole body, which may be longer than the bodies of clients.
     private static func collecting(
         _ handle: @escaping ([UInt8], Call) async throws -> Response
     ) -> (borrowing Request, Call) throws -> any BodyReceiver {

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Users with their records as they are stored, one JSON object per line; see ``Storage/UserRecordLines``.
+/// Responds with users and their stored records, one JSON object per line; see ``Storage/UserRecordLines``.
 struct EdgeUsersEndpoints {
     let store: any StoreSession
 
@@ -18,8 +18,8 @@ struct EdgeUsersEndpoints {
             MediaType.lines, stream: UserCopy(store, after: after, limit: try Request.limit(query)))
     }
 
-    /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each of them in order, as `list` has it, without what has
-    /// expired. A user whose records are damaged has `error` and `reason` instead.
+    /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each user in order, in the format of `list`, without
+    /// expired assignments. A user with damaged records has `error` and `reason` instead.
     func lookup(_ body: [UInt8], _ call: Call) async throws -> Response {
         let lookup = LookupEndpoint(reader: store, limit: EdgeProtocol.mostElements)
         let users = try lookup.userIDs(try JSONInput.parse(body))

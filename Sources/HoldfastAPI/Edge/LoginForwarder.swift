@@ -4,11 +4,12 @@ import JSON
 import Storage
 import Synchronization
 
-/// Forwards logins that wait at an edge in one request, as saves are: while some are under way, others gather.
+/// Forwards logins of an edge's clients to the upstream, many in one request: logins that arrive during a request are
+/// collected for the next one.
 ///
-/// One of the clients' tasks sends what waits, and then hands over to one of those that came meanwhile. What cannot be
-/// answered from a common response, such as a login that is refused, is forwarded by itself: a repeated login changes
-/// nothing.
+/// The task of one client sends the waiting logins, then the task of one that has arrived meanwhile. If a batch does
+/// not succeed as a whole, for example because a login is refused, its logins are forwarded one by one. Repeating a
+/// login changes nothing.
 final class LoginForwarder: Sendable {
     typealias Forward = (UpstreamRequest) async throws(Problem) -> ForwardedResponse
 
@@ -20,9 +21,9 @@ final class LoginForwarder: Sendable {
     }
 
     private enum Turn: Sendable {
-        /// The client's task sends these, of which its own are the first.
+        /// The client's task must send these jobs, of which the first is its own.
         case sends([Job])
-        /// - Parameter response: `nil`: the logins are to be forwarded by themselves.
+        /// - Parameter response: `nil` if the logins must be forwarded separately.
         case ends(Result<ForwardedResponse?, Problem>)
     }
 
@@ -43,14 +44,14 @@ final class LoginForwarder: Sendable {
     }
 
     private let lines = Mutex<[String: Line]>([:])
-    /// The number of requests of one caller at the same time, and of logins in each.
+    /// The maximum number of concurrent requests of one caller, and of logins in each.
     private static let (requests, batch) = (2, 250)
 
     static func isLogin(_ request: UpstreamRequest) -> Bool {
         request.method == "POST" && request.target == "/v1/logins"
     }
 
-    /// - Parameter forward: forwards a request, and catches up with what it has changed.
+    /// - Parameter forward: forwards a request, and updates the copy by its changes.
     func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> ForwardedResponse {
         guard !request.fields.contains(where: { $0.name == "content-encoding" }),
             let body = try? JSONParser().parse(request.body), body.array?.count ?? 1 <= Self.batch

@@ -1,9 +1,9 @@
 import HTTPServer
 import HoldfastCore
 
-/// For whom an edge forwards a request: the value `NAME; scope=SCOPE; projects=KEY,KEY` of a header field. The edge has
-/// checked the caller's token. The scope is never `admin` or `export`: only the upstream admits those, so that whoever
-/// has an edge's token can neither administer nor read the audit log.
+/// The caller for whom an edge forwards a request: the value `NAME; scope=SCOPE; projects=KEY,KEY` of a header field.
+/// The edge has checked the caller's token. The scope is never `admin` or `export`: only the upstream admits these, so
+/// that the token of an edge is not sufficient to administer or to read the audit log.
 struct OnBehalfOf: Equatable {
     static let fieldName: StaticString = "holdfast-on-behalf-of"
     static let rule =
@@ -13,7 +13,7 @@ struct OnBehalfOf: Equatable {
     let scope: Token.Scope
     let projects: ProjectAccess
 
-    /// The longest name in bytes.
+    /// The maximum length of the name in bytes.
     private static let longestName = 255
 
     init(name: String, scope: Token.Scope, projects: ProjectAccess) {
@@ -22,7 +22,7 @@ struct OnBehalfOf: Equatable {
         self.projects = projects
     }
 
-    /// Reads ``text``.
+    /// Parses ``text``.
     init?(_ text: String) {
         let parts = text.split(separator: "; ", omittingEmptySubsequences: false)
         guard (2...3).contains(parts.count), parts[1].hasPrefix("scope="),
@@ -44,7 +44,7 @@ struct OnBehalfOf: Equatable {
     }
 
     var text: String {
-        // A name may have any characters but white space.
+        // A name may have any characters except white space, so it is percent-encoded.
         let plain = name.utf8.map { byte in
             byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
                 ? String(UnicodeScalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)

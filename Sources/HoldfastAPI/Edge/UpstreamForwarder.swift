@@ -2,23 +2,23 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// Sends what an edge cannot answer to the upstream.
+/// Forwards requests that an edge cannot handle to the upstream.
 ///
-/// The edge checks the token of a caller, and forwards the request as one of its own on behalf of the caller
-/// (``OnBehalfOf``). What is for admins it forwards with the caller's credential, which only the upstream checks.
+/// The edge checks the token of a caller, and forwards the request with its own token on behalf of the caller
+/// (``OnBehalfOf``). Requests of admins are forwarded with the caller's credential, which only the upstream checks.
 struct UpstreamForwarder {
     private let upstream: any UpstreamRequests
     private let gate: AccessGate
     private let catalog: ProjectCatalog
     private let logins = LoginForwarder()
 
-    /// The most bytes of a body that is forwarded; the server's limit may be lower.
+    /// The maximum size of a forwarded body in bytes. The limit of the server may be lower.
     private static let bodyBytes = 32 << 20
-    /// What a request is forwarded with.
+    /// The header fields of requests that are forwarded.
     private static let requestFields: [StaticString] = [
         "accept", "content-encoding", "content-type", "if-match", "if-none-match", "x-optimizely-sdk-key",
     ]
-    /// What a response is passed on with, beside type and entity tag.
+    /// The header fields of responses that are forwarded, in addition to type and entity tag.
     private static let responseFields: [(StaticString, name: String)] = [
         "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Content-Security-Policy", "Link",
         "Location", "Retry-After",
@@ -80,7 +80,7 @@ struct UpstreamForwarder {
 
     /// Returns the request without its body.
     ///
-    /// - Throws: 401 or 403, unless the upstream is to check the caller.
+    /// - Throws: 401 or 403, unless the upstream checks the caller.
     private func request(
         _ request: borrowing Request, of route: APIRoute, _ wire: any WireProtocol, setCaller: (String) -> Void
     ) throws(Problem) -> UpstreamRequest {
@@ -101,7 +101,8 @@ struct UpstreamForwarder {
         return forwarded
     }
 
-    /// Returns on whose behalf the edge forwards a request; `nil` if the upstream is to check who is the caller.
+    /// Returns the caller on whose behalf the edge forwards a request; `nil` if the upstream checks the caller's
+    /// credential.
     private func caller(
         _ request: borrowing Request, of route: APIRoute, _ credential: Substring?, _ setCaller: (String) -> Void
     ) throws(Problem) -> OnBehalfOf? {
@@ -119,7 +120,8 @@ struct UpstreamForwarder {
             throw error.problem
         }
         if let token { setCaller(token.name) }
-        // Some routes allow admins more, and nobody is to read the audit log by an edge's token.
+        // The upstream checks admins, because some routes allow them more, and `export`, because an edge's token must
+        // not be sufficient to read the audit log.
         if token?.scope == .admin || token?.scope == .export || token == nil && credential != nil { return nil }
         return OnBehalfOf(
             name: token?.name ?? Author.anonymousName,
@@ -149,7 +151,7 @@ struct UpstreamForwarder {
         }
     }
 
-    /// Sends a request, and catches up with what it has changed.
+    /// Sends a request, and updates the copy by its changes.
     func send(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
         guard LoginForwarder.isLogin(request) else { return try await sendAlone(request) }
         return try await logins.send(request) { request async throws(Problem) in try await sendAlone(request) }
@@ -160,7 +162,7 @@ struct UpstreamForwarder {
         do throws(UpstreamFailure) { response = try await upstream.send(request) } catch { throw Self.problem(error) }
         if request.method != "GET", (200..<300).contains(response.status) {
             await upstream.catchUp()
-            // What is not there yet arrives later; the change was made in any case.
+            // The change was made in any case; the catalog reads it later.
             try? await catalog.refresh()
         }
         if request.hasOwnToken, response.status == 401 {

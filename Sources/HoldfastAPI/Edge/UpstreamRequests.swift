@@ -5,24 +5,25 @@ public protocol UpstreamRequests: AnyObject, Sendable {
     /// Sends a request and waits for its response.
     func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse
 
-    /// Waits until the store has what the upstream had when this was called. It gives up after a few seconds.
+    /// Waits until the copy has everything that the upstream had committed at the call. It gives up after a few
+    /// seconds.
     func catchUp() async
 
-    /// How the edge is.
+    /// The current status of the edge.
     var status: EdgeStatus { get }
 }
 
-/// What an edge says of itself.
+/// The status of an edge.
 public struct EdgeStatus: Sendable {
     /// The address of the upstream.
     let upstream: String
-    /// Whether it responds.
+    /// Whether the upstream responds.
     let isUp: Bool
-    /// Why it does not; `nil` if it does, or was not asked yet.
+    /// Why the upstream does not respond; `nil` if it does, or if there was no request yet.
     let failure: String?
-    /// Whether the copy can serve alone.
+    /// Whether the copy is complete, so that the edge can serve without its upstream.
     let isComplete: Bool
-    /// How long ago the copy was known to have everything, in seconds; `nil` if that was never so in this run.
+    /// The seconds since the copy was last known to be up to date; `nil` if it has not been in this run.
     let lag: Double?
     /// The number of events that wait for the upstream.
     let waitingEvents: Int
@@ -52,9 +53,9 @@ public struct EdgeStatus: Sendable {
 /// A request to the upstream.
 public struct UpstreamRequest: Sendable {
     public var method: String
-    /// Path and query, percent-encoded.
+    /// The path and query, percent-encoded.
     public var target: String
-    /// Header fields without those of the connection.
+    /// The header fields, without those of the connection.
     public var fields: [(name: String, value: String)]
     public var body: [UInt8]
     /// Whether to add the edge's own token; otherwise ``fields`` have the credential of the caller, if there is one.
@@ -80,13 +81,13 @@ public struct ForwardedResponse: Sendable {
     }
 }
 
-/// Why the upstream has not responded.
+/// Why there is no response of the upstream.
 public enum UpstreamFailure: Error, Sendable, Equatable {
-    /// It cannot be reached.
+    /// The upstream cannot be reached.
     case away
-    /// It did not respond in time, and may have done what was asked.
+    /// The upstream did not respond in time. It may have performed the request.
     case late
-    /// Too many requests wait for it.
+    /// Too many requests wait for the upstream.
     case overloaded
     /// The response is longer than an edge keeps in memory.
     case tooLarge(limit: Int)

@@ -85,8 +85,8 @@ public struct UserTotals: Sendable {
 /// A proposed limit of the totals of single users (winsorizing), and its effects.
 public struct ProposedCap: Sendable {
     public let cap: Double
-    /// The users with the greatest totals: their number, their share of the users with a total, and their share of the
-    /// sum.
+    /// The users with the greatest totals, one in a thousand of all users: their number, their share of all users, and
+    /// their share of the sum.
     public let greatest: (users: Int, shareOfUsers: Double, shareOfSum: Double)
     /// The mean with the cap, as a share of the mean without.
     let mean: Double

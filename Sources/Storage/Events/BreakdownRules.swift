@@ -8,7 +8,7 @@ import JSON
 enum BreakdownRules {
     private enum Value {
         case text(String)
-        /// A value that results cannot show as a group.
+        /// A value without a text form, which belongs to the group of other values.
         case unusable
     }
 
