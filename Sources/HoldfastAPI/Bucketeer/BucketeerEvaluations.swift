@@ -33,7 +33,7 @@ struct BucketeerEvaluationEndpoints {
         return .json(Self.encode(isChanged ? list : [], id: id, isChanged: isChanged))
     }
 
-    /// One flag, for server SDKs that evaluate remotely.
+    /// Responds with one flag, for server SDKs that evaluate remotely.
     func postOne(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
@@ -79,7 +79,7 @@ struct BucketeerEvaluationEndpoints {
         writer.key("evaluations")
         writer.raw(list.isEmpty ? Array("[]".utf8) : list)
         writer.member(seconds: "createdAt", systemWallClock())
-        // With forceUpdate the SDK forgets all that it had.
+        // With forceUpdate the SDK discards all its evaluations, so nothing need be archived.
         writer.member("archivedFeatureIds", [])
         writer.member("forceUpdate", isChanged)
         writer.endObject()
@@ -108,7 +108,7 @@ struct BucketeerEvaluationEndpoints {
         writer.member("featureId", evaluation.flagKey.string)
         writer.member("featureVersion", version)
         writer.member("userId", userID.string)
-        // Never empty: events with an empty one are refused by some servers, and so not sent by some SDKs.
+        // Never empty: some servers refuse events with an empty variation id, so some SDKs do not send them.
         writer.member("variationId", evaluation.variationID?.string ?? "default")
         writer.key("reason")
         writer.beginObject()
@@ -122,9 +122,9 @@ struct BucketeerEvaluationEndpoints {
 }
 
 /// A request of either kind: `{"tag","user":{"id","data"},"userEvaluationsId","featureId",…}`. Unknown members are
-/// ignored, as the contract wants.
+/// ignored, as the contract requires.
 private struct BucketeerEvaluationRequest: Sendable {
-    /// Empty for flags with any tag or none.
+    /// The tag of the flags; empty for all flags.
     let tag: String
     let userID: Identifier
     let data: JSONObject
@@ -153,8 +153,8 @@ private struct BucketeerEvaluationRequest: Sendable {
         }
     }
 
-    /// Returns the user with the data as attributes. All data are texts: those of attributes that are defined as
-    /// numbers or booleans are read as such.
+    /// Returns the user with the data as attributes. All data are texts. Those of attributes that are defined as
+    /// numbers or booleans are parsed.
     func user(_ schema: AttributeSchema) -> User {
         var attributes = data
         for member in data {
@@ -180,7 +180,7 @@ extension Flag {
 }
 
 extension FlagEvaluation {
-    /// The value as a text, the only type that the contract has; `nil` if there is none.
+    /// The value as text, which is the only type in the contract; `nil` if there is none.
     fileprivate var bucketeerValue: String? {
         switch value {
         case nil, .some(.null): nil

@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /register_events`: takes exposures (evaluation events) and goal events. Responds when all are durable, and
-/// lists the events that were not stored, by id.
+/// `POST /register_events`: records exposures (evaluation events) and goal events. Responds when all are durable, and
+/// lists the ids of events that were not stored.
 struct BucketeerEventEndpoint {
     let services: Services
     let store: any StoreSession
@@ -85,7 +85,7 @@ private struct BucketeerEvent {
     private let project: Project?
     private let now: Timestamp
 
-    /// The age and the lead of an event that the contract allows, in milliseconds.
+    /// The maximum age of an event in the contract, in milliseconds.
     private static let maximumAge: Timestamp = 31 * 86_400_000
     private static let maximumLead: Timestamp = 3_600_000
     private static let typePrefix = "type.googleapis.com/bucketeer.event.client."
@@ -104,12 +104,12 @@ private struct BucketeerEvent {
         self.kind = kind
     }
 
-    /// Returns the exposure; `nil` if the user was not in an experiment. Notes the evaluation in any case.
+    /// Returns the exposure; `nil` if the user was not in an experiment. Records the evaluation in any case.
     func exposure(_ uses: UseRecorder) throws(EventRefusal) -> ExposureInput? {
         let (userID, happenedAt) = (try userID(), try happenedAt())
         let (key, variationID) = (Identifier(try text("featureId")), Identifier(try text("variationId")))
         guard !key.string.isEmpty else { throw Self.refusal("`featureId` is required") }
-        // The SDK had no evaluation, and returned the default of its caller.
+        // Without an evaluation the SDK has returned the default of its caller.
         let reason = event["reason"]?["type"]?.string ?? ""
         if reason == "CLIENT" || reason.hasPrefix("ERROR_") { return nil }
         guard let project, let flag = project.datafile.flag(key: key) else {

@@ -5,13 +5,13 @@ import JSON
 import Storage
 import Synchronization
 
-/// The API that Bucketeer's SDKs call: the JSON form of its gRPC gateway. The key of an SDK is the secret of a token,
-/// sent without the name of a scheme; a tag chooses flags.
+/// The API that Bucketeer's SDKs call: the JSON form of its gRPC gateway. The API key of an SDK is the secret of a
+/// token, sent without an authentication scheme. A tag selects flags.
 ///
 /// - SeeAlso: `proto/gateway/service.proto` and `proto/event/client/event.proto` of bucketeer-io/bucketeer.
 struct BucketeerProtocol: WireProtocol {
     let routes: [APIRoute]
-    /// Also the methods of its gateway that this server lacks.
+    /// Includes the methods of the gateway that this server does not implement.
     let pathPrefixes = [
         "/get_evaluations", "/get_evaluation", "/get_feature_flags", "/get_segment_users", "/register_events", "/ping",
     ]
@@ -113,11 +113,11 @@ struct BucketeerError: DefinitionError {
     }
 }
 
-/// Counts what SDKs report of themselves. Thread-safe.
+/// Counts the metrics events that SDKs send. Thread-safe.
 final class BucketeerMetrics: Sendable {
     private let events = Atomic<UInt64>(0)
 
-    /// Events about latency, sizes and errors.
+    /// The number of events about latency, sizes and errors.
     var reported: UInt64 { events.load(ordering: .relaxed) }
 
     func countReport() {
@@ -125,15 +125,15 @@ final class BucketeerMetrics: Sendable {
     }
 }
 
-// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type, and 64-bit
-// integers are strings; either form is read.
+// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type. 64-bit integers
+// are strings; numbers are accepted, too.
 extension JSONObject {
-    /// Returns a string, by default empty.
+    /// Returns a string; empty if it is absent.
     func protobufText(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String {
         try optionalText(name, in: place) ?? ""
     }
 
-    /// Returns a message; `nil` if there is none.
+    /// Returns a message; `nil` if it is absent.
     func protobufMessage(_ name: String, in place: JSONPointer = []) throws(CoreError) -> JSONObject? {
         guard let value = self[name], !value.isNull else { return nil }
         guard let object = value.object else {
@@ -142,7 +142,7 @@ extension JSONObject {
         return object
     }
 
-    /// Returns a 64-bit integer, by default 0.
+    /// Returns a 64-bit integer; 0 if it is absent.
     func protobufInteger(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Int64 {
         guard let value = self[name], !value.isNull else { return 0 }
         guard

@@ -2,8 +2,8 @@ import CEmbedded
 import HTTPServer
 import JSON
 
-/// The console: a web page, served as static files. It calls the public API with the token that its user enters, or that
-/// an identity provider gives it, so the files need no token, and there are no other routes to data.
+/// The console: a web page, served as static files. It calls the public API with the token that its user enters or that
+/// an identity provider issues. The files therefore need no token, and there are no other routes to data.
 struct ConsoleProtocol: WireProtocol {
     let routes: [APIRoute]
 
@@ -19,7 +19,7 @@ struct ConsoleProtocol: WireProtocol {
                 try Self.file(request.parameter(0) ?? "", request, access.signIn)
             },
         ]
-        // Compressed now, so that no request has to wait for it on an event loop.
+        // Compresses the files now, so that no request waits for it on an event loop.
         _ = ConsoleFiles.all
     }
 
@@ -40,7 +40,7 @@ struct ConsoleProtocol: WireProtocol {
         return response
     }
 
-    /// What the page needs to sign people in at an identity provider; 204 if there is none.
+    /// Responds with the settings for signing in at an identity provider; 204 if there is none.
     private static func signIn(_ signIn: SignIn?) -> Response {
         guard let signIn else { return Response(.noContent) }
         return .json([
@@ -81,10 +81,10 @@ private enum ConsoleFiles {
         }
     }
 
-    /// Nothing but the files themselves and the API of this server may be loaded, no text becomes HTML or a script, and
-    /// no other site may show the page in a frame.
+    /// Returns the content security policy: only the files and the API of this server may be loaded, text cannot become
+    /// HTML or a script, and no other site may show the page in a frame.
     ///
-    /// - Parameter origins: of the identity provider.
+    /// - Parameter origins: the origins of the identity provider.
     static func policy(reaching origins: [String]) -> String {
         let reached = (["'self'"] + origins).joined(separator: " ")
         return """

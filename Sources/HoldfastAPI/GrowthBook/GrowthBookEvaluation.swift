@@ -5,9 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /api/eval/{client_key}`: the values of all flags for one user. New assignments are stored, as by `/v1/decide`, so
-/// sticky bucketing is the server's. Exposures are not recorded: the response has them for the SDK's tracking callback,
-/// which it calls when a value is used.
+/// `POST /api/eval/{client_key}`: the values of all flags for one user. New assignments are stored, as by `/v1/decide`,
+/// so the server makes bucketing sticky. Exposures are not recorded: the response has the experiments for the SDK's
+/// tracking callback, which the SDK calls when a value is used.
 struct GrowthBookEvaluation {
     let decisions: StickyDecisionService
     let projects: ProjectView
@@ -21,7 +21,7 @@ struct GrowthBookEvaluation {
         let subject = DecisionQuery.Subject.chosenFlags { $0.flags.map(\.key).filter { forced[$0] == nil } }
         let query = try DecisionQuery(for: input.user, subject, options: .disableDecisionEvent).usable(in: project)
         var response = Response.json(Self.encode(try await decisions.decide(query, in: project), input))
-        // Tells the JavaScript SDK that there is a stream of changes.
+        // Informs the JavaScript SDK that there is a stream of changes.
         response.fields = [("X-SSE-Support", "enabled")]
         return response
     }
@@ -73,7 +73,7 @@ struct GrowthBookEvaluation {
         writer.endObject()
     }
 
-    /// Writes the experiment that has given the value, if one has, for the SDK's tracking callback.
+    /// Writes the experiment that determined the value, if any, for the SDK's tracking callback.
     private static func append(
         _ evaluation: FlagEvaluation, _ value: JSONValue, of user: User, in datafile: Datafile,
         to writer: inout JSONWriter
@@ -125,10 +125,11 @@ struct GrowthBookEvaluation {
     }
 }
 
-/// `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members have no effect, as forced variations and the URL.
+/// `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members are ignored, such as forced variations
+/// and the URL.
 private struct GrowthBookRequest: Sendable {
     let user: User
-    /// Values by flag that the SDK wants instead of a decision.
+    /// Values by flag that the SDK requests instead of a decision.
     let forcedFeatures: [Identifier: JSONValue]
 
     private static let forcedFeatureLimit = 1_000

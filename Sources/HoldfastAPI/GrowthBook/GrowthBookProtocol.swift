@@ -4,11 +4,11 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The remote evaluation of GrowthBook's SDKs, as their proxy serves it: they send a user's attributes, and receive values
-/// instead of rules.
+/// The remote evaluation of GrowthBook's SDKs, compatible with GrowthBook Proxy: SDKs send a user's attributes, and
+/// receive values instead of rules.
 ///
-/// SDKs send nothing but the client key. It is the secret of a token, as with Bucketeer; for a request that has its secret in
-/// a header field, and for a server without tokens, it is the SDK key of the project.
+/// SDKs send only the client key, which is the secret of a token. If a request has the secret in a header field, or if
+/// the server has no tokens, the client key is the SDK key of the project.
 ///
 /// - SeeAlso: `packages/lib/eval` and `featuresController.ts` of growthbook/growthbook-proxy.
 struct GrowthBookProtocol: WireProtocol {
@@ -65,7 +65,7 @@ extension Request {
         tokenSecret(authorization: field("authorization"), apiKey: field("x-api-key"))
     }
 
-    /// Returns the project of the header field, or that of a client key that is no secret, or else the default one.
+    /// Returns the project of the header field, or of a client key that is not a secret, or else the default project.
     func growthBookProject(_ projects: ProjectView, _ call: Call) throws(CoreError) -> Project {
         guard let key = parameter(0) else {
             throw CoreError(.invalid, "the client key in the path must be UTF-8")

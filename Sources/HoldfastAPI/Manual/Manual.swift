@@ -3,7 +3,7 @@ import CEmbedded
 /// The manual: the articles of `holdfast.docc` and those of the client library, embedded in the program.
 public enum Manual {
     public struct Article: Sendable {
-        /// Such as `Experiments`, or `Client/Flags` for an article of the client library.
+        /// The topic, such as `Experiments`, or `Client/Flags` for an article of the client library.
         public let topic: String
         public let title: String
         public let markdown: String
@@ -96,11 +96,11 @@ public enum Manual {
 }
 
 extension Manual {
-    /// What is below one heading, as far as the next one.
+    /// The text below a heading, up to the next heading.
     struct Section: Sendable {
         let heading: String
         let lines: [Substring]
-        /// In lower case, for searches.
+        /// The text in lower case, for searches.
         private let letters: [UInt8]
 
         private init(_ lines: [Substring]) {
@@ -125,11 +125,12 @@ extension Manual {
             return sections
         }
 
-        /// How often the words occur; `nil` if one does not. All of them together, and one in the heading, count more.
+        /// Returns a score by the number of occurrences of the words; `nil` if a word does not occur. Occurrences of
+        /// the whole phrase and in the heading count more.
         ///
         /// - Parameters:
-        ///   - words: in lower case.
-        ///   - phrase: all of them.
+        ///   - words: the words in lower case.
+        ///   - phrase: the words, separated by spaces.
         func score(of words: [[UInt8]], together phrase: [UInt8]) -> Int? {
             var score = min(letters.count(of: phrase), 5) * 10
             let heading = Array(heading.lowercased().utf8)
@@ -164,7 +165,7 @@ extension Manual {
         return rows
     }()
 
-    /// Returns the sections that contain all words of a query, upper or lower case, the best first.
+    /// Returns the sections that contain all words of a query, ignoring case, in descending order of their score.
     public static func search(_ query: String, limit: Int = 20) -> [Hit] {
         let words = query.lowercased().split(whereSeparator: \.isWhitespace).prefix(8).map { Array($0.utf8) }
         let phrase = Array(words.joined(separator: [UInt8(ascii: " ")]))
@@ -173,11 +174,11 @@ extension Manual {
         let term = glossary[asked] ?? glossary.keys.filter { $0.hasPrefix(asked + " ") }.min().flatMap { glossary[$0] }
         var found: [(score: Int, article: Article, section: Section)] = []
         for article in articles {
-            // Who searches wants to use it first.
+            // The last part explains internals, which count less than articles for users.
             let divisor = parts.last?.articles.contains { $0.topic == article.topic } == true ? 2 : 1
             for section in article.sections {
                 if term != nil, article.topic == "Concepts", section.heading == "Glossary" {
-                    // What a word means comes first.
+                    // An entry of the glossary comes first.
                     found.append((.max, article, section))
                     continue
                 }
@@ -185,7 +186,7 @@ extension Manual {
                 found.append((score / divisor, article, section))
             }
         }
-        // Of equal scores the order of the manual counts; Swift's sort is stable.
+        // Sections with equal scores stay in the order of the manual, because Swift's sort is stable.
         found.sort { $0.score > $1.score }
         return found.prefix(limit).map { score, article, section in
             let lines = section.lines.dropFirst().map { line in
@@ -200,7 +201,7 @@ extension Manual {
 }
 
 extension [UInt8] {
-    /// How often a word, or one that begins with it, occurs: "UPS" is in no "groups".
+    /// Returns the number of words that begin with a text. "UPS" does not match "groups".
     fileprivate func count(of word: [UInt8]) -> Int {
         guard let first = word.first, count >= word.count else { return 0 }
         return (0...(count - word.count)).count { start in
@@ -211,6 +212,6 @@ extension [UInt8] {
 }
 
 extension UInt8 {
-    /// Whether this is a small letter of ASCII.
+    /// Whether the byte is a lower-case ASCII letter.
     fileprivate var isLetter: Bool { (0x61...0x7A).contains(self) }
 }

@@ -2,12 +2,10 @@ import Definitions
 import HTTPServer
 import JSON
 
-/// Where the manual explains an error.
-///
-/// What a member or a route is about is said here once; a test follows every link.
+/// Links from errors to the articles of the manual that explain them. A test follows every link.
 enum ManualLink {
-    /// Returns the path of the article and heading, such as `/manual/Profiles#overrides`; `nil` if the manual says nothing
-    /// of the error.
+    /// Returns the path of the article and heading, such as `/manual/Profiles#overrides`; `nil` if the manual does not
+    /// explain the error.
     ///
     /// - Parameters:
     ///   - topic: of the error, if it has one.
@@ -25,7 +23,7 @@ enum ManualLink {
         return heading.map { "/manual/" + $0 }
     }
 
-    /// Every article and heading that an error may lead to.
+    /// All articles and headings to which errors may link.
     static var headings: Set<String> {
         Set(CoreError.Topic.allCases.map(heading(of:))).union(byStatus.values).union(members.values)
             .union((byStatusAndRoute.values.joined() + byRoute).map(\.heading))
@@ -54,14 +52,14 @@ enum ManualLink {
         table.filter { pattern.hasPrefix($0.prefix) }.max { $0.prefix.utf8.count < $1.prefix.utf8.count }?.heading
     }
 
-    /// Errors that have the same reason on every route.
+    /// The headings for statuses that have the same reason on every route.
     private static let byStatus: [UInt16: String] = [
         401: "Access#tokens", 405: "API#routes", 412: "Profiles#conditional-changes", 413: "Limits#memory",
         415: "API#rules", 501: "API#rules", 502: "Edge#while-the-upstream-is-away",
         503: "Operations#health", 504: "Operations#health",
     ]
 
-    /// Members of definitions that a part of an article is about.
+    /// The headings for members of definitions.
     private static let members: [String: String] = [
         "adjustment": "Metrics#adjust-it-by-what-is-known-from-before",
         "assignment_ttl": "Profiles#how-long-assignments-last", "audience": "AttributesAndSegments#conditions",
@@ -73,12 +71,12 @@ enum ManualLink {
         "weights": "Experiments#traffic-and-weights",
     ]
 
-    /// What errors with a status are about, by the beginning of the route's path.
+    /// The headings for errors with a status, by the beginning of the route's path.
     private static let byStatusAndRoute: [UInt16: [(prefix: String, heading: String)]] = [
         403: [("/", "Access#scopes"), ("/v1/proposals", "Access#a-second-person-for-running-experiments")]
     ]
 
-    /// What other errors are about, by the beginning of the route's path.
+    /// The headings for other errors, by the beginning of the route's path.
     private static let byRoute: [(prefix: String, heading: String)] = [
         ("/datafiles/", "OptimizelySDK#what-an-sdk-asks-for"),
         ("/edge/", "Edge#what-is-answered-where"),

@@ -1,11 +1,11 @@
 /// An HTML page of the manual.
 struct ManualPage {
-    /// Where the page is below `/manual/`: `Flags` or `Client/Flags`; links are relative, so that a proxy may serve Holdfast
-    /// below a path.
+    /// The path of the page below `/manual/`, such as `Flags` or `Client/Flags`. Links are relative to it, so that a
+    /// proxy may serve Holdfast below a path.
     private let topic: String
     private var html = ""
 
-    /// The page of an article; the landing page has the topic `Holdfast`.
+    /// Returns the page of an article. The landing page has the topic `Holdfast`.
     ///
     /// - Throws: ``Markdown/Unsupported``.
     static func article(_ article: Manual.Article) throws -> String {
@@ -15,7 +15,7 @@ struct ManualPage {
         return page.finished(title: article.title)
     }
 
-    /// The page with what a search has found.
+    /// Returns the page with the results of a search.
     static func search(_ query: String) -> String {
         var page = ManualPage(topic: "Holdfast")
         let hits = Manual.search(query, limit: 50)
@@ -36,7 +36,7 @@ struct ManualPage {
         return page.finished(title: "Search", query: query)
     }
 
-    /// The anchor of a heading, as code hosts make it.
+    /// Returns the anchor of a heading, in the form that code hosts use.
     static func anchor(of heading: String) -> String {
         String(
             heading.lowercased().compactMap { character -> Character? in
@@ -106,7 +106,7 @@ struct ManualPage {
             html += "<\(tag)>"
             for item in items {
                 html += "<li>"
-                // An item of one paragraph needs no distance to the next.
+                // An item with a single paragraph has no margin.
                 if case .paragraph(let inlines) = item.first {
                     html += rendered(inlines)
                     append(contentsOf: Array(item.dropFirst()))
@@ -142,7 +142,7 @@ struct ManualPage {
         }.joined()
     }
 
-    /// The address of the page that a link between articles leads to.
+    /// Returns the address of the page for a link between articles.
     private func address(of target: String) -> String {
         let parts = target.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
         guard let path = parts.first, path.hasSuffix(".md") else { return target }

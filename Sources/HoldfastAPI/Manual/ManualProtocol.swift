@@ -4,17 +4,17 @@ import HTTPServer
 import HoldfastCore
 import Synchronization
 
-/// The manual as web pages. They hold nothing of this server's data, so they need no token.
+/// The manual as web pages. They have no data of this server, so they need no token.
 struct ManualProtocol: WireProtocol {
     let routes: [APIRoute]
 
-    /// Only this server's style sheet and pictures are loaded; there are no scripts.
+    /// The content security policy: only this server's style sheet and pictures are loaded, and there are no scripts.
     private static let policy = """
         default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'
         """
 
     init(_ services: Services) {
-        /// Pages take a moment to make, and searches to run: not on the event loop.
+        /// Creates pages and runs searches off the event loop, because both take time.
         func findings(_ query: String, _ accepted: String?) async throws -> Response {
             let file = try await services.compute {
                 StaticFile("text/html; charset=utf-8", Array(ManualPage.search(query).utf8))
@@ -59,7 +59,7 @@ struct ManualProtocol: WireProtocol {
         ]
     }
 
-    /// The pages of articles, once they were asked for: they stay the same while the program runs.
+    /// The pages of articles that were requested. They never change while the program runs.
     private static let pages = Mutex<[String: StaticFile]>([:])
 
     /// The style sheet and the pictures.

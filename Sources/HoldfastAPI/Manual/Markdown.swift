@@ -1,5 +1,5 @@
-/// The Markdown that the manual's articles are written in, which is all that this reads: headings, paragraphs, lists,
-/// tables, code, notes and images; within a paragraph code, emphasis and links.
+/// A parser for the subset of Markdown in the manual's articles: headings, paragraphs, lists, tables, code, notes and
+/// images; within a paragraph code, emphasis and links.
 struct Markdown {
     indirect enum Block: Equatable {
         /// `level` is 1 to 4.
@@ -22,7 +22,7 @@ struct Markdown {
         case link([Inline], target: String)
     }
 
-    /// What an article has that no reader of this subset would show as it is meant.
+    /// The error for a construct outside of the subset.
     struct Unsupported: Error, CustomStringConvertible {
         let line: Int
         let found: String
@@ -34,7 +34,7 @@ struct Markdown {
 
     let blocks: [Block]
 
-    /// - Throws: ``Unsupported`` with the line of anything else.
+    /// - Throws: ``Unsupported`` with the line of a construct outside of the subset.
     init(_ text: String) throws {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         var reader = Reader(lines: lines[...].enumerated().map { Line(number: $0.offset + 1, text: $0.element) })
@@ -54,7 +54,7 @@ extension Markdown {
             Line(number: number, text: text.dropFirst(min(count, indentation)))
         }
 
-        /// The length of a list item's mark, with the space behind it.
+        /// The length of a list item's mark, with the space after it.
         var mark: (isNumbered: Bool, length: Int)? {
             if text.hasPrefix("- ") { return (false, 2) }
             let digits = text.prefix { $0.isASCII && $0.isNumber }.count
@@ -76,7 +76,7 @@ extension Markdown {
 
         private var next: Line? { position < lines.count ? lines[position] : nil }
 
-        /// Takes lines as long as a condition is true.
+        /// Reads lines while a condition is true.
         private mutating func take(while condition: (Line) -> Bool) -> [Line] {
             let taken = lines[position...].prefix(while: condition)
             position += taken.count
@@ -146,7 +146,7 @@ extension Markdown {
                 if character == "|", !isEscaped {
                     cells.append("")
                 } else {
-                    // A bar in a cell is written with a backslash, in code, too.
+                    // A bar in a cell is escaped by a backslash, also in code.
                     if character == "|" { cells[cells.count - 1].removeLast() }
                     cells[cells.count - 1].append(character)
                 }
@@ -173,7 +173,7 @@ extension Markdown {
                 position += 1
                 let first = Line(number: line.number, text: line.text.dropFirst(mark.length))
                 var rest = take { $0.isBlank || $0.indentation >= mark.length }
-                // Blank lines belong to the item only if the item goes on behind them.
+                // Blank lines belong to the item only if the item continues after them.
                 while rest.last?.isBlank == true { rest.removeLast(); position -= 1 }
                 var reader = Reader(lines: [first] + rest.map { $0.outdented(by: mark.length) })
                 items.append(try reader.blocks())
@@ -224,7 +224,7 @@ private struct InlineScanner {
         text.indices.contains(position + offset) ? text[position + offset] : nil
     }
 
-    /// Reads as far as a mark, which it takes, or as the end.
+    /// Reads up to a mark and consumes it; without a mark, up to the end.
     mutating func inlines(until mark: [Character]?) throws -> [Markdown.Inline] {
         var inlines: [Markdown.Inline] = []
         var plain = ""

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// What the tokens of this server may do.
+    /// The routes of tokens and permissions.
     static func access(_ loop: LoopServices) -> [APIRoute] {
         let services = loop.services
         let tokens = TokensEndpoint(control: services.access, isEdge: services.upstream != nil)

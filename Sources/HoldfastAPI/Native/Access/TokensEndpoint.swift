@@ -12,7 +12,7 @@ struct TokensEndpoint {
         .json(["tokens": .array(control.tokens.map { .object($0.description) })])
     }
 
-    /// Whom the server takes the caller for, and what the caller may do, so that a page offers nothing else.
+    /// Responds with the caller's name and permissions, so that a page can hide operations that the caller may not use.
     func whoami(_ request: borrowing Request, _ call: Call) -> Response {
         let token = call.admission.token
         let scopes = Token.Scope.allCases.filter { token?.scope.allows($0) ?? true }
@@ -22,14 +22,14 @@ struct TokensEndpoint {
             "scopes": .array(scopes.map { .string("\($0)") }),
             "projects": token?.projects.sdkKeys.map { .array($0.map { .string($0) }) } ?? .null,
             "expires_at": token?.expiresAt.map { .string($0.rfc3339) } ?? .null,
-            // An edge does not know its upstream's.
+            // An edge does not know the number of approvals of its upstream.
             "approvals": isEdge ? .null : .integer(control.approvals),
         ])
     }
 }
 
 extension Token {
-    /// What the response and the audit log have in common comes first; `last_used_at` is that of this process.
+    /// The token as in the audit log, with `last_used_at` of this process.
     fileprivate var description: JSONObject {
         var description = auditDescription
         description["projects"] = auditDescription["projects"] ?? .null

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// Changes that wait for a second person.
+    /// The routes of changes that wait for the approval of a second person.
     static func approvals(_ loop: LoopServices) -> [APIRoute] {
         let proposal = ProposalEndpoints(loop)
         return [

@@ -7,8 +7,8 @@ import Storage
 
 /// `/v1/proposals`: changes of running experiments that wait for the approval of a second person (`--approvals 2`).
 ///
-/// A proposal is the request as it was sent. To approve it is to let the server make that request, on the condition that
-/// the definitions are still those that it was made for.
+/// A proposal is the request as it was sent. On approval the server makes this request, provided that the definitions
+/// have not changed since.
 struct ProposalEndpoints {
     typealias Handler = (borrowing Request, Call) async throws -> Response
 
@@ -24,7 +24,7 @@ struct ProposalEndpoints {
         clock = loop.services.store.clock
     }
 
-    /// Returns a handler that responds 202 with a proposal where a change needs an approval that it does not have.
+    /// Returns a handler that responds 202 with a proposal if a change lacks a required approval.
     func holding(_ handle: @escaping Handler) -> Handler {
         { request, call in
             do {
@@ -54,14 +54,14 @@ struct ProposalEndpoints {
         return response
     }
 
-    /// Finds the same request about the same definitions that waits already, whoever has made it.
+    /// Finds a waiting proposal, of any author, with the same request and the same state of definitions.
     private func waiting(like proposal: Proposal) async throws -> Proposal? {
         let all = try await store.read(.proposals(sdkKey: proposal.sdkKey))
         for other in all
         where other.status == .pending && other.basis == proposal.basis && other.method == proposal.method
             && other.target == proposal.target
         {
-            // The list has no bodies.
+            // The list has no bodies, so the proposal is read by itself.
             if let found = try await store.read(.proposal(id: other.id)), found.status == .pending,
                 found.body ?? [] == proposal.body ?? []
             {
@@ -94,7 +94,7 @@ struct ProposalEndpoints {
         .json(describe(try await find(request, call)))
     }
 
-    /// Makes the change, with the rights of both: the one who proposes it, and the caller.
+    /// Makes the change. Both the author of the proposal and the caller must be allowed to make it.
     func approve(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let proposal = try await find(request, call)
         try proposal.expectPending(in: projects.project(proposal.sdkKey))
@@ -123,7 +123,7 @@ struct ProposalEndpoints {
         return .json(describe(settled))
     }
 
-    /// Anyone may reject a proposal, also who has made it. The body is empty or `{"reason":TEXT}`.
+    /// Rejects a proposal. Anyone may do so, including its author. The body is empty or `{"reason":TEXT}`.
     func reject(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let reason = try request.withBody { bytes throws(CoreError) -> String? in
             guard !bytes.isEmpty else { return nil }
@@ -172,7 +172,7 @@ struct ProposalEndpoints {
     }
 }
 
-/// The proposals of a project that wait for a second person, shown where what they change is.
+/// The waiting proposals of a project, which are shown with the elements that they change.
 struct WaitingProposals: Sendable {
     private let proposals: [Proposal]
 
@@ -184,7 +184,7 @@ struct WaitingProposals: Sendable {
         }
     }
 
-    /// Adds the member `proposals` to what a proposal is about.
+    /// Adds the member `proposals` to the description of an element that waiting proposals would change.
     func describe<Element: DefinedElement>(_ element: Element, _ description: JSONValue) -> JSONValue {
         let about = proposals.filter { proposal in
             let isRunning = Element.self == Experiment.self || Element.self == Flag.self

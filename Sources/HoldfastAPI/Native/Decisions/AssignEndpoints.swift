@@ -97,7 +97,7 @@ private final class AssignRequest: Sendable {
     let place: JSONPointer
     let user: User
     let anonymousID: Identifier?
-    /// A key or an id.
+    /// The key or id of the experiment.
     let experiment: Identifier
     let sdkKey: String?
     let access: ProjectAccess

@@ -5,8 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
-/// whatever app servers save, until it expires or an admin removes it; then the underlying assignment comes back.
+/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` sets the admin's override. It stays until
+/// it expires or an admin removes it, even if app servers save other variations. Then the underlying assignment counts
+/// again.
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
@@ -19,7 +20,7 @@ struct AssignmentEndpoints {
         let experiment = try experiment(try Self.name(request), call)
         let profile = try await completed { store.profile(of: userID, $0) }
         if profile?[experiment.id] == nil, experiment.definitions.isEmpty {
-            // The name may be the key of an experiment that another server has just made.
+            // The name may be the key of an experiment that another server has just created.
             try call.requireUpToDate()
         }
         return try Self.response(profile, experiment)
@@ -35,7 +36,7 @@ struct AssignmentEndpoints {
         return .json(json, entityTag: EntityTag(of: json))
     }
 
-    /// `If-Match` and `If-None-Match` of a change.
+    /// Returns the condition of `If-Match` and `If-None-Match` of a change.
     private static func condition(
         _ request: borrowing Request, of experiment: NamedExperiment
     ) -> ProfileChange.Condition? {
@@ -51,10 +52,10 @@ struct AssignmentEndpoints {
         return name
     }
 
-    /// The experiment in the path: the one of this key, or else of this id.
+    /// Returns the experiment in the path: the one with this key, or else with this id.
     ///
-    /// - Throws: 400 when it is no key and cannot be an id; 403 if only projects have it that the caller may not use; 409
-    ///   when several projects have the key for several ids.
+    /// - Throws: 400 if the name is not a key and cannot be an id; 403 if only projects have the experiment that the
+    ///   caller may not use; 409 if several projects have the key for different ids.
     private func experiment(_ name: String, _ call: Call) throws(CoreError) -> NamedExperiment {
         let ids = Set(try projects.experiments(key: Identifier(name), for: call.access).map(\.id))
         guard ids.count <= 1 else {
@@ -67,8 +68,8 @@ struct AssignmentEndpoints {
         return NamedExperiment(id: id, definitions: try projects.experiments(id: id, for: call.access))
     }
 
-    /// The experiment of a change. The key of one that another server has just made must not be taken for the id of an
-    /// unknown one.
+    /// Returns the experiment of a change. The key of an experiment that another server has just created must not be
+    /// used as the id of an unknown experiment.
     private func experimentToChange(_ request: borrowing Request, _ call: Call) throws(CoreError) -> NamedExperiment {
         let name = try Self.name(request)
         let experiment = try experiment(name, call)
@@ -92,9 +93,9 @@ struct AssignmentEndpoints {
         return try Self.response(result.profile, experiment)
     }
 
-    /// A misspelt key must not become the override of an experiment that does not exist.
+    /// Prevents a misspelt key from becoming the override of an unknown experiment.
     ///
-    /// - Throws: 404 if the name is near to a known key, unless the query says `unknown=allow`.
+    /// - Throws: 404 if the name is similar to a known key, unless the query has `unknown=allow`.
     private func expectIntended(
         _ experiment: NamedExperiment, _ request: borrowing Request, _ call: Call
     ) throws(CoreError) {
@@ -113,7 +114,7 @@ struct AssignmentEndpoints {
         }
     }
 
-    /// `{"variation_id":…,"reason"?,"expires_at"?}`, or with `variation_key`.
+    /// Parses `{"variation_id":…,"reason"?,"expires_at"?}`, or the same with `variation_key`.
     private static func override(
         _ body: JSONValue, of experiment: NamedExperiment, at now: Timestamp
     ) throws(CoreError) -> ProfileChange.Operation {
@@ -129,8 +130,8 @@ struct AssignmentEndpoints {
             reason: try ProfileInput.reason(of: object), expiresAt: expiresAt)
     }
 
-    /// The variation that `variation_id` or `variation_key` names, checked against every datafile that has the
-    /// experiment.
+    /// Returns the variation that `variation_id` or `variation_key` names. All datafiles that have the experiment must
+    /// have it.
     private static func variationID(
         _ object: JSONObject, of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {
@@ -175,9 +176,10 @@ struct AssignmentEndpoints {
         return error
     }
 
-    /// Removes the assignment; of an admin the override, if there is one, so that the underlying assignment comes back.
+    /// Removes the assignment. If there is an override and the caller is an admin, removes only the override, so that
+    /// the underlying assignment counts again.
     ///
-    /// - Throws: 409 if there is an override, and the caller is no admin.
+    /// - Throws: 409 if there is an override, and the caller is not an admin.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
@@ -207,10 +209,10 @@ struct AssignmentEndpoints {
 /// An experiment that a request names.
 private struct NamedExperiment: Sendable {
     let id: Identifier
-    /// As the active datafiles define it, one for each project that has it; empty when none has.
+    /// The definitions in the active datafiles of all projects that have the experiment.
     let definitions: [Experiment]
 
-    /// One assignment in it with its origin, as an object of its own.
+    /// Encodes an assignment in the experiment, with its source and times, as an object of its own.
     func encode(_ assignment: Assignment) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()

@@ -23,7 +23,7 @@ extension Response {
     /// Returns a stream of changes.
     init(changes stream: ChangeStream) {
         self.init(.ok, contentType: MediaType.events, body: .stream(stream))
-        // Caches and proxies must not hold events back.
+        // Prevents caches and proxies from delaying events.
         fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
     }
 }
@@ -33,22 +33,22 @@ extension Response {
 final class ChangeStream: ResponseStream, ChangeFollower {
     /// The format of an event.
     enum Format {
-        /// As the native API does.
+        /// The events of the native API.
         case datafile
-        /// As OFREP does: an event id that the client sends when it reconnects, and a version that it sends when it
-        /// evaluates again.
+        /// The events of OFREP: an event id that the client sends when it reconnects, and a version that it sends when
+        /// it evaluates again.
         case refetchEvaluation
-        /// As GrowthBook's proxy does: an event without data, after which an SDK evaluates again.
+        /// The events of GrowthBook Proxy: without data; the SDK then evaluates again.
         case featuresUpdated
-        /// As Optimizely Agent does, whose streams have notifications of other kinds, too.
+        /// The events of Optimizely Agent, whose streams also have other kinds of notifications.
         case agent(AgentNotifications.Format)
     }
 
     private struct State {
-        /// Waits for something to send; `nil` while the connection has no room.
+        /// The writer of an idle connection; `nil` while the connection has no room.
         var writer: StreamWriter?
         var isHeartbeatDue = false
-        /// Events beside changes that the connection had no room for.
+        /// Events other than changes for which the connection had no room.
         var waiting: [UInt8] = []
         var hasBegun = false
         var hasEnded = false
@@ -71,7 +71,7 @@ final class ChangeStream: ResponseStream, ChangeFollower {
     func produce(_ writer: StreamWriter) {
         state.withLock { state in
             state.writer = writer
-            // The data that was just sent has served as the heartbeat.
+            // The data that was just sent replaces the heartbeat.
             state.isHeartbeatDue = false
         }
         sendChanges()
@@ -88,7 +88,7 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         sendChanges()
     }
 
-    /// Sends an event beside changes. If a slow client leaves no room, the event is dropped.
+    /// Sends an event other than a change. It is dropped if too many events wait for a slow client.
     func add(_ event: [UInt8]) {
         state.withLock { state in
             if state.waiting.count + event.count <= Self.longestQueue { state.waiting += event }
@@ -123,7 +123,7 @@ final class ChangeStream: ResponseStream, ChangeFollower {
 }
 
 extension ChangeStream.Format {
-    /// Whether a line that clients ignore may keep a connection alive.
+    /// Whether the format has comments, which keep the connection alive and which clients ignore.
     fileprivate var hasComments: Bool {
         if case .agent(let format) = self { !format.isRaw } else { true }
     }

@@ -2,7 +2,7 @@ import HTTPServer
 import Storage
 
 extension NativeProtocol {
-    /// Assignments, evaluations, and what changes them.
+    /// The routes of assignments, evaluations, and the stream of changes.
     static func decisions(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let assignment = AssignmentEndpoints(store: session, projects: projects, clock: services.store.clock)

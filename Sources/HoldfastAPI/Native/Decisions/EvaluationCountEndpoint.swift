@@ -4,8 +4,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations/counts`: how often an app evaluated each flag, with which result. Only counted, in this process,
-/// for `GET /metrics`; nothing is stored.
+/// `POST /v1/evaluations/counts`: an app reports how often it evaluated each flag, by result. The counts are kept in
+/// this process for `GET /metrics`; nothing is stored.
 struct EvaluationCountEndpoint {
     let projects: ProjectView
     let metrics: ReportedEvaluations
@@ -87,7 +87,8 @@ struct EvaluationCountEndpoint {
                 .invalid, "`count` must be a whole number from 1 to \(maximumCount); got \(found)",
                 at: place.appending("count"))
         }
-        // Names come from apps, which cannot keep a token secret: only names of the datafile become labels.
+        // Only names in the datafile become labels, because apps cannot keep a token secret and anyone could send
+        // names.
         let flag = project.datafile.flag(key: Identifier(flagKey))
         let variation = variationKey.flatMap { key in flag?.variations.first { $0.key.string == key } }
         let series = ReportedEvaluations.Series(

@@ -29,8 +29,8 @@ struct EvaluationEndpoint {
         return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: known)
     }
 
-    /// `GET /v1/profiles/{user_id}/evaluations`: the value that each flag has for a user now, by what is stored of them, in
-    /// the order of the keys. Stores and counts nothing.
+    /// `GET /v1/profiles/{user_id}/evaluations`: the current value of each flag for a user, from the stored profile and
+    /// attributes, in the order of the keys. Stores and counts nothing.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let page = try ListPage(request, besides: ["defined_by"])
@@ -82,7 +82,7 @@ struct EvaluationEndpoint {
 private struct EvaluationRequest: Sendable {
     let query: DecisionQuery
     let sdkKey: String?
-    /// The flags that it names. The response lists unknown ones as `unknown_flag_keys`.
+    /// The flags that the request names. The response lists unknown ones as `unknown_flag_keys`.
     let flagKeys: [Identifier]
 
     private static let members = [
@@ -111,7 +111,7 @@ private struct EvaluationRequest: Sendable {
     }
 }
 
-/// The flags that a request asks for: those with one of the tags, and with one of the keys.
+/// The flags of a request: those with one of the tags, and those with one of the keys.
 private struct FlagSelection: Sendable {
     private let tags: Set<Identifier>?
     private let keys: Set<Identifier>?
@@ -134,8 +134,8 @@ private struct FlagSelection: Sendable {
 
 /// `POST /v1/bucket`: hashes an id into a bucket. Pure: reads and stores nothing.
 struct BucketEndpoint {
-    /// Maps `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; `entity_id`
-    /// is `null` if no range contains the bucket value, or none were given.
+    /// Responds to `{"bucketing_id","parent_id","traffic_allocation"?}` with `{"hash","bucket_value","entity_id"}`.
+    /// `entity_id` is `null` if no range contains the bucket value, or if there is no allocation.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])

@@ -11,7 +11,8 @@ struct ExplainEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// The query has `sdk_key`, unless the header names the project, and `at` for the datafile that was active then.
+    /// The query may have `sdk_key`, if the header does not name the project, and `at`, a time whose active datafile is
+    /// used.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         guard let name = request.parameter(1) else {
@@ -60,7 +61,8 @@ struct ExplainEndpoint {
         return writer.finish()
     }
 
-    /// - Parameter assignment: the user's assignment in the experiment. Its origin is shown with the step that uses it.
+    /// - Parameter assignment: the user's assignment in the experiment. Source and times are shown with the step that
+    ///   uses it.
     private static func append(_ step: DecisionStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
         writer.beginObject()
         for member in step.json {

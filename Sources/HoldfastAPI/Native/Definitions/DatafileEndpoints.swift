@@ -12,9 +12,9 @@ struct DatafileEndpoints {
     let projects: ProjectView
     let clock: StoreClock
 
-    /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The project is that of the
-    /// header, else of the datafile's own SDK key, else the default. If it concludes experiments, their results are kept in
-    /// the same transaction.
+    /// Activates a datafile after checking it as a whole; an invalid one changes nothing. The project is that of the
+    /// header, or else of the datafile's own SDK key, or else the default. If the datafile concludes experiments, their
+    /// results are frozen in the same transaction.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let uploaded = request.withBody { Array($0) }
         let query = try request.query(knowing: ["moves", "share"])
@@ -72,8 +72,8 @@ struct DatafileEndpoints {
         return .object(summary)
     }
 
-    /// The datafiles that were active, newest first: revision, time, and the token that stored it. `?limit=N`, by
-    /// default 100.
+    /// Responds with the history of active datafiles, newest first: revision, time, and the name of the token. The
+    /// default of `?limit=N` is 100.
     func history(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let sdkKey = try projects.project(named: request.sdkKey, for: call.access).sdkKey
@@ -81,7 +81,7 @@ struct DatafileEndpoints {
         return .json(Self.describe(history, sdkKey))
     }
 
-    /// The content of one datafile of the history.
+    /// Responds with the content of one datafile of the history.
     func version(_ request: borrowing Request, _ call: Call) async throws -> Response {
         guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
             throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")

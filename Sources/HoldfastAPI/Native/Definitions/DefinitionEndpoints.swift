@@ -5,9 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and raises its revision, so that all
-/// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
-/// element of all makes its project.
+/// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and increases its revision, so that
+/// all protocols and servers see the same definitions. `X-Optimizely-SDK-Key` names the project; without it the default
+/// project is used. The first element on a server creates its project.
 struct DefinitionEndpoints<Element: DefinedElement> {
     let services: Services
     let store: any StoreSession
@@ -56,7 +56,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// Reads when flags were last used; `nil` for other elements.
     ///
-    /// - Parameter areRequired: otherwise `nil` if they cannot be read: definitions are in memory.
+    /// - Parameter areRequired: whether a failure to read them is an error. Otherwise the result is `nil`, so that
+    ///   definitions, which are in memory, can be shown without them.
     private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
         guard Element.self == Flag.self else { return nil }
         do {
@@ -67,8 +68,8 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
-    /// Creates an element, or changes what the body names; 201 if it is new. `?from=KEY` makes a copy of an experiment: a
-    /// draft with the members that the body does not have.
+    /// Creates an element, or changes the members that the body has; 201 if it is new. `?from=KEY` copies an
+    /// experiment: the new draft has its members, except those in the body.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "share"] + (Element.copiedMembers.isEmpty ? [] : ["from"]))
         let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
@@ -139,16 +140,16 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     struct PutOutcome: Sendable {
         let status: Status
-        /// `nil` if the request asks for nothing new.
+        /// The change; `nil` if the element is already as requested.
         let change: Element.Change?
-        /// The element as `GET` presented it before; `nil` if it is new.
+        /// The element as `GET` showed it before; `nil` if it is new.
         let description: JSONValue?
     }
 
-    /// Returns the change that a request asks for. Its outcome is what the response tells.
+    /// Returns the change that a request asks for. Its outcome determines the response.
     ///
-    /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is wrong, 412 if a
-    ///   condition does not hold, and what ``ElementChange/apply(to:)`` throws.
+    /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is invalid, 412 if a
+    ///   condition does not hold, and the errors of ``ElementChange/apply(to:)``.
     static func change(
         _ input: PutRequest, _ schema: AttributeSchema
     ) throws(CoreError) -> ProjectEditor.Change<PutOutcome> {
@@ -169,7 +170,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
-    /// The tag of an element is that of its datafile; `nil` if there is no such element.
+    /// Returns the entity tag of an element, which is that of its datafile; `nil` if there is no such element.
     static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
         guard let project, Element.find(Identifier(key), in: project.compiled) != nil else { return nil }
         return project.entityTag
@@ -179,13 +180,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         ProjectEditor.Note(action, of: key) { detail(Element.description(of: key, in: $0, sdkKey: sdkKey)) }
     }
 
-    /// What the audit log has of an element.
+    /// Returns an element as the audit log shows it.
     private static func detail(_ description: JSONValue?) -> JSONValue {
         description.map { .object(JSONObject(.init(key: Element.noun, value: $0))) } ?? .null
     }
 
     /// - Parameters:
-    ///   - description: the element as `GET` presents it, if it is known.
+    ///   - description: the element as `GET` shows it, if it is known.
     ///   - warnings: see ``ElementChange/warnings(_:_:)``.
     static func response(
         _ status: Status = .ok, with key: String, of project: Project, showing description: JSONValue? = nil,

@@ -5,7 +5,8 @@ import HoldfastCore
 import Storage
 
 extension NativeProtocol {
-    /// Projects with all that they define but experiments: flags, metrics, holdouts; and definitions as a whole.
+    /// The routes of projects, flags, metrics and holdouts, and of definitions as a whole. Experiments have their own
+    /// routes.
     static func definitions(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)

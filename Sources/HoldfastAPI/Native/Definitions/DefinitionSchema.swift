@@ -32,9 +32,9 @@ public enum DefinitionSchema {
         return .object(schema)
     }
 
-    /// Returns a schema that refers to others in the same file.
+    /// Returns a schema with references to other schemas in the same file.
     ///
-    /// - Parameter names: those to which it refers are added.
+    /// - Parameter names: the names of the schemas to which it refers are added.
     private static func local(_ value: JSONValue, _ names: inout [String]) -> JSONValue {
         switch value {
         case .array(let elements): return .array(elements.map { local($0, &names) })

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/definitions`: everything that a project defines, as one document that programs keep in files.
+/// `/v1/definitions`: all definitions of a project as one document, which programs keep in files.
 struct DefinitionSetEndpoints {
     let services: Services
     let store: any StoreSession
@@ -27,7 +27,7 @@ struct DefinitionSetEndpoints {
         return .json(content, entityTag: tag)
     }
 
-    /// Applies a document as a whole, or nothing of it. `?prune=true` also removes what it lacks.
+    /// Applies a document as a whole or not at all. `?prune=true` also removes elements that the document lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
         let (sdkKey, change, _) = try await change(request, query, call, try await store.read(.webhooks))
@@ -53,10 +53,11 @@ struct DefinitionSetEndpoints {
         return .json(.object(object))
     }
 
-    /// Tells what `PUT` would do, and who would move.
+    /// Responds with the effects of `PUT`, including the number of users who would get another variation. Changes
+    /// nothing.
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["prune", "max_removals", "share"])
-        // Read first: what is edited meanwhile makes the tag outdated.
+        // Read before the definitions, so that a concurrent edit makes the tag outdated.
         let (catalog, all) = (catalog, try await store.read(.webhooks))
         let (sdkKey, change, saysWebhooks) = try await change(request, query, call, all)
         let basis = try await catalog.inBackground { _ in catalog.entityTag(of: sdkKey, all) }
@@ -130,7 +131,8 @@ struct DefinitionSetEndpoints {
 }
 
 extension ProjectCatalog {
-    /// - Parameter webhooks: those of other projects are left out; `nil` to say nothing of webhooks.
+    /// - Parameter webhooks: webhooks of any project; those of other projects are left out. `nil` for a set without
+    ///   webhooks.
     fileprivate func definitionSet(of sdkKey: String, _ webhooks: [Webhook]?) -> DefinitionSet {
         let snapshot = snapshot()
         return DefinitionSet(
@@ -138,7 +140,8 @@ extension ProjectCatalog {
             webhooks: webhooks?.filter { $0.concerns(sdkKey) })
     }
 
-    /// The same for all callers, so that one with more rights can apply what another one has planned.
+    /// Returns the entity tag of definitions. It does not depend on the caller, so that a caller with more rights can
+    /// apply the plan of another one.
     fileprivate func entityTag(of sdkKey: String, _ webhooks: [Webhook]) -> EntityTag {
         definitionSet(of: sdkKey, webhooks).json.encoded().withUnsafeBytes { EntityTag(hashing: $0) }
     }

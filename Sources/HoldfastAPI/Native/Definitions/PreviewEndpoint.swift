@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/preview` and `POST /v1/flags/{key}/preview`: show what a `PUT` with the same body would do,
-/// and change nothing.
+/// `POST /v1/experiments/{key}/preview` and `POST /v1/flags/{key}/preview`: show the effects of a `PUT` with the same
+/// body, and change nothing.
 struct PreviewEndpoint {
     let catalog: ProjectCatalog
     let clock: StoreClock
@@ -39,9 +39,9 @@ struct PreviewEndpoint {
         ])
     }
 
-    /// Makes the change that a request asks for on a copy of the project.
+    /// Makes the requested change on a copy of the project.
     ///
-    /// - Returns: also the conditions that nobody meets.
+    /// - Returns: the changed copy, and the conditions that no user can meet.
     private func draft<Element: DefinedElement>(
         of _: Element.Type, _ request: borrowing Request, _ call: Call
     ) async throws -> (
@@ -66,7 +66,7 @@ extension ExperimentPreview {
     /// The response of `POST /v1/experiments/{key}/preview`.
     ///
     /// - Parameters:
-    ///   - conditions: those that nobody meets.
+    ///   - conditions: the conditions that no user can meet.
     ///   - description: the experiment as `GET` would show it after the change.
     fileprivate func json(
         _ counts: PreviewCounter.Counts, _ conditions: [DefinitionWarning], after description: JSONValue

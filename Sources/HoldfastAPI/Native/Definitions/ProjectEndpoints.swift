@@ -5,12 +5,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/projects`: which projects there are, and which one requests mean that name none.
+/// `/v1/projects`: the projects, and which one is the default for requests that name none.
 struct ProjectEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    /// Projects that may be made.
+    /// The maximum number of projects.
     private static let limit = 1_000
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
@@ -24,7 +24,8 @@ struct ProjectEndpoints {
         .json(Self.describe(try record(request, call), projects))
     }
 
-    /// Makes a project, or changes its name, how long its assignments last, or which one is the default; 201 if it is new.
+    /// Creates a project, or changes its name, its lifetime of assignments, or whether it is the default; 201 if it is
+    /// new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let sdkKey = try SDKKey.check(Self.key(request))
         try call.access.check(sdkKey)
@@ -43,14 +44,14 @@ struct ProjectEndpoints {
         if change.becomesDefault, known?.isDefault != true,
             let former = projects.records(for: .all).first(where: \.isDefault)
         {
-            // The requests of others that name no project would mean another one.
+            // Changing the default affects requests to the former one, so the caller must be allowed to use it.
             try call.access.check(former.sdkKey)
             let isHeld = try call.approvalPolicy.checkDefault(
                 sdkKey, insteadOf: projects.project(former.sdkKey), changesMore: lifetime != nil)
             if isHeld { approval = call.admission.approval }
         }
         let author = call.author(request)
-        // First, because it may need an approval, and then nothing is changed.
+        // Set first, because it may need an approval; then nothing else is changed.
         if known != nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
         let made = try await catalog.putProject(change, approval: approval, by: author)
         if known == nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
@@ -74,7 +75,7 @@ struct ProjectEndpoints {
         (datafile?.assignmentLifetime).map { .string($0.text) } ?? .null
     }
 
-    /// Deletes a project that has nothing in it.
+    /// Deletes an empty project.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let record = try record(request, call)
         guard let project = projects.project(record.sdkKey) else {
@@ -138,7 +139,7 @@ struct ProjectEndpoints {
 }
 
 extension ProjectSettings {
-    /// Reads the body of a `PUT`. The members that only `GET` has may be there and are ignored.
+    /// Reads the body of a `PUT`. Members that only `GET` has are ignored.
     ///
     /// - Parameter isDefault: whether the project is the default already.
     init(_ value: JSONValue, sdkKey: String, isDefault: Bool) throws(CoreError) {

@@ -5,14 +5,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/exposures` and `/v1/events`: takes exposures and goal events, and exports them, for example to a warehouse.
+/// `/v1/exposures` and `/v1/events`: records exposures and goal events, and exports them, for example to a warehouse.
 struct EventEndpoints {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
 
-    /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
-    /// not affect the others.
+    /// Records one goal event or an array of them, and responds when they are durable. In an array, a refused event
+    /// does not affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await record(request, call, knowing: GoalEvent.members) { body, call in
             do throws(CoreError) {
@@ -25,7 +25,7 @@ struct EventEndpoints {
         }
     }
 
-    /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
+    /// Records one exposure or an array of them, like ``postEvents(_:_:)``.
     func postExposures(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await record(request, call, knowing: ExposureInput.members) { body, call in
             let exposure = try ExposureInput(body, projects, for: call.access)
@@ -62,8 +62,8 @@ struct EventEndpoints {
 
     // MARK: Export
 
-    /// Goal events in the order of their arrival. `?after=CURSOR` resumes after a line, `?limit=N` ends after N,
-    /// `?format=json` returns a page.
+    /// Exports goal events in the order of their arrival. `?after=CURSOR` resumes after a line, `?limit=N` ends after N
+    /// events, `?format=json` returns a page.
     func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         try export(request, call, "events") { [store] after, limit throws(StorageError) in
             let events = try await store.read(.goalEvents(after: after, limit: limit))
@@ -71,7 +71,7 @@ struct EventEndpoints {
         }
     }
 
-    /// Exposures in the order in which they were stored or last changed.
+    /// Exports exposures in the order in which they were stored or last changed.
     func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         try export(request, call, "exposures") { [store] after, limit throws(StorageError) in
             let exposures = try await store.read(.exposures(after: after, limit: limit))
@@ -93,7 +93,7 @@ struct EventEndpoints {
 }
 
 extension UserEvent {
-    /// The id that its sender gave it.
+    /// The `id` that the sender has given to the event.
     fileprivate var senderID: Identifier? {
         if case .goal(let event) = self { event.senderID } else { nil }
     }

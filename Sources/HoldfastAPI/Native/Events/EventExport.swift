@@ -5,7 +5,7 @@ import Storage
 
 /// The lines of an export of events, read from the store page by page while they are sent.
 final class EventExport: StoredStream {
-    /// One page: its lines, and where the next begins.
+    /// One page: its lines, and the number after which the next one begins.
     struct Page {
         let lines: [UInt8]
         let count: Int

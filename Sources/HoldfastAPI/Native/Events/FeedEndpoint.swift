@@ -5,20 +5,20 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/feed`: what was committed about users, in order, one JSON object per line. `GET /edge/v1/feed` is the same for
-/// edges.
+/// `GET /v1/feed`: the committed changes of users, in order, one JSON object per line. `GET /edge/v1/feed` is the same
+/// for edges.
 struct FeedEndpoint {
     let reader: FeedReader
     let projects: ProjectView
     /// The kinds of lines without `?kinds=`.
     var kinds = Set(FeedKind.allCases)
-    /// Reads the attributes that lines about them have for edges; `nil` for lines without.
+    /// Reads the attributes for lines to edges; `nil` for lines that only have the names of changed attributes.
     var records: (any StoreSession)?
-    /// Checks what edges present; `nil` for other readers.
+    /// Checks the cursors of edges; `nil` for other readers.
     var presence: EdgePresence?
 
-    /// The maximum number of lines, and the seconds that a response may wait for the first one: less than a handler may
-    /// take.
+    /// The maximum number of lines, and the maximum time for which a response waits for the first line, in seconds. The
+    /// latter is less than the time limit of handlers.
     static let (mostLines, mostSeconds) = (10_000, 30)
 
     /// `?after=` is a cursor, `oldest`, or `now`, which is the default; `?kinds=` chooses lines, `?limit=N` bounds their
@@ -67,7 +67,7 @@ struct FeedEndpoint {
         }
     }
 
-    /// Writes the lines and the end.
+    /// Writes the lines and the last line with the cursor.
     func append(_ batch: FeedReader.Batch, to writer: inout JSONWriter) async throws(StorageError) {
         let schema = projects.schema
         let records = try await attributes(in: batch)
@@ -78,8 +78,8 @@ struct FeedEndpoint {
         FeedLine.appendEnd(batch.next, isComplete: self.records == nil ? nil : batch.isAtEnd, to: &writer)
     }
 
-    /// Reads the attributes of the users that a batch has attribute lines of, without damaged ones. They are as new as the
-    /// lines, or newer.
+    /// Reads the attributes of the users for whom a batch has attribute lines; damaged records are left out. They may
+    /// be newer than the lines.
     private func attributes(
         in batch: FeedReader.Batch
     ) async throws(StorageError) -> [Identifier: AttributeRecord?] {

@@ -4,7 +4,7 @@ import HoldfastCore
 import Storage
 
 extension NativeProtocol {
-    /// Experiments from a draft to a conclusion; their results are listed apart.
+    /// The routes of experiments, from a draft to a conclusion. Results have their own routes.
     static func experiments(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let experiment = DefinitionEndpoints<Experiment>(services: services, store: session, projects: projects)

@@ -5,13 +5,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/import`: takes what users did in the experiment elsewhere, however long ago.
+/// `POST /v1/experiments/{key}/import`: imports exposures and events of the experiment from another system, of any age.
 struct ImportEndpoint {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
 
-    /// Takes one part of an import, all or nothing unless the store fails; a repeat counts nothing twice.
+    /// Stores one part of an import: all of it or, unless the store fails in between, nothing. A repeated part is not
+    /// counted twice.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }

@@ -5,22 +5,21 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/overview`: experiments as a team looks at them, each with its users, the verdict and what is wrong: filtered,
-/// sorted and paged.
+/// `GET /v1/overview`: the list of experiments, each with its users, verdict and alarms; filtered, sorted and paged.
 struct OverviewEndpoint {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
 
     private static let parameters = ["q", "status", "owner", "tag", "sort", "order", "offset", "limit"]
-    /// The members of an experiment's description that the overview has, too.
+    /// The members of an experiment's description that the overview also has.
     private static let members = [
         "id", "key", "name", "status", "enrollment", "variations", "traffic", "owner", "tags", "group", "schedule",
         "ramp", "bandit", "conclusion",
     ]
-    /// Days of which an experiment's users are shown.
+    /// The number of days for which an experiment's users are shown.
     private static let days = 30
-    /// Owners and tags that a response names.
+    /// The maximum number of owners and tags in a response.
     private static let labels = 100
     private static let defaultLimit = 25
 

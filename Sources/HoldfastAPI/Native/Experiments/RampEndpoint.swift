@@ -6,7 +6,7 @@ import JSON
 import Storage
 
 extension ConclusionEndpoints {
-    /// `POST /v1/experiments/{key}/ramp` ends a ramp by hand, or lets it go on: `{"action":"stop"}` or `"resume"`.
+    /// `POST /v1/experiments/{key}/ramp` stops a ramp, or lets it continue: `{"action":"stop"}` or `"resume"`.
     func controlRamp(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let text = try request.withBody { bytes throws(CoreError) in

@@ -5,14 +5,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/plan`: how many users and days an experiment needs, for one metric or for all that decide
-/// it. Changes nothing.
+/// `POST /v1/experiments/{key}/plan`: the number of users and days that an experiment needs, for one metric or for all
+/// that decide it. Changes nothing.
 struct SampleSizeEndpoint {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
 
-    /// How many other experiments of the same flags are looked at.
+    /// The maximum number of other experiments of the same flags whose observations are used.
     private static let otherExperiments = 20
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {

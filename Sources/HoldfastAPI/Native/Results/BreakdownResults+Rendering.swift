@@ -3,7 +3,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Results by the values of an attribute, as JSON and CSV.
+/// Renders results by the values of an attribute as JSON and CSV.
 extension BreakdownResults {
     var json: JSONValue {
         [
@@ -13,8 +13,8 @@ extension BreakdownResults {
         ]
     }
 
-    /// One line for each group, variation and metric. The outcome and what follows it are always valid, and corrected for the
-    /// number of comparisons.
+    /// The results as CSV, one line for each group, variation and metric. The outcome and the columns after it are
+    /// always valid, and corrected for the number of comparisons.
     var csv: String {
         let header = groups.first?.results.csvByMetric.header ?? []
         let rows = groups.flatMap { group in
@@ -50,7 +50,8 @@ extension BreakdownResults.Group {
         ]
     }
 
-    /// The corrected numbers of a line; empty for the baseline, and for what the query does not compare.
+    /// Returns the corrected numbers of a line; empty for the baseline, and for metrics that the query does not
+    /// compare.
     fileprivate func corrected(_ row: [String], _ header: [String]) -> [String] {
         func field(_ name: String) -> String? { header.firstIndex(of: name).map { row[$0] } }
         let index = results.variations.firstIndex { $0.id.string == field("variation_id") }

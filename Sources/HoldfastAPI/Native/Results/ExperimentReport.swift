@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// A page about an experiment that can be printed and sent: what was tried, what was found and what was decided. It loads
-/// nothing, has no script, and its pictures stand in it.
+/// A self-contained page about an experiment, to print or to send: the hypothesis, the results and the decision. It
+/// loads nothing and has no scripts; its pictures are embedded.
 struct ExperimentReport {
     /// A variation compared with the baseline by one metric.
     fileprivate struct Row {
@@ -25,9 +25,9 @@ struct ExperimentReport {
         var isShare: Bool
         var isDecrease: Bool
         var unit = ""
-        /// Where the margin of a guardrail is on the axis of lifts.
+        /// The position of a guardrail's margin on the axis of lifts.
         var margin: Double?
-        /// The margin for people.
+        /// The margin as text.
         var limit: String?
         var rows: [Row]
     }
@@ -45,8 +45,8 @@ struct ExperimentReport {
     private var html = ""
 
     /// - Parameters:
-    ///   - experiment: as `GET` presents it.
-    ///   - series: of the first metric.
+    ///   - experiment: the experiment as `GET` shows it.
+    ///   - series: the results by day of the first metric.
     init(
         _ plan: PlanResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp, by author: String
     ) {
@@ -68,7 +68,7 @@ struct ExperimentReport {
         (self.series, self.madeAt, self.author) = (series, madeAt, author)
     }
 
-    /// - Parameter results: of one goal.
+    /// - Parameter results: the results of one goal.
     init(
         _ results: ExperimentResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp,
         by author: String
@@ -92,7 +92,7 @@ struct ExperimentReport {
 
     // MARK: The page
 
-    /// - Parameter nonce: that of the style sheet, which the policy names.
+    /// - Parameter nonce: the nonce of the style sheet, which the content security policy names.
     func page(nonce: String) -> String {
         var page = self
         page.addHeading()
@@ -124,7 +124,7 @@ struct ExperimentReport {
             """
     }
 
-    /// Nothing is loaded, and nothing runs.
+    /// Returns the content security policy, by which nothing is loaded and nothing runs.
     static func policy(nonce: String) -> String {
         "default-src 'none'; style-src 'nonce-\(nonce)'; base-uri 'none'; form-action 'none'"
     }
@@ -311,7 +311,7 @@ struct ExperimentReport {
         }
         let last = lines.compactMap(\.points.last)
         guard !last.isEmpty else { return }
-        // Early bands are as wide as nothing is known; they must not flatten what came later.
+        // Early intervals are very wide. They are cut off, so that later ones stay visible.
         let reach = max(0.05, last.map { max(abs($0.interval.lowerBound), abs($0.interval.upperBound)) }.max() ?? 0) * 2
         let (top, bottom, left, right) = (10.0, 190.0, 60.0, 690.0)
         let scale = ChartScale(covering: [-reach...reach], onto: 0...1)
@@ -404,7 +404,7 @@ struct ExperimentReport {
         ResultsChart.decimal(number, places: places, trimmed: true)
     }
 
-    /// `2026-11-27T12:30:00.000Z` as `2026-11-27 12:30 UTC`.
+    /// Formats a time such as `2026-11-27T12:30:00.000Z` as `2026-11-27 12:30 UTC`.
     private static func time(_ text: String) -> String {
         escaped(text.prefix(16).replacing("T", with: " ") + " UTC")
     }
@@ -459,7 +459,7 @@ extension ExperimentReport.Row {
 }
 
 extension ExperimentResults {
-    /// Whether what is compared is a share of users.
+    /// Whether the metric compares a share of users.
     fileprivate var isShare: Bool {
         guard let measured else { return query.metric == .conversion }
         return measured.definition.statistic == .rate
@@ -467,7 +467,7 @@ extension ExperimentResults {
 }
 
 extension Verdict.Role {
-    /// Where the margin is on an axis of lifts.
+    /// Returns the position of the margin on an axis of lifts.
     fileprivate func margin(isDecrease: Bool) -> Double? {
         guard case .guardrail(.share(let share)) = self else { return nil }
         return isDecrease ? share : -share

@@ -183,7 +183,7 @@ extension ExperimentResults {
         writer.endArray()
     }
 
-    /// A share as the API has it, without the rest of a binary fraction.
+    /// Returns a share as a percentage, rounded so that no binary fraction shows.
     private static func percentage(_ share: Double) -> Double { (share * 1e12).rounded() / 1e10 }
 
     private func write(_ result: VariationResult, to writer: inout JSONWriter) {
@@ -248,7 +248,7 @@ extension ExperimentResults {
         writer.endArray()
     }
 
-    /// - Parameter sum: what is added up over the counted users; `nil` for a rate.
+    /// - Parameter sum: the sum over the counted users; `nil` for a rate.
     private func write(
         _ estimate: Estimate, _ name: StaticString, sum: Double?, _ hasUsers: Bool, to writer: inout JSONWriter
     ) {
@@ -307,7 +307,7 @@ extension ExperimentResults {
 }
 
 extension MetricDefinition.Statistic {
-    /// The member of a response that has the estimate.
+    /// The name of the member with the estimate.
     fileprivate var member: StaticString {
         switch self {
         case .rate: "rate"
@@ -415,10 +415,11 @@ extension ExperimentResults {
         ] + fields.map(Self.cell)
     }
 
-    /// A number in a cell of CSV; empty if it is unknown or infinite.
+    /// Returns the text of a number in CSV; empty if it is unknown or infinite.
     static func cell(_ number: Double?) -> String { number.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
 
-    /// A text that a spreadsheet would take for a formula gets an apostrophe: whoever may name a goal could plant one.
+    /// Returns a text as a CSV field. A text that a spreadsheet would evaluate as a formula gets an apostrophe, because
+    /// any caller who may name a goal could inject one.
     private static func quoted(_ text: String) -> String {
         let isFormula = text.utf8.first.map { "=+-@\t\r\n".utf8.contains($0) } ?? false
         // `Double` also reads `-inf` and `+0x1p3`.

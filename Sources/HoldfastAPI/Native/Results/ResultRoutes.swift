@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// Results of experiments and holdouts.
+    /// The routes of the results of experiments and holdouts.
     static func results(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)

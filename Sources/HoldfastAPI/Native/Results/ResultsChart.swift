@@ -9,7 +9,7 @@ struct ResultsChart {
     private struct Row {
         var name: String
         var comparison: ResultsComparison
-        /// Whether the numbers are lifts; differences where a lift is not bounded.
+        /// Whether the numbers are lifts. If the lift of any row is not bounded, they are differences.
         var isLift: Bool
         var estimate: Double
         var interval: ClosedRange<Double>
@@ -51,7 +51,7 @@ struct ResultsChart {
         let compared = results.variations.compactMap { result in
             estimate(result)?.comparison.map { (name: result.name, comparison: $0) }
         }
-        // All rows of a panel have one unit.
+        // All rows of a panel must have the same unit.
         let areLifts = compared.allSatisfy { $0.comparison.numbers.sequentialLiftInterval != nil }
         return compared.compactMap { name, comparison in
             let numbers = comparison.numbers
@@ -150,7 +150,7 @@ struct ResultsChart {
     }
 
     private mutating func add(_ row: Row, _ scale: ChartScale, y: Double) {
-        // What is valid for a single analysis only must not look like a conclusion.
+        // Only always-valid intervals get the color of a conclusion.
         let isGreater = row.sequential.map { $0.lowerBound > 0 } ?? false
         let isLess = row.sequential.map { $0.upperBound < 0 } ?? false
         let wantsLess = results.measured?.definition.direction == .decrease
@@ -209,7 +209,7 @@ struct ResultsChart {
         guard !unit.isEmpty else { return significant(number) }
         let isCurrency =
             unit.utf8.count == 3 && unit.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
-        // Cents are two digits, and of small currencies nobody says them.
+        // Amounts have two decimals, except in currencies whose cents are not used.
         let isMoney = isCurrency && abs(number) >= 1 && abs(number) < 100_000 && !withoutCents.contains(unit)
         return (isMoney ? decimal(number, places: 2) : significant(number)) + "\u{a0}" + unit
     }
@@ -230,7 +230,7 @@ struct ChartScale {
     init(covering ranges: [ClosedRange<Double>], onto places: ClosedRange<Double>) {
         let low = max(ranges.map(\.lowerBound).min() ?? 0, -Self.reach)
         let high = max(min(ranges.map(\.upperBound).max() ?? 0, Self.reach), low + 1e-6)
-        // About six steps of 1, 2 or 5 times a power of ten.
+        // Chooses about six steps of 1, 2 or 5 times a power of ten.
         let rough = (high - low) / 6
         let power = pow(10, floor(log10(rough)))
         step = ([1, 2, 5, 10].first { $0 * power >= rough } ?? 10) * power
@@ -279,7 +279,8 @@ struct SVGDrawing {
             """
     }
 
-    /// - Parameter limit: the maximum number of characters; a longer text is cut off, and its title has it in full.
+    /// - Parameter limit: the maximum number of characters. A longer text is cut off, and its tooltip has the whole
+    ///   text.
     mutating func text(
         _ text: String, x: Double, y: Double, size: Int, _ color: String, anchor: String = "start",
         weight: String = "400", limit: Int = 140
@@ -307,7 +308,7 @@ struct SVGDrawing {
             """
     }
 
-    /// The drawing as a file.
+    /// Returns the drawing as the content of a file.
     func text(height: Double) -> String {
         """
         <?xml version="1.0" encoding="UTF-8"?>
@@ -318,7 +319,7 @@ struct SVGDrawing {
         """
     }
 
-    /// The drawing as an element of an HTML page.
+    /// Returns the drawing as an element of an HTML page.
     func element(height: Double, label: String) -> String {
         """
         <svg role="img" aria-label="\(Self.escaped(label))" \(size(height))>

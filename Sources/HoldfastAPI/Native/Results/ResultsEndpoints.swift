@@ -13,8 +13,8 @@ struct ResultsEndpoints {
     let projects: ProjectView
     var areOfHoldouts = false
 
-    /// As JSON, or with `?format=csv` for a spreadsheet. Without a goal and a metric, JSON has all metrics of the experiment's
-    /// plan, with one verdict.
+    /// Responds with the results as JSON, or with `?format=csv` as CSV. Without a goal and a metric, the JSON has all
+    /// metrics of the experiment's plan, with one verdict.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let known = ResultsQuery.parameters.filter {
             !areOfHoldouts || !["breakdown", "attribute", "value"].contains($0)
@@ -40,7 +40,7 @@ struct ResultsEndpoints {
         }
     }
 
-    /// A plot of the lifts with their intervals.
+    /// Responds with a chart of the lifts and their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = ResultsQuery.parameters.filter { !["format", "by", "breakdown"].contains($0) }
         let totals = try await reader(
@@ -50,7 +50,7 @@ struct ResultsEndpoints {
         return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
     }
 
-    /// A page that can be printed and sent, with all metrics of the plan, or with one goal.
+    /// Responds with an ``ExperimentReport`` of all metrics of the plan, or of one goal.
     func getReport(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let known = ["goal"] + ResultsQuery.planParameters.filter { $0 != "format" }
         let query = try ResultsQuery(request.query(knowing: known))
@@ -84,7 +84,7 @@ struct ResultsEndpoints {
         return response
     }
 
-    /// How the results grew, by days of enrollment.
+    /// Responds with the results by day of enrollment.
     func getSeries(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let known = ResultsQuery.parameters.filter { !["by", "breakdown", "mde"].contains($0) }
         let query = try ResultsQuery(request.query(knowing: known))
@@ -122,7 +122,8 @@ struct ResultsEndpoints {
         return (project, comparison)
     }
 
-    /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
+    /// Responds with the goals that users of the experiment reached, in the order of their names. The default of
+    /// `?limit=N` is 100.
     func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let id = try experiment(request, call).1.id
@@ -132,7 +133,7 @@ struct ResultsEndpoints {
 }
 
 extension Services {
-    /// Returns a reader that may read single users, too.
+    /// Returns a reader that may also read single users.
     func resultsReader(
         _ scope: ResultsScope, _ session: any StoreSession, _ schema: AttributeSchema
     ) -> ResultsReader {

@@ -5,13 +5,13 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/attributes`: which attributes users may have, and what their values are.
+/// `/v1/attributes`: the schema of the attributes that users may have.
 struct AttributeEndpoints {
     let store: any StoreSession
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    /// All at once by default, as clients that know no pages expect.
+    /// Responds with the attributes. Without `limit` there are no pages, for clients that do not support them.
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request, limit: AttributeSchema.attributeLimit)
         return JSONList("attributes", page.select(projects.schema.attributes) { $0.name }) { $0.json }.response()
@@ -24,7 +24,7 @@ struct AttributeEndpoints {
         return .json(definition.json)
     }
 
-    /// Defines an attribute, or gives a selection other values; 201 if it is new.
+    /// Defines an attribute, or changes the values of a selection; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let name = try request.definedName()
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
@@ -54,7 +54,7 @@ struct AttributeEndpoints {
         }
         let snapshot = catalog.snapshot()
         try await catalog.inBackground { _ in
-            // They would take other users than before.
+            // Audiences and segments that use the attribute would admit other users than before.
             try snapshot.requireNone({ $0.keys(askingFor: name) }) { sdkKey, list in
                 "audiences in the project '\(sdkKey)' ask for the attribute '\(name)'; change them first: \(list)"
             }

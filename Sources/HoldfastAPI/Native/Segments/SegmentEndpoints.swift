@@ -19,7 +19,7 @@ struct SegmentEndpoints {
             .response()
     }
 
-    /// The definition; `?size=true` counts the users, which scans all users who have attributes.
+    /// Responds with the definition. `?size=true` also counts the users, which scans all users who have attributes.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let segment = try segment(request)
         var response = segment.json
@@ -32,7 +32,7 @@ struct SegmentEndpoints {
         return .json(.object(response))
     }
 
-    /// Defines a segment, or gives it other conditions; 201 if it is new.
+    /// Defines a segment, or changes its conditions; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
@@ -91,8 +91,8 @@ struct SegmentEndpoints {
         return Response(.noContent)
     }
 
-    /// The users in the byte order of their ids, one per line. `?after=USER_ID` resumes after a user, `?limit=N` ends
-    /// after N.
+    /// Responds with the users in the byte order of their ids, one per line. `?after=USER_ID` resumes after a user,
+    /// `?limit=N` ends after N users.
     func users(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let segment = try segment(request)
         let query = try request.query(knowing: ["after", "limit"])
@@ -150,12 +150,12 @@ final class SegmentUsers: StoredStream {
 }
 
 extension ProjectCatalog.Snapshot {
-    /// Requires that nothing depends on what is to be deleted.
+    /// Checks that no definition depends on an attribute or a segment that is about to be deleted.
     ///
     /// - Parameters:
-    ///   - users: returns the keys of what depends on it in a project.
-    ///   - detail: says so, with the SDK key of the project and the keys.
-    /// - Throws: 409 for the first project that has some.
+    ///   - users: returns the keys of the dependent definitions in a project.
+    ///   - detail: returns the detail of the error from the SDK key of the project and these keys.
+    /// - Throws: 409 for the first project with dependent definitions.
     func requireNone(
         _ users: (Datafile) -> [Identifier], _ detail: (_ sdkKey: String, _ list: String) -> String
     ) throws(CoreError) {

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// Attributes and segments.
+    /// The routes of attributes and segments.
     static func segments(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)

@@ -10,17 +10,17 @@ import Storage
 struct KnownUsersEndpoint {
     let store: any StoreSession
 
-    /// Exposures that are read for each user of a response: a user may have several.
+    /// The number of exposures that are read per user of a response, because a user may have several.
     private static let exposuresPerUser = 10
 
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["prefix", "after", "limit"])
         let limit = try Request.pageLimit(query)
         let after = try query["after"].map { text throws(CoreError) in try ProfileInput.checkUserID(text, at: nil) }
-        // A database takes no text with a NUL.
+        // Databases do not accept a text with a NUL.
         let prefix = query["prefix"] ?? ""
         if !prefix.isEmpty { _ = try ProfileInput.checkUserID(prefix, at: nil) }
-        // One user more than requested shows whether there are further ones.
+        // One user more than requested shows whether there is another page.
         let users = try await store.read(.knownUsers(prefix: prefix, after: after, limit: limit + 1))
         let page = users.prefix(limit)
         return .json([

@@ -7,14 +7,15 @@ import Storage
 
 /// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the two.
 ///
-/// It is safe for tokens of scope `client`, unlike the merge of any two users, by ``TakeoverRules``: it accepts only
-/// anonymous ids that nobody can guess, and changes nothing that the account has. The response reveals nothing about the
-/// profile.
+/// Unlike the merge of any two users, it is safe for tokens of scope `client`, by ``TakeoverRules``: it accepts only
+/// anonymous ids that nobody can guess, and does not change existing assignments of the account. The response reveals
+/// nothing about the profile.
 struct LoginEndpoint {
     let merger: ProfileMerger
     let limit: Int
 
-    /// One login or an array of them. Responds when all are durable; in an array each has its own result.
+    /// Merges the users of one login or of an array of them. Responds when all are durable. In an array each login has
+    /// its own result.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let list = try ReportList(request, limit: limit)
         let logins = try list.parse(Self.merge)
@@ -31,7 +32,8 @@ struct LoginEndpoint {
         return try list.response(merged.map(Self.outcome))
     }
 
-    /// A wrong login must not be sent again; one that the store cannot take now may be.
+    /// Returns the outcome of a login. An invalid login must not be sent again; one that the store cannot process now
+    /// may be.
     private static func outcome(
         _ merged: Result<ProfileMergeResult, CoreError>
     ) -> (id: Identifier?, outcome: Result<ReportList.Status, EventRefusal>) {

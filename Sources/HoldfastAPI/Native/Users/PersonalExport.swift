@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/profiles/{user_id}/export`: everything that is kept about one person, as one document.
+/// `GET /v1/profiles/{user_id}/export`: everything that is stored about one user, as one document.
 struct PersonalExportEndpoint {
     let store: any StoreSession
     let projects: ProjectView
@@ -21,7 +21,7 @@ struct PersonalExportEndpoint {
         return call.response(MediaType.json, stream: export)
     }
 
-    /// Encodes what the records have, without the end of the object.
+    /// Encodes the records, without the end of the object.
     private func head(_ records: UserRecords) throws(StorageError) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
@@ -75,7 +75,7 @@ struct PersonalExportEndpoint {
         return writer.finish()
     }
 
-    /// The lists of any length, each with the last stored first, as of when the records were read.
+    /// Returns the lists of any length, newest first. They have the elements that existed when the records were read.
     private func lists(_ records: UserRecords) -> [PersonalExport.List] {
         let userID = records.userID
         return [
@@ -96,16 +96,16 @@ struct PersonalExportEndpoint {
     }
 }
 
-/// An object whose last members are lists that are read from the store page by page while they are sent. It has what was
-/// stored at one moment, or is cut off if some of that is deleted meanwhile.
+/// A JSON object whose last members are lists, which are read from the store page by page while they are sent. The
+/// object has the state of one moment. It is cut off if a part of it is deleted meanwhile.
 final class PersonalExport: StoredStream {
     struct List {
         let name: StaticString
-        /// Reads elements before a number, the last first.
+        /// Reads elements before a number, newest first.
         let source: EventExport.Source
-        /// The elements that are not read yet.
+        /// The number of elements that have not been read yet.
         var remaining: Int
-        /// Where the next page begins.
+        /// The number before which the next page begins.
         var before: Int64
         var hasBegun = false
 
@@ -117,7 +117,7 @@ final class PersonalExport: StoredStream {
         }
     }
 
-    /// What is encoded and not yet sent.
+    /// The bytes that have been encoded but not sent.
     private var pending: [UInt8]
     private var lists: [List]
     private var pageSize: PageSize
@@ -158,7 +158,7 @@ final class PersonalExport: StoredStream {
         lists.removeFirst()
     }
 
-    /// - Returns: what to send now.
+    /// - Returns: the bytes to send now.
     private func append(_ page: EventExport.Page) -> [UInt8] {
         beginList()
         defer { pending = [] }

@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// Merges anonymous users into accounts, and updates what this process caches of both.
+/// Merges anonymous users into accounts, and updates the caches of this process.
 struct ProfileMerger {
     let store: any StoreSession
     let services: Services
@@ -13,7 +13,7 @@ struct ProfileMerger {
         try await services.events.waitForEarlier()
     }
 
-    /// - Throws: an error without a pointer, as it is about stored data.
+    /// - Throws: an error without a pointer, because it is about stored data.
     func merge(_ merge: ProfileMerge, by author: Author) async throws(CoreError) -> ProfileMergeResult {
         do throws(StorageError) {
             let merged = try await store.write(.merge(merge, by: author))
@@ -26,7 +26,7 @@ struct ProfileMerger {
         }
     }
 
-    /// Follows merges: variations forced for a test may have moved.
+    /// Reads the catalog after merges, because forced variations may have ended.
     func refresh() async throws(StorageError) {
         try await services.projects.refresh()
     }

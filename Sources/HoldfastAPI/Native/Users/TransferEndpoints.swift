@@ -10,8 +10,8 @@ struct TransferEndpoints {
     let services: Services
     let store: any StoreSession
 
-    /// All profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends after
-    /// N, `?detail=true` adds the origin of each assignment, `?format=json` returns a page.
+    /// Exports all profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends
+    /// after N profiles, `?detail=true` adds source and times of each assignment, `?format=json` returns a page.
     func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["after", "limit", "detail", "format"])
         var after: Identifier?
@@ -23,9 +23,9 @@ struct TransferEndpoints {
         return call.response(form.contentType, stream: stream)
     }
 
-    /// Saves a profile from each line, as `PATCH` would; what an export with detail wrote is restored. The response has
-    /// the number of imported lines, and the refused ones with the reasons. With `?on_conflict=keep` stored assignments
-    /// win.
+    /// Saves the profile of each line, as `PATCH` does. Assignments from an export with detail are restored. The
+    /// response has the number of imported lines, and the refused lines with the reasons. With `?on_conflict=keep`
+    /// stored assignments win.
     func importProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> any BodyReceiver {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let author = call.author(request)

@@ -6,7 +6,7 @@ import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Setting and reading
-/// them require different scopes: only a caller who may read is told whether a value was stored before.
+/// require different scopes: only a caller who may read gets to know whether a value was stored before.
 struct UserAttributeEndpoints {
     let services: Services
     let store: any StoreSession
@@ -24,7 +24,7 @@ struct UserAttributeEndpoints {
         return .json(writer.finish())
     }
 
-    /// Sets the attributes that the body names, all or none, and leaves the others.
+    /// Sets the attributes in the body, all or none. Other attributes keep their values.
     func patch(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let schema = projects.schema
@@ -41,7 +41,7 @@ struct UserAttributeEndpoints {
             ])
     }
 
-    /// Removes the attributes that the query names, or all.
+    /// Removes the attributes that the query names; without names, all attributes.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let schema = projects.schema
@@ -71,7 +71,7 @@ struct UserAttributeEndpoints {
         }
     }
 
-    /// - Parameter members: for callers who may read.
+    /// - Parameter members: the members for callers who may read.
     private static func response(
         _ userID: Identifier, _ call: Call, _ members: [(key: String, value: JSONValue)]
     ) -> Response {

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// Profiles, logins, what is known about one user, and sticky values.
+    /// The routes of profiles, logins, records of one user, and sticky values.
     static func users(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let merger = ProfileMerger(store: session, services: services)

@@ -5,12 +5,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/webhooks`: where to send what happens.
+/// `/v1/webhooks`: the receivers of events.
 struct WebhookEndpoints {
     let services: Services
     let store: any StoreSession
 
-    /// How long a former secret signs, too.
+    /// How long a former secret also signs after a rotation, in milliseconds.
     private static let rotationPeriod: Timestamp = 86_400_000
 
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -23,7 +23,7 @@ struct WebhookEndpoints {
         .json(describe(try await find(request, call)))
     }
 
-    /// Defines a webhook. Members that the body lacks stay as they are. 201 with the secret if it is new.
+    /// Defines a webhook. Members that the body lacks keep their values. 201 with the secret if it is new.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try Self.key(request)
         let query = try request.query(knowing: ["from"])
@@ -55,7 +55,7 @@ struct WebhookEndpoints {
         return Response(.noContent)
     }
 
-    /// Makes another secret. For a day the former one signs, too.
+    /// Generates a new secret. For a day the former secret also signs.
     func rotate(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let author = call.author(request)
         let webhook = try await find(request, call)
@@ -66,7 +66,7 @@ struct WebhookEndpoints {
         }
         let until = services.store.clock.now() + Self.rotationPeriod
         let secret = WebhookSignature.makeSecret()
-        // Of several rotations within a day only the last two secrets sign.
+        // After several rotations within a day only the last two secrets sign.
         definition.secrets =
             [Webhook.Secret(secret)] + definition.secrets.prefix(1).map { Webhook.Secret($0.text, until: until) }
         let note = AuditNote(.webhookRotate, of: webhook.key, in: webhook.sdkKey)
@@ -74,7 +74,7 @@ struct WebhookEndpoints {
         return .json(["secret": .string(secret), "former_until": .string(until.rfc3339)])
     }
 
-    /// Sends an event now and tells what came of it.
+    /// Sends a test event now, and responds with the outcome.
     func test(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let webhook = try await find(request, call)
         let now = services.store.clock.now()
@@ -140,7 +140,7 @@ struct WebhookEndpoints {
 }
 
 extension Services {
-    /// - Parameter sdkKey: a project that may still be made.
+    /// - Parameter sdkKey: a project that need not exist yet.
     func webhookRules(for call: Call, making sdkKey: String? = nil) -> WebhookRules {
         let projects = projects
         return WebhookRules(

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// Where the server sends what happens.
+    /// The routes of webhooks.
     static func webhooks(_ loop: LoopServices) -> [APIRoute] {
         let webhook = WebhookEndpoints(services: loop.services, store: loop.session)
         return [
