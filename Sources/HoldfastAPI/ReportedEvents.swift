@@ -5,7 +5,7 @@ import JSON
 import Storage
 import Synchronization
 
-/// What a batch of a published event protocol brings. As their contracts have it, an unusable event is left out and the
+/// The events of a batch in another product's protocol. As their contracts require, invalid events are dropped and the
 /// others are stored: libraries drop a refused batch as a whole, or send it again forever.
 struct ReportedEvents {
     private var events: [UserEvent] = []
@@ -16,12 +16,13 @@ struct ReportedEvents {
     /// The number of refused events that a response lists.
     private static let refusalLimit = 100
 
-    /// Events of one transaction. A request may bring thousands, and other writes must not wait for all of them.
+    /// The maximum number of events in a transaction. A request may have thousands, and other writes must not wait for
+    /// all of them.
     private static let transaction = 500
 
-    /// Adds an event, or why there is none.
+    /// Adds an event, or the reason for which it is invalid.
     ///
-    /// - Throws: an error to read newer definitions, if the event may name one that another server has just stored.
+    /// - Throws: a ``DefinitionError`` if the event may name a definition that another server has just stored.
     mutating func add(_ result: Result<UserEvent, CoreError>, _ call: Call) throws {
         switch result {
         case .success(let event): events.append(event)
@@ -44,7 +45,7 @@ struct ReportedEvents {
 
     /// For callers who want all or nothing.
     ///
-    /// - Throws: 400 with what is wrong with each event.
+    /// - Throws: 400 with the faults of the events.
     func requireAll() throws(CoreError) {
         guard let first = refusals.first else { return }
         var error = CoreError(.invalid, "\(first.detail); nothing was stored", at: first.pointer)
@@ -52,7 +53,8 @@ struct ReportedEvents {
         throw error
     }
 
-    /// Stores the events. When the store fails, those of earlier transactions stay: a repeat does not count them again.
+    /// Stores the events. If the store fails, events of earlier transactions stay stored. A repeated request does not
+    /// count them twice.
     ///
     /// - Returns: the fields that tell how many were left out and how many amounts were ignored, if any were.
     func record(_ services: Services) async throws -> [(name: StaticString, value: String)] {

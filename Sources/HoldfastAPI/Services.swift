@@ -6,7 +6,7 @@ public import Storage
 public import Tracing
 internal import Synchronization
 
-/// What all event loops of one server share.
+/// The services that all event loops of one server share.
 public final class Services: Sendable {
     public let store: any Store
     public let projects: ProjectCatalog
@@ -21,7 +21,7 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
-    /// The number of events of SDKs that were left out. Their protocol has no way to report them to the sender.
+    /// The number of dropped events of SDKs. Their protocol has no way to report them to the sender.
     let refusedEvents = Atomic<UInt64>(0)
     /// The number of amounts in tags of Optimizely's SDKs that were ignored, because they are no usable numbers.
     let ignoredAmounts = Atomic<UInt64>(0)
@@ -40,7 +40,7 @@ public final class Services: Sendable {
     let upstream: (any UpstreamRequests)?
     /// `nil` if the store is a copy, or could not open another session.
     private let seriesFiller: SeriesFiller?
-    /// Authenticates what this process gives to callers who have no secret.
+    /// The key of codes for callers without a secret, such as ``ChangeToken``.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
     private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
@@ -51,19 +51,19 @@ public final class Services: Sendable {
         public var trustedProxies = TrustedProxies()
         /// The origins whose pages may call client routes; `nil` for this server's own pages only.
         public var allowedOrigins: AllowedOrigins?
-        /// The names under which a server without tokens may be called, besides those of this host.
+        /// The additional host names under which a server without tokens may be called.
         public var allowedHosts = AllowedHosts()
-        /// Elements of an array that one request looks up, assigns or records.
+        /// The maximum number of elements of an array that one request looks up, assigns or records.
         public var elementLimit = 1_000
-        /// Bytes of one line of an import.
+        /// The maximum length of a line of an import in bytes.
         public var importLineBytes = 1024 * 1024
-        /// Lines of one import that wait for their commit; more are read when these are durable.
+        /// The maximum number of lines of an import that wait for their commit. Reading pauses until they are durable.
         public var importWindow = 2_048
-        /// Profiles that an export reads from the store at once.
+        /// The maximum number of profiles that an export reads from the store at once.
         public var exportPage = 256
-        /// Streams of changes that may be open at once.
+        /// The maximum number of open streams of changes.
         public var changeStreams = 1_000
-        /// Seconds between the heartbeats of an idle stream of changes.
+        /// The time between the heartbeats of an idle stream of changes, in seconds.
         public var changeHeartbeat: Double = 15
         /// Traces requests; `nil` for none.
         public var tracing: Tracing?
@@ -71,7 +71,7 @@ public final class Services: Sendable {
         public var servesAssistants = false
         /// Whether `/console/` is served.
         public var servesConsole = true
-        /// How webhooks are sent.
+        /// The options of sending webhooks.
         public var webhooks = WebhookOptions()
 
         public init() {}
@@ -88,7 +88,7 @@ public final class Services: Sendable {
         }
     }
 
-    /// - Parameter upstream: where an edge sends what it cannot answer; `nil` for a server that has all data.
+    /// - Parameter upstream: the server to which an edge forwards requests; `nil` for a server that is not an edge.
     public init(
         store: any Store, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo,
         logger: Logger, options: Options = Options(), upstream: (any UpstreamRequests)? = nil
@@ -115,16 +115,16 @@ public final class Services: Sendable {
             together: { EventLoop.coalescingWakeUps($0) })
         self.changes = changes
         feed = FeedReader(store) { changes.isClosed }
-        // A stream whose token was revoked ends.
+        // Notifies the streams of changes, so that those whose token was revoked end.
         access.observe { [weak changes] in changes?.notify(.change) }
         let filler = store.isCopy ? nil : try? SeriesFiller(store)
         seriesFiller = filler
-        // Metrics change with the datafile.
+        // The metrics of experiments change with the datafile.
         projects.observe { [weak filler] in filler?.start() }
         filler?.start()
     }
 
-    /// Runs a long computation off the event loops, beside others.
+    /// Runs a long computation off the event loops, concurrently with others.
     func compute<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
         try await completed { done in computations.async { done(Result { try work() }) } }
     }
@@ -152,11 +152,11 @@ public final class Services: Sendable {
     }
 }
 
-/// What is running.
+/// The version of the running program.
 public struct BuildInfo: Sendable {
     public let name: String
     public let version: String
-    /// Seconds since 1970.
+    /// The start time in seconds since 1970.
     public let startedAt: Double
 
     public init(name: String = "holdfast", version: String, startedAt: Double) {

@@ -87,6 +87,7 @@ private struct BucketeerEvent {
 
     /// The maximum age of an event in the contract, in milliseconds.
     private static let maximumAge: Timestamp = 31 * 86_400_000
+    /// The maximum lead of an event's time in the contract, in milliseconds.
     private static let maximumLead: Timestamp = 3_600_000
     private static let typePrefix = "type.googleapis.com/bucketeer.event.client."
 

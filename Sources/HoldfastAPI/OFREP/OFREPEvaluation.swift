@@ -13,8 +13,8 @@ struct OFREPEvaluation {
     /// The path of the stream that announces changes to a provider.
     let changesPath: String
 
-    /// `X-Record-Exposures: false` records none. A header field, because it is what every provider can be configured to
-    /// send.
+    /// `X-Record-Exposures: false` disables the recording of exposures. It is a header field, because every provider
+    /// can be configured to send one.
     private static func options(_ request: borrowing Request) -> DecideOptions {
         request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
     }
@@ -52,11 +52,12 @@ struct OFREPEvaluation {
         return .json(writer.finish())
     }
 
-    /// All flags, or those that the context lists; for a context without a targeting key with what needs no user.
+    /// Responds with all flags, or those that the context lists. Without a targeting key, flags are evaluated without a
+    /// user.
     ///
-    /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: what a
-    /// user gets can change without a new revision of the datafile, and stays the same when it is found in another way,
-    /// such as stored instead of drawn.
+    /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: they
+    /// can change without a new revision of the datafile. It does not cover the reasons, such as a stored assignment
+    /// instead of a new one.
     func evaluateAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
         let context = try request.withBody { bytes throws(OFREPError) in try OFREPContext(bytes) }
@@ -93,7 +94,8 @@ struct OFREPEvaluation {
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
         let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
-        // A provider that is told that nothing has changed keeps the address of the stream, whose ticket expires.
+        // The entity tag covers the address of the stream, because after a 304 a provider keeps the address, whose
+        // ticket expires.
         var covered = JSONWriter(capacity: decisions.flags.count * 64)
         covered.beginArray()
         covered.value(.string(ticket ?? ""))
@@ -121,7 +123,7 @@ struct OFREPEvaluation {
         writer.member("type", "sse")
         writer.key("endpoint")
         writer.beginObject()
-        // Without an origin: the server does not know under which one a proxy publishes it.
+        // The address has no origin, because the server does not know the one under which a proxy publishes it.
         writer.member("requestUri", changesTarget(changesPath, project, ticket))
         writer.endObject()
         writer.member("inactivityDelaySec", 120)
@@ -246,8 +248,8 @@ struct OFREPContext: Sendable {
         return user
     }
 
-    /// Returns the flags that providers list for a bulk evaluation, which OFREP has no member for: `flags`, as for Flipt an
-    /// array or a list with commas, or `gofeatureflag.flagList`, as for GO Feature Flag.
+    /// Returns the flags that providers list for a bulk evaluation. OFREP does not define a member for them: Flipt uses
+    /// `flags`, an array or a text with commas, and GO Feature Flag uses `gofeatureflag.flagList`.
     private static func flagKeys(_ context: JSONObject) throws(OFREPError) -> [Identifier]? {
         var list = context["gofeatureflag"]?.object?["flagList"]
         if list == nil { list = context["flags"] }
@@ -267,7 +269,7 @@ struct OFREPContext: Sendable {
         return names.map { Identifier($0) }.uniqued()
     }
 
-    /// Returns the query with the attributes that may count in a project.
+    /// Returns the query with the attributes that the project may use.
     static func usable(_ query: DecisionQuery, in project: Project) throws(OFREPError) -> DecisionQuery {
         do throws(CoreError) {
             return try query.usable(in: project, at: [])

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The OpenFeature Remote Evaluation Protocol, version 0.3: providers of OpenFeature evaluate flags with it.
+/// The OpenFeature Remote Evaluation Protocol, version 0.3, by which OpenFeature providers evaluate flags.
 struct OFREPProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes = ["/ofrep"]
@@ -53,7 +53,7 @@ struct OFREPChanges {
     /// The version of the datafile that the provider has evaluations of.
     static let versionParameter = "since"
 
-    /// Sends nothing before the datafile differs from the one that the provider knows: from its last event, if it
+    /// Sends an event when the datafile differs from the one that the provider knows: from its last event if it
     /// reconnects, or else from its evaluation.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["sdk_key", Self.versionParameter, Self.ticketParameter])
@@ -66,7 +66,7 @@ struct OFREPChanges {
     }
 }
 
-/// An error as OFREP has it: `{"key"?,"errorCode","errorDetails"}`.
+/// An error in the format of OFREP: `{"key"?,"errorCode","errorDetails"}`.
 struct OFREPError: DefinitionError {
     enum Code: String, CaseIterable {
         case parseError = "PARSE_ERROR"
@@ -110,7 +110,7 @@ struct OFREPError: DefinitionError {
         fields = problem.fields
     }
 
-    /// An error of the user in a context.
+    /// Describes an invalid user in a context.
     init(context error: CoreError) {
         let place = error.pointer.map { "; at /context\($0.string)" } ?? ""
         self.init(.invalidContext, error.detail + place)
@@ -120,8 +120,8 @@ struct OFREPError: DefinitionError {
         OFREPError(.flagNotFound, CoreError.undefinedFlag(key, in: datafile).detail, key: key.string)
     }
 
-    /// Writes the error, as a response or among the flags of one. All members are written, because providers read them
-    /// without checking that they exist.
+    /// Writes the error, as a response or among the flags of a response. All members are written, because providers
+    /// read them without checking that they exist.
     func append(to writer: inout JSONWriter) {
         writer.beginObject()
         if let key { writer.member("key", key) }

@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// What the OpenFeature CLI pulls to generate typed accessors of flags: version 0 of its sync API, for reading.
+/// The read-only part of the sync API, version 0, from which the OpenFeature CLI generates typed accessors of flags.
 struct OpenFeatureManifestProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes = ["/openfeature"]
@@ -79,7 +79,7 @@ struct OpenFeatureManifest {
 }
 
 extension Flag {
-    /// The value of users without a variation.
+    /// The default value, for users without a variation.
     fileprivate var defaultValue: JSONValue {
         guard !variables.isEmpty else { return false }
         let values = values(for: nil)

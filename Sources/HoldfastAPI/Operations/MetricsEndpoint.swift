@@ -288,7 +288,7 @@ struct MetricsPage {
         text += "\(name) \(value)\n"
     }
 
-    /// - Parameter counts: observations in each bucket, and one more count for those beyond the last bound.
+    /// - Parameter counts: the number of observations in each bucket; the last one is for those beyond the last bound.
     mutating func histogram(_ labels: String, bounds: [Double], counts: [UInt64], sum: Double) {
         let separator = labels.isEmpty ? "" : ","
         var total: UInt64 = 0

@@ -36,12 +36,12 @@ struct OperationsEndpoints {
     }
 
     /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
-    /// reason. The detail says what somebody should mend although the server is ready.
+    /// reason. The detail of a success names faults that an operator should repair although the server is ready.
     func ready(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await ready(for: .readsAndWrites)
     }
 
-    /// `GET /readyz/reads`: like ``ready(_:_:)``, but whether the store can be written does not matter.
+    /// `GET /readyz/reads`: like ``ready(_:_:)``, but the store need not be writable.
     func readyForReads(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await ready(for: .reads)
     }
@@ -70,7 +70,7 @@ struct OperationsEndpoints {
         CoreError(.unavailable, "not ready: \(reason)")
     }
 
-    /// `GET /info`: what is running, and of an edge how it follows its upstream.
+    /// `GET /info`: the version and start time; for an edge also its status.
     func info(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
@@ -88,7 +88,7 @@ struct OperationsEndpoints {
         Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText))
     }
 
-    /// Shared by all responses.
+    /// The OpenAPI document, shared by all responses.
     static let openAPIText = Array(String(cString: embedded_openapi()).utf8)
 
     private static let openAPITag = openAPIText.withUnsafeBytes { EntityTag(hashing: $0) }

@@ -3,10 +3,10 @@ import HTTPServer
 import Storage
 internal import Synchronization
 
-/// What one event loop counts of its requests. Belongs to the loop's thread; `GET /metrics` gets copies.
+/// The metrics of one event loop's requests. Belongs to the loop's thread; `GET /metrics` gets copies.
 struct RequestMetrics: Sendable {
     struct RouteMetrics: Sendable {
-        /// Responses by status code; few enough for a linear search.
+        /// The number of responses by status code. There are few, so they are searched linearly.
         var statuses: [(code: UInt16, count: UInt64)] = []
         var seconds = LatencyHistogram()
 
@@ -20,7 +20,7 @@ struct RequestMetrics: Sendable {
         }
     }
 
-    /// By the index in the route table; the last one is for requests without a route.
+    /// The metrics by the index in the route table; the last element is for requests without a route.
     private(set) var routes: [RouteMetrics]
 
     init(routes count: Int) {
@@ -72,14 +72,14 @@ struct LatencyHistogram: Sendable {
 
 /// The metrics of one event loop at one moment.
 struct LoopSnapshot: Sendable {
-    /// For each of the metrics' routes.
+    /// The label of each route in the metrics.
     let routeLabels: [String]
     let metrics: RequestMetrics
     let connections: ConnectionMetrics
     let cache: CacheMetrics
 }
 
-/// Asks the event loops for their metrics.
+/// Collects the metrics of the event loops.
 final class MetricsCollector: Sendable {
     private let server = Mutex<HTTPServer?>(nil)
 

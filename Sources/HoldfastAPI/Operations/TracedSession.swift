@@ -2,10 +2,10 @@ import Bucketing
 import Storage
 import Tracing
 
-/// A session whose work shows in the traces of the requests that ask for it. A server that traces nothing has none.
+/// A session that records its work in the traces of requests. It is not used by servers without tracing.
 final class TracedSession: StoreSession {
     private let base: any StoreSession
-    /// The database as OpenTelemetry names it.
+    /// The name of the database in OpenTelemetry's conventions.
     private let system: String
 
     init(_ base: any StoreSession, system: String) {
@@ -59,7 +59,8 @@ final class TracedSession: StoreSession {
         trace("change definitions", completion, { $0.failure }) { base.write(change, $0) }
     }
 
-    /// Does work in a span of its own, if the request is recorded. What the completion begins belongs to the request again.
+    /// Performs work in a span of its own, if the request is recorded. Spans that the completion begins are children of
+    /// the request's span again.
     private func trace<Outcome>(
         _ operation: @autoclosure () -> String, size: Int = 1, _ completion: @escaping (Outcome) -> Void,
         _ failure: @escaping (Outcome) -> StorageError?, _ work: (@escaping (Outcome) -> Void) -> Void
@@ -89,7 +90,7 @@ private func firstFailure<Value>(_ results: [Result<Value, StorageError>]) -> St
     results.lazy.compactMap(\.failure).first
 }
 
-/// The name of a case without its values, which may be users.
+/// Returns the name of a case without its values, which may be user ids.
 private func nameOfCase(_ value: Any) -> String {
     Mirror(reflecting: value).children.first?.label ?? "\(value)"
 }

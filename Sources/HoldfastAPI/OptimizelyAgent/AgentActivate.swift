@@ -109,8 +109,8 @@ struct ActivateRequest: Sendable {
         }
     }
 
-    /// Looks up what the query names, each key once. The Agent collects subjects by key, so if an experiment and a flag
-    /// share a key, the later one counts.
+    /// Looks up the experiments and flags in the query, each key once. The Agent collects subjects by key, so if an
+    /// experiment and a flag share a key, the later one counts.
     func subjects(in datafile: Datafile) -> [Subject] {
         var subjects: [Subject] = []
         var places: [Identifier: Int] = [:]

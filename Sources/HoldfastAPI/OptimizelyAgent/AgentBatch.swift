@@ -5,13 +5,13 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/batch`: many operations in one request. They start in their order, except those that wait for a definition,
-/// and the responses are in the same order.
+/// `POST /v1/batch`: many operations in one request. They start in their order, except those that must wait for newer
+/// definitions. The responses are in the order of the operations.
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
     let gate: AccessGate
-    /// Performs what an edge cannot; `nil` if the server is not one.
+    /// Forwards operations that an edge cannot perform; `nil` if the server is not an edge.
     let forwarder: UpstreamForwarder?
     /// The maximum number of operations in a batch.
     var limit = 500
@@ -21,7 +21,7 @@ struct BatchEndpoint {
         let origin = RequestOrigin(request)
         let own = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
         let startedAt = systemWallClock()
-        // The size of all responses so far.
+        // The size of all previous responses in bytes.
         var bytes = 0
         let responses = try await call.map(batch.indices) { index async -> BatchResponse in
             guard bytes <= BatchResponse.byteLimit else { return BatchResponse(.notDone) }
@@ -59,7 +59,7 @@ struct BatchEndpoint {
     /// Performs one operation of a batch, with its own check of token and scope.
     ///
     /// - Parameters:
-    ///   - own: the secret of the batch, for an operation without one.
+    ///   - own: the secret of the batch, for an operation without a secret of its own.
     ///   - origin: the origin of the batch.
     private func perform(
         _ requested: BatchOperation, _ own: Substring?, _ origin: RequestOrigin, _ call: Call
@@ -75,7 +75,7 @@ struct BatchEndpoint {
             let isOwn = authorization == nil && apiKey == nil
             let secret = isOwn ? own : tokenSecret(authorization: authorization, apiKey: apiKey)
             let forwarder = operation.isAnsweredByEdges ? nil : self.forwarder
-            // The upstream alone checks who calls what is forwarded.
+            // Only the upstream checks the caller of a forwarded operation.
             let token = forwarder == nil ? try admit(secret, to: operation, of: origin).token : nil
             let caller = Caller(token: token, requestID: origin.id)
             return try await call.retrying(projects) { call in
@@ -102,7 +102,7 @@ struct BatchEndpoint {
 }
 
 extension UpstreamForwarder {
-    /// Has the upstream perform an operation of a batch, and check the caller.
+    /// Forwards an operation of a batch to the upstream, which also checks the caller.
     fileprivate func perform(
         _ operation: AgentOperation, _ request: AgentRequest, body: JSONValue, credential: Substring?
     ) async throws(Problem) -> AgentResponse {
@@ -111,7 +111,7 @@ extension UpstreamForwarder {
             ("X-Request-Id", request.caller.requestID.description),
         ]
         if let credential {
-            // It may be from JSON, and must not end the field.
+            // The credential may come from JSON, and must not contain a line feed that ends the header field.
             guard credential.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
                 throw Problem(.unauthorized, "the token must be printable ASCII without spaces")
             }
@@ -130,7 +130,7 @@ extension UpstreamForwarder {
     }
 }
 
-/// One requested operation of a batch. It inherits nothing from the batch but the authorization and the request id.
+/// One requested operation of a batch. It inherits only the authorization and the request id from the batch.
 struct BatchOperation {
     let id: String
     let method: String
@@ -228,7 +228,7 @@ extension AgentResponse {
     fileprivate static let tooLongTogether = AgentError(
         .unprocessableContent, "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together"
     ).response
-    /// The response to an operation that is not performed because the limit was exceeded before.
+    /// The response to an operation that was not performed, because the previous responses exceeded the limit.
     fileprivate static let notDone = AgentError(
         .unprocessableContent,
         "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together; this operation was not performed"

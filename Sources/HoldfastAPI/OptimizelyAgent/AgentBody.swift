@@ -4,8 +4,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// The JSON body of an Agent operation, read as Go decodes a struct: names are case-insensitive, `null` means absent,
-/// unknown members are ignored, and a known member of the wrong type is refused.
+/// The JSON body of an Agent operation, which is read in the way in which Go decodes a struct: names are
+/// case-insensitive, `null` means absent, unknown members are ignored, and a known member of the wrong type is refused.
 struct AgentBody {
     private let object: JSONObject
 
@@ -43,7 +43,7 @@ struct AgentBody {
     }
 
     static func checkContentType(_ contentType: String?) throws(AgentError) {
-        // Nearly all clients send exactly this, which needs no parsing.
+        // A fast path for the value that nearly all clients send.
         if contentType == "application/json" { return }
         let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
         guard mediaType?.lowercased() == "application/json" else {
@@ -117,7 +117,9 @@ struct AgentBody {
 }
 
 extension AgentBody {
-    /// Returns the user id if it may be stored.
+    /// Returns the user id.
+    ///
+    /// - Throws: 400 if it cannot be stored.
     static func check(userID text: String) throws(AgentError) -> Identifier {
         do throws(CoreError) {
             return try ProfileInput.checkUserID(text, at: nil)
@@ -149,7 +151,7 @@ extension AgentBody {
         return nil
     }
 
-    /// Returns `userAttributes`, as far as they may count in the project.
+    /// Returns the `userAttributes` that the project may use.
     func userAttributes(in project: Project) throws(AgentError) -> JSONObject {
         let attributes = try object("userAttributes") ?? JSONObject()
         do throws(CoreError) {

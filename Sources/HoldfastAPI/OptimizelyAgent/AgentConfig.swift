@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// Encodes the configuration of a project as the Agent does.
+/// Encodes the configuration of a project in the format of the Agent.
 struct ConfigEncoder {
     var writer = JSONWriter()
     private let datafile: Datafile
@@ -37,7 +37,7 @@ struct ConfigEncoder {
         writer.endObject()
     }
 
-    /// Writes experiments by key; of several with one key, only the first.
+    /// Writes experiments by key. If several have the same key, only the first is written.
     private mutating func appendExperiments(_ name: StaticString, _ experiments: [Experiment]) {
         writer.key(name)
         writer.beginObject()
@@ -49,7 +49,7 @@ struct ConfigEncoder {
         writer.endObject()
     }
 
-    /// - Parameter flag: whose variables the variations carry.
+    /// - Parameter flag: the flag whose variables the variations have.
     private mutating func append(_ experiment: Experiment, of flag: Flag?) {
         writer.beginObject()
         writer.member("id", experiment.id.string)
@@ -152,8 +152,8 @@ extension ConfigEncoder {
     }
 }
 
-/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the active datafile, in the form in
-/// which SDKs give them to an application.
+/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the active datafile, in the format of
+/// the SDKs' configuration.
 ///
 /// Belongs to one event loop.
 final class ConfigEndpoint {
@@ -180,7 +180,7 @@ struct AgentDatafileEndpoint {
 
 /// The audiences of a project, as `GET /v1/config` describes them.
 struct AudienceTexts {
-    /// In the datafile's own form, with `typedAudiences` first.
+    /// The audiences in the format of the datafile, with `typedAudiences` first.
     private let audiences: [(id: String, name: String, conditions: JSONValue)]
     private let names: [Identifier: String]
     /// The `audienceConditions` that are arrays, by experiment id. The Agent does not describe `audienceIds` either.

@@ -63,7 +63,7 @@ struct DecideRequest: Sendable {
     }
 
     let form: Form
-    /// Each key once, in the order of the query.
+    /// The requested flags, each once, in the order of the query.
     let flagKeys: [Identifier]
     let query: DecisionQuery
 
@@ -72,7 +72,7 @@ struct DecideRequest: Sendable {
         let optionNames = try body.texts("decideOptions")
         let forcedDecisions = try Self.forcedDecisions(body)
         let attributes = try body.userAttributes(in: request.project)
-        // The segments are those of this server, which every decision knows.
+        // `fetchSegments` has no effect: segments are defined on this server, and every decision uses them.
         _ = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
         let user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
@@ -89,7 +89,7 @@ struct DecideRequest: Sendable {
             for: user, anonymousID: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
     }
 
-    /// Options for the cache of contextual bandits. They have no effect, because what this server gives is sticky.
+    /// Options for the cache of contextual bandits. They have no effect, because variations of this server are sticky.
     private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
 
     private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {
@@ -116,11 +116,11 @@ struct DecideRequest: Sendable {
     }
 }
 
-/// Encodes decisions as the Agent does.
+/// Encodes decisions in the format of the Agent.
 struct DecisionEncoder {
     var writer = JSONWriter()
     private let datafile: Datafile
-    /// Encoded once, because every decision repeats it.
+    /// The encoded user context, which every decision repeats.
     private let userContext: [UInt8]
 
     init(_ user: User, _ datafile: Datafile) {
@@ -173,7 +173,7 @@ struct DecisionEncoder {
 }
 
 extension JSONWriter {
-    /// Writes a value as Go does: whole numbers have no fraction.
+    /// Writes a value in Go's format, in which whole numbers have no fraction.
     mutating func agentValue(_ value: JSONValue) {
         switch value {
         case .number(let number): shortest(number)

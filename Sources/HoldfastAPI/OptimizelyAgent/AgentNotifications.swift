@@ -4,14 +4,14 @@ import HoldfastCore
 import JSON
 internal import Synchronization
 
-/// Who follows what this process decides and records over the Agent's API. The Agent names its notifications so.
+/// The listeners of the Agent's notifications about decisions and events of this process.
 final class AgentNotifications: Sendable {
     enum Kind: String, CaseIterable {
         case decision, track
         case configUpdate = "project_config_update"
     }
 
-    /// How a client wants its notifications.
+    /// The format of a client's notifications.
     struct Format: Sendable {
         let kinds: Set<Kind>
         /// Whether lines of JSON are sent in place of server-sent events.
@@ -29,7 +29,7 @@ final class AgentNotifications: Sendable {
     }
 
     private let listeners = Mutex<[Listener]>([])
-    /// Whether there may be a listener: without one a decision costs no more than this look.
+    /// Whether there may be a listener. Without one, a decision only reads this flag.
     private let isUsed = Atomic(false)
 
     func add(_ stream: ChangeStream, sdkKey: String, _ format: Format) {
@@ -37,7 +37,7 @@ final class AgentNotifications: Sendable {
         isUsed.store(true, ordering: .relaxed)
     }
 
-    /// Sends a notification to those who follow a project, in the order of the calls of one event loop.
+    /// Sends a notification to the listeners of a project. The notifications of one event loop stay in order.
     func send(_ kind: Kind, of project: Project, _ write: (inout JSONWriter) -> Void) {
         guard isUsed.load(ordering: .relaxed) else { return }
         let found = listeners.withLock { listeners -> [(ChangeStream, Format)] in
@@ -56,8 +56,9 @@ final class AgentNotifications: Sendable {
     }
 }
 
-/// `GET /v1/notifications/event-stream`: decisions, goals and new datafiles of a project as they come, of this process
-/// only, as the Agent does. `?filter=` leaves out a kind, and `?raw` asks for lines of JSON.
+/// `GET /v1/notifications/event-stream`: decisions, goals and new datafiles of a project as they occur. Like those of
+/// the Agent, the notifications are about this process only. `?filter=` excludes a kind, and `?raw` requests lines of
+/// JSON.
 struct AgentNotificationsEndpoint {
     let notifications: AgentNotifications
     let feed: ChangeFeed
@@ -69,7 +70,7 @@ struct AgentNotificationsEndpoint {
         let format = AgentNotifications.Format(
             kinds: Set(AgentNotifications.Kind.allCases).subtracting(left), isRaw: input.query.value("raw") != nil)
         let project = input.project
-        // The Agent says nothing of the datafile that is active at the beginning.
+        // Like the Agent, does not notify of the datafile that is active at the beginning.
         let stream = try feed.open(sdkKey: project.sdkKey, for: call.access, knownVersion: project.version) {
             ChangeStream($0, .agent(format), call.admission)
         }
@@ -78,10 +79,10 @@ struct AgentNotificationsEndpoint {
     }
 }
 
-// MARK: What the Agent's clients read; the members are named as Go names them
+// MARK: The notifications; their members have the names of the Agent's Go structs
 
 extension AgentNotifications.Format {
-    /// A new datafile; empty if the client leaves such out.
+    /// Returns the notification of a new datafile; empty if the client excludes this kind.
     func event(_ project: Project) -> [UInt8] {
         guard kinds.contains(.configUpdate) else { return [] }
         var writer = JSONWriter()
@@ -115,7 +116,7 @@ extension AgentNotifications {
         }
     }
 
-    /// Sends what `/v1/activate` has decided. An experiment without a variation is no decision.
+    /// Sends the decisions of `/v1/activate`. An experiment without a variation is not a decision.
     func send(activated decisions: Decisions, of user: User) {
         guard isUsed.load(ordering: .relaxed) else { return }
         for decision in decisions.experiments {
@@ -149,7 +150,7 @@ extension AgentNotifications {
         }
     }
 
-    /// - Parameter event: of the datafile: the Agent ignores events that are not declared.
+    /// - Parameter event: an event of the datafile. The Agent ignores other events.
     func send(_ event: Event, by user: User, tags: JSONObject, in project: Project) {
         send(.track, of: project) { writer in
             writer.beginObject()

@@ -23,7 +23,7 @@ struct AgentProtocol: WireProtocol {
             ].map(\.atEdge)
     }
 
-    /// The operations that a batch can call, too.
+    /// The operations that a batch can also call.
     private static func operations(_ loop: LoopServices) -> [AgentOperation] {
         let services = loop.services
         let notifications = services.agentNotifications

@@ -69,7 +69,7 @@ extension ProjectView {
     }
 }
 
-/// One operation of the Agent's API: a line of the route table, which a batch can call, too.
+/// One operation of the Agent's API: a line of the route table, which a batch can also call.
 struct AgentOperation {
     typealias Handler = (AgentRequest) async throws -> AgentResponse
 
@@ -82,7 +82,7 @@ struct AgentOperation {
     /// ``APIRoute/isAnsweredByEdges``
     var isAnsweredByEdges: Bool { scope != .admin }
 
-    /// - Parameter callback: responds as `perform` does, but without the cost of a task.
+    /// - Parameter callback: responds like `perform`, but without the cost of a task.
     init(
         _ method: Method, _ path: String, scope: Token.Scope, _ perform: @escaping Handler,
         callback: ((AgentRequest, Call) throws -> Void)? = nil

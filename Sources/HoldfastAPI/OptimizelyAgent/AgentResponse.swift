@@ -19,7 +19,8 @@ struct AgentError: DefinitionError {
         fields = []
     }
 
-    /// Says that something is not defined. To be thrown before a response of the Agent's format says so.
+    /// Throw this before responding that a key is unknown: if another server may have defined it, the route reads the
+    /// definitions and calls the handler again.
     static let undefined = AgentError(.notFound, "a key is unknown", mayBeStale: true)
 
     init(_ problem: Problem) {

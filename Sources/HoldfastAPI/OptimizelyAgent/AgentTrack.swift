@@ -6,10 +6,10 @@ import JSON
 import Storage
 import Synchronization
 
-/// `POST /v1/track`: records that a user reached a goal, the event's key. Unlike the Agent's, the event need not be
-/// declared in a datafile, because experiments created over HTTP have no declared events. If the datafile declares events
-/// but not this one, the response has the Agent's error all the same, because the key may be misspelt. Responds when the
-/// event is durable.
+/// `POST /v1/track`: records that a user reached a goal, which is the event's key. Unlike with the Agent, the datafile
+/// need not declare the event, because experiments created over HTTP have no declared events. If the datafile declares
+/// events but not this one, the event is recorded, and the response has the Agent's error, because the key may be
+/// misspelt. Responds when the event is durable.
 struct TrackEndpoint {
     let services: Services
 

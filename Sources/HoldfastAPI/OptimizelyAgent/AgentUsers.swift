@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/lookup` and `POST /v1/save`: profiles as the Agent's clients read and write them. Unlike the Agent, a save
-/// merges, and one without the map is refused, so that no server deletes assignments of another.
+/// `POST /v1/lookup` and `POST /v1/save`: profiles in the format of the Agent. Unlike with the Agent, a save merges,
+/// and a save without a map is refused, so that a server cannot delete assignments of another server.
 struct AgentProfileEndpoints {
     let store: any StoreSession
 
@@ -54,8 +54,8 @@ struct AgentProfileEndpoints {
     }
 }
 
-/// `POST /v1/override`: forces a variation on a user for a test, or ends that, in all processes that use the store. The
-/// profile stays as it is.
+/// `POST /v1/override`: forces a variation on a user for a test, or ends a forced variation, in all processes that use
+/// the store. The profile does not change.
 struct OverrideEndpoint {
     let store: any StoreSession
     let catalog: ProjectCatalog
@@ -77,7 +77,7 @@ struct OverrideEndpoint {
 private struct OverrideRequest: Sendable {
     let userID: Identifier
     let experimentKey: Identifier
-    /// `nil` ends the override.
+    /// The variation to force; `nil` to end the override.
     let variationKey: Identifier?
 
     init(_ body: AgentBody) throws(AgentError) {
@@ -92,7 +92,8 @@ private struct OverrideRequest: Sendable {
         variationKey = texts.variation.isEmpty ? nil : Identifier(texts.variation)
     }
 
-    /// What the datafile lacks; the override is kept nevertheless, for a datafile that has it.
+    /// Returns a warning if the datafile lacks the experiment or the variation. The override is stored in any case, for
+    /// a later datafile.
     func warning(in datafile: Datafile) -> String? {
         guard let variationKey else { return nil }
         guard let experiment = datafile.agentExperiment(key: experimentKey) else {

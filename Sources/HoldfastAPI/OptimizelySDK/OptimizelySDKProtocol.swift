@@ -3,11 +3,11 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// What the Optimizely SDKs fetch and send by themselves, so that they work without their vendor's cloud: the datafile
-/// that their polling managers ask for, the events that their event processors send, and predictions.
+/// The endpoints that Optimizely SDKs call by themselves, so that they work without their vendor's cloud: the datafile
+/// for polling, events, and predictions.
 ///
-/// The published contract of these names statuses but no format of errors, and the SDKs read none: errors are problems,
-/// as in the native API.
+/// The published contract defines statuses but no format of errors, and the SDKs do not read error bodies. Errors are
+/// problems, as in the native API.
 struct OptimizelySDKProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes = ["/datafiles", "/sdk", "/predict"]
@@ -27,15 +27,15 @@ struct OptimizelySDKProtocol: WireProtocol {
     }
 }
 
-/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded, or as it was generated without
-/// what people say about experiments.
+/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded, or as it was generated,
+/// without members that only Holdfast uses.
 struct SDKDatafileEndpoint {
     let services: Services
     let projects: ProjectView
 
-    /// How long a datafile must have been active before its response has the time of its activation, in milliseconds. The
-    /// time has a precision of seconds: if two datafiles were activated within one second, a client would never see the
-    /// second. It is longer than a server may take to notice what another has activated.
+    /// The time in milliseconds after which the response has the time of the activation as its date. Dates have a
+    /// precision of seconds: if two datafiles were activated within one second, a client would never get the second
+    /// one. This time is longer than a server takes to notice the activation by another server.
     private static let settlingTime: Timestamp = 2_000
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
@@ -45,17 +45,17 @@ struct SDKDatafileEndpoint {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
         let project = try projects.project(named: sdkKey, for: call.access)
-        // Clients send back exactly the date that they got.
+        // Clients send exactly the date that they have received.
         let early = Self.date(of: project.contentHash)
         let settled =
             project.storedAt + Self.settlingTime <= services.store.clock.now()
             ? HTTPDate.text(secondsSince1970: project.storedAt / 1_000) : nil
-        // Caches ask each time, so that a change is seen within the interval of the client.
+        // Caches must revalidate each time, so that a client gets a change within its polling interval.
         let fields: [(name: StaticString, value: String)] = [
             ("Cache-Control", "no-cache"), ("Last-Modified", settled ?? early),
         ]
-        // Exactly these dates, because clocks may be set back. `If-None-Match` goes first (RFC 9110 §13.1.3); the server
-        // compares it.
+        // Compares dates for equality, because clocks may be set back. `If-None-Match` takes precedence (RFC 9110
+        // §13.1.3); the server compares it.
         let date = request.field("if-none-match") == nil ? request.field("if-modified-since") : nil
         let isKnown = date != nil && (date == settled || date == early)
         guard !isKnown else {
@@ -63,7 +63,7 @@ struct SDKDatafileEndpoint {
             response.fields = fields
             return response
         }
-        // Once for each version, off the event loop.
+        // Created once for each version, off the event loop.
         let content = project.isPublished ? project.published : try await services.compute { project.published }
         var response = Response(
             .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(content))
@@ -71,8 +71,8 @@ struct SDKDatafileEndpoint {
         return response
     }
 
-    /// A date before 1988 that stands for a content, for clients that fetch it before it has settled: it lets them ask
-    /// whether they have it, and is no datafile's time of activation.
+    /// Returns a date before 1988 that identifies a content, for responses before the ``settlingTime`` has passed.
+    /// Clients can revalidate with it, and it never equals a time of activation.
     private static func date(of contentHash: UInt64) -> String {
         HTTPDate.text(secondsSince1970: Int64(contentHash >> 35))
     }

@@ -6,21 +6,20 @@ import Storage
 
 /// The payload of the SDKs' event processors: visitors, each with snapshots of decisions and of events.
 ///
-/// Unknown members are ignored, as the published contract has it. What is wrong with one event concerns that event
-/// alone.
+/// Unknown members are ignored, as the published contract requires. A fault of one event does not affect the others.
 struct SDKEventBatch {
     typealias Events = [Result<UserEvent, CoreError>]
 
     let visitors: [JSONValue]
-    /// The projects that it may be about; the payload has no SDK key.
+    /// The projects to which the events may belong; the payload has no SDK key.
     private let projects: [Project]
     private let now: Timestamp
-    /// The size of the visitors' attributes in the details of the events so far.
+    /// The size in bytes of the visitors' attributes in the details of all previous events.
     private var attributeBytes = 0
     private var ignoredAmounts: [CoreError] = []
 
-    /// Each event has the attributes of its visitor in its detail, as far as those of a request take no more bytes
-    /// together: a visitor may have thousands of events.
+    /// The maximum of ``attributeBytes``. Each event has the attributes of its visitor in its detail, and a visitor may
+    /// have thousands of events.
     private static let attributeLimit = 16 << 20
     /// The event with which an SDK reports the decisions of its snapshot.
     private static let activation: JSONValue = "campaign_activated"
@@ -39,7 +38,7 @@ struct SDKEventBatch {
         self.now = now
     }
 
-    /// Returns what a visitor did: exposures for impressions, goals for conversions.
+    /// Returns the events of a visitor: exposures for impressions, goals for conversions.
     mutating func events(ofVisitor index: Int) -> Events {
         let place = JSONPointer().appending("visitors").appending(index)
         var events = Events()
@@ -74,11 +73,11 @@ struct SDKEventBatch {
     private struct Visitor {
         let userID: Identifier
         let hasAttributes: Bool
-        /// Encoded.
+        /// The encoded attributes.
         let attributes: [UInt8]
     }
 
-    /// Writes the attributes into the detail of one more event; `null` beyond the limit.
+    /// Writes the attributes into the detail of an event; `null` beyond the limit.
     private mutating func append(_ visitor: Visitor, to payload: inout JSONWriter) {
         attributeBytes += visitor.attributes.count
         payload.key("attributes")
@@ -117,8 +116,8 @@ struct SDKEventBatch {
         append(activations, of: visitor, in: place, to: &events)
     }
 
-    /// Returns the `timestamp`, in milliseconds since 1970; now if it is absent or ahead, because the clock of a phone
-    /// may be wrong and the protocol has no way to report that.
+    /// Returns the `timestamp`, in milliseconds since 1970; the current time if it is absent or ahead, because the
+    /// clock of a phone may be wrong, and the protocol cannot report that.
     private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
         guard let value = event["timestamp"], !value.isNull else { return now }
         guard let time = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
@@ -137,8 +136,8 @@ struct SDKEventBatch {
 // MARK: - Impressions and conversions
 
 extension SDKEventBatch {
-    /// The decisions of a snapshot, and when each took effect first: at the first event that activates its campaign, or
-    /// one that no decision has. However many events repeat that, a decision is one exposure.
+    /// The decisions of a snapshot, and when each first took effect: at the first event that activates its campaign, or
+    /// that activates a campaign of no decision. Repeated events do not add exposures.
     private struct Activations {
         let decisions: [JSONValue]
         private let campaigns: Set<[UInt8]>
@@ -150,7 +149,7 @@ extension SDKEventBatch {
             campaigns = Set(decisions.map { Self.key($0.object?["campaign_id"]) })
         }
 
-        /// Values compare as their JSON; an absent one equals only another.
+        /// Values are compared by their JSON. An absent value equals only an absent one.
         private static func key(_ value: JSONValue?) -> [UInt8] { value?.encoded() ?? [] }
 
         mutating func add(_ event: JSONObject, at time: Timestamp) {
@@ -190,7 +189,8 @@ extension SDKEventBatch {
         }
     }
 
-    /// Returns the id of the holdout of a decision, by its key: SDKs send null for an id that is not a decimal number.
+    /// Returns the id of the holdout of a decision, found by its key, because SDKs send null for an id that is not a
+    /// decimal number.
     private func holdoutID(of decision: JSONObject) -> String? {
         let metadata = decision["metadata"]?.object
         guard metadata?["rule_type"]?.string == Decision.RuleType.holdout.rawValue,

@@ -4,15 +4,16 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /sdk/v1/events`: what an SDK's event dispatcher sends. 204 when the events are durable.
+/// `POST /sdk/v1/events`: records the events of an SDK's event dispatcher. 204 when they are durable.
 ///
-/// An unusable event is left out silently. `X-Optimizely-Strict: true` refuses the batch instead, and says what is wrong.
+/// Invalid events are dropped silently. With `X-Optimizely-Strict: true` the batch is refused instead, and the response
+/// describes the faults.
 struct SDKEventEndpoint {
     let services: Services
     let projects: ProjectView
 
     private static let parser = JSONParser()
-    /// What SDKs were told a request may have; a visitor's events come in one.
+    /// The maximum size of a body in bytes, as in the published contract. All events of a visitor are in one request.
     static let longestBody = 10 << 20
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {

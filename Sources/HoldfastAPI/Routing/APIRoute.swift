@@ -7,15 +7,17 @@ import Storage
 /// One line of Holdfast's route table. The required scope is part of the line, so that no route can lack one.
 struct APIRoute {
     enum Scope: Equatable, CustomStringConvertible {
-        /// Needs no token: reveals nothing about users.
+        /// No token is required. The route must not reveal anything about users.
         case none
-        /// Any token will do: what apps and dashboards both need, and what reveals no more than a decision does.
+        /// Any token is sufficient. For routes that both apps and dashboards need, and that do not reveal more than a
+        /// decision.
         case anyToken
-        /// Needs a scope, or else the one for robots, which allows nothing else.
+        /// Requires a token of a scope, or of an alternative scope for programs that allows only such routes.
         case token(Token.Scope, or: Token.Scope? = nil)
-        /// The same of a token that is not bound to projects: what concerns all of them, or the users of all.
+        /// Like ``token(_:or:)``, but the token must not be bound to projects. For routes about all projects, or about
+        /// the users of all.
         case unbound(Token.Scope, or: Token.Scope? = nil)
-        /// A token of the scope, or one of scope `client` for the profile of a user of its own; the handler asks
+        /// A token of the scope, or one of scope `client` for a user of its own. The handler must call
         /// ``Call/checkProfile(of:)``.
         case profile(Token.Scope)
 
@@ -29,7 +31,7 @@ struct APIRoute {
             }
         }
 
-        /// The scopes of which one is required, without those that include them.
+        /// The scopes of which one is required. Scopes that include them are not listed.
         var needed: [Token.Scope] {
             switch self {
             case .none, .anyToken: []
@@ -38,10 +40,10 @@ struct APIRoute {
             }
         }
 
-        /// Whether the token's scope suffices, whatever its projects.
+        /// Whether the token's scope is sufficient, regardless of its projects.
         private func isAllowed(to token: Token) -> Bool { needed.contains { token.scope.allows($0) } }
 
-        /// Returns why a token may not call the route.
+        /// Returns the reason for which a token may not call the route.
         func refusal(of token: Token) -> String {
             if case .unbound = self, isAllowed(to: token) {
                 let list = token.projects.sdkKeys?.joined(separator: ", ") ?? ""
@@ -51,7 +53,7 @@ struct APIRoute {
             return "the scope \(self) is required; the token '\(token.name)' has the scope \(token.scope)"
         }
 
-        /// Whether a token that ships inside a page may call it.
+        /// Whether a token that is part of a page may call the route.
         var isForPages: Bool { self == .anyToken || needed.contains(.client) }
 
         var description: String {
@@ -63,9 +65,9 @@ struct APIRoute {
         }
     }
 
-    /// Each gets the request for the time of its call. If it throws an error that may be due to a definition which
-    /// another server has stored a moment ago, it is called again with the newest definitions; so it must not have had an
-    /// effect by then.
+    /// A handler may use the request only during the call. If it throws an error that may be due to a definition that
+    /// another server has just stored, it is called again with the newest definitions. It must not have had an effect
+    /// before it throws such an error.
     private enum Handler {
         /// Returns the response.
         case immediate((borrowing Request, Call) throws -> Response)
@@ -78,20 +80,20 @@ struct APIRoute {
     let method: Method
     let pattern: String
     let scope: Scope
-    /// Whether it is served even under overload, for health checks and monitoring.
+    /// Whether the route is served even under overload, for health checks and monitoring.
     let isVital: Bool
     let changesState: Bool?
     private let respondsLater: Bool
     /// Whether the handler checks ``Preconditions``.
     private let isConditional: Bool
-    /// Whether the handler reads the query; otherwise any parameter is refused.
+    /// Whether the handler reads the query. Otherwise any parameter is refused.
     private let readsQuery: Bool
-    /// Whether an edge answers it from its copy, or by changes and events that it sends on; otherwise it forwards the
-    /// request.
+    /// Whether an edge handles the request itself: from its copy, or by sending changes and events to the upstream.
+    /// Otherwise it forwards the request.
     private(set) var isAnsweredByEdges: Bool
     /// See ``withNewestDefinitions``.
     private var needsNewestDefinitions = false
-    /// Whether the handler takes a body that is compressed; otherwise it is refused.
+    /// Whether the handler accepts a compressed body. Otherwise it is refused.
     private let acceptsGzip: Bool
     /// ``Route/bodyBytes``
     private let bodyBytes: Int?
@@ -140,7 +142,7 @@ struct APIRoute {
     ) {
         self.acceptsGzip = acceptsGzip
         self.bodyBytes = bodyBytes
-        // Nothing about users.
+        // Routes without a token do not depend on users.
         isAnsweredByEdges = scope == .none
         self.method = method
         self.pattern = pattern
@@ -161,18 +163,19 @@ struct APIRoute {
         return route
     }
 
-    /// The route for a change that depends on definitions: its handler is called once this server knows those that others
-    /// have stored.
+    /// The route for a change that depends on definitions. Its handler is called after this server has read the
+    /// definitions that others have stored.
     var withNewestDefinitions: APIRoute {
         var route = self
         route.needsNewestDefinitions = true
         return route
     }
 
-    /// Whether the body is received while it is handled.
+    /// Whether the handler receives the body in pieces.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
-    /// Whether a response may take long to begin: unless it is for apps, which do not wait.
+    /// Whether the response may take long to begin. This is not the case for routes that apps call, because apps do not
+    /// wait.
     var takesLong: Bool {
         if respondsLater || isStreamed { return true }
         return switch scope {
@@ -182,7 +185,8 @@ struct APIRoute {
         }
     }
 
-    /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
+    /// Returns the route for the server, which checks the caller's token, calls the handler, and renders errors of
+    /// both.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
         if case .streamed(let handle) = handler {
             return Route(
@@ -221,7 +225,7 @@ struct APIRoute {
             })
     }
 
-    /// Calls the handler, again with the newest definitions if it may lack one, and renders its errors.
+    /// Calls the handler, calls it again with the newest definitions if it may have lacked one, and renders its errors.
     private func respond(
         to request: borrowing Request, _ call: Call, of wire: any WireProtocol, _ projects: ProjectView
     ) {
@@ -295,7 +299,7 @@ struct APIRoute {
         if changesState ?? !method.isSafe, !isConditional {
             try Preconditions(request).refuse(on: pattern)
         }
-        // No store keeps a NUL, and PostgreSQL takes none in a parameter.
+        // Stores cannot store a NUL, and PostgreSQL does not accept one in a parameter.
         if !isVital, Self.hasEscapedNUL(request.target) {
             throw CoreError(.invalid, "a path and its parameters must not contain NUL; got '%00'")
         }
@@ -306,7 +310,7 @@ struct APIRoute {
         return admission
     }
 
-    /// Compared as bytes, because each request is asked.
+    /// Whether the target has `%00`. Compares bytes, because this runs for each request.
     private static func hasEscapedNUL(_ target: String) -> Bool {
         var target = target
         return target.withUTF8 { bytes in
@@ -319,7 +323,7 @@ struct APIRoute {
         }
     }
 
-    /// Whether a JSON text has a string with a NUL, which it can only escape.
+    /// Whether a JSON text has a string with a NUL, which is always escaped.
     private static func hasNUL(_ json: UnsafeRawBufferPointer) -> Bool {
         var start = 0
         while start < json.count, let base = json.baseAddress,
@@ -327,7 +331,7 @@ struct APIRoute {
         {
             let place = UnsafeRawPointer(found) - base
             if json[place...].starts(with: "\\u0000".utf8) { return true }
-            // Behind the character that is escaped, which may be a backslash.
+            // Continues after the escaped character, which may be a backslash.
             start = place + 2
         }
         return false

@@ -5,14 +5,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// One call of an endpoint: who makes it, and where the response goes.
+/// One call of an endpoint: the caller, and the destination of the response.
 struct Call: Sendable {
     let responder: Responder
     let admission: Admission
-    /// Of the route.
+    /// The pattern of the route.
     let pattern: String
-    /// Whether this server knows every definition that was stored when the request arrived. Otherwise a name that is
-    /// unknown here may be one that another server has just defined; see ``DefinitionError``.
+    /// Whether this server has every definition that was stored when the request arrived. Otherwise another server may
+    /// have just defined a name that is unknown here; see ``DefinitionError``.
     private(set) var isUpToDate = false
 
     init(responder: Responder, admission: Admission, pattern: String) {
@@ -27,7 +27,7 @@ struct Call: Sendable {
     /// Whether the caller may set overrides in experiments of all projects.
     var mayOverride: Bool { mayManage && access == .all }
 
-    /// Whether the caller is an admin, perhaps of some projects.
+    /// Whether the caller is an admin, possibly of some projects only.
     var mayManage: Bool { admission.token?.scope.allows(.admin) ?? true }
 
     /// Whether the caller may remove overrides.
@@ -36,11 +36,11 @@ struct Call: Sendable {
     /// ``Caller/mayNameAnyUser``
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
-    /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``. A token
-    /// of scope `client` may for the anonymous user of its device, whose id nobody else knows, and for the person whom the
-    /// token names.
+    /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``.
+    /// With a token of scope `client` a caller may use the profile of the anonymous user of its device, whose id nobody
+    /// else knows, and of the person whom the token names.
     ///
-    /// - Throws: 403
+    /// - Throws: 403 otherwise.
     func checkProfile(of userID: Identifier) throws(CoreError) {
         guard let token = admission.token, token.scope == .client, !TakeoverRules.isUnguessable(userID.string),
             token.person?.subject.map({ Identifier($0) }) != userID
@@ -51,15 +51,16 @@ struct Call: Sendable {
         )
     }
 
-    /// Whether the caller may read what is stored of users' attributes, and so be told whether a value was stored before.
+    /// Whether the caller may read users' attributes, and may thus get to know whether a value was stored before.
     var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
 
-    /// Whether changes of running experiments need, or have, the approval of a second person.
+    /// Whether changes of running experiments require, or have, the approval of a second person.
     var approvalPolicy: ApprovalPolicy {
         admission.approval.map { .given($0) } ?? (admission.control.needsApproval ? .needed : .notNeeded)
     }
 
-    /// Returns the author to whom the audit log attributes the changes of this call: of a proposal who has made it.
+    /// Returns the author of the changes of this call for the audit log. For an approved proposal this is the person
+    /// who proposed it.
     func author(_ request: borrowing Request) -> Author {
         if let approval = admission.approval {
             return Author(name: approval.proposal.author, requestID: request.id.description)
@@ -75,7 +76,7 @@ struct Call: Sendable {
         responder.send(.json(json))
     }
 
-    /// Responds with what `encode` makes of the result of the store, or with its error in the native format.
+    /// Responds with the result of the store, encoded by `encode`, or with its error in the native format.
     @inline(__always)
     func respond<Value>(_ result: Result<Value, StorageError>, _ encode: (Value) -> Response) {
         switch result {
@@ -89,8 +90,8 @@ struct Call: Sendable {
         Response(.ok, contentType: contentType, body: .stream(AdmittedStream(stream, admission)))
     }
 
-    /// Works on the elements of a request at the same time, on its event loop, and returns the results in order. Begins
-    /// them a few milliseconds at a time, so that other requests are served in between.
+    /// Processes the elements of a request concurrently, on its event loop, and returns the results in order. Elements
+    /// are started in slices of a few milliseconds, so that other requests are served in between.
     ///
     /// - Throws: `CancellationError` once the client has disconnected.
     func map<Value: Sendable>(_ indices: Range<Int>, _ work: @escaping (Int) async -> Value) async throws -> [Value] {
@@ -108,7 +109,7 @@ struct Call: Sendable {
         }
     }
 
-    /// Works on the elements of a request as ``map(_:_:)`` does, on each as ``retrying(_:_:)`` does.
+    /// Processes the elements of a request like ``map(_:_:)``, each of them with ``retrying(_:_:)``.
     func results<Value: Sendable>(
         of indices: Range<Int>, _ projects: ProjectView, _ work: @escaping (Int, Call) async throws -> Value
     ) async throws -> [Result<Value, any Error>] {
@@ -121,7 +122,8 @@ struct Call: Sendable {
         }
     }
 
-    /// Runs work, again with the newest definitions if it may have lacked one; so it must not have had an effect by then.
+    /// Runs work, and runs it again with the newest definitions if it may have lacked one. It must not have had an
+    /// effect before it throws such an error.
     func retrying<Value>(
         _ projects: ProjectView, _ work: (Call) async throws -> Value
     ) async throws -> Value {
@@ -148,8 +150,8 @@ struct Call: Sendable {
         !isUpToDate && (error as? any DefinitionError)?.mayBeStale == true
     }
 
-    /// Makes the route read the definitions of other servers and call the handler again, if what is not defined may be
-    /// defined there.
+    /// Makes the route read the definitions of other servers and call the handler again. Call it when a name is unknown
+    /// that another server may have defined.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
     }
@@ -160,10 +162,10 @@ struct Call: Sendable {
     }
 }
 
-/// An error that may be due to a definition which another server has stored a moment ago. If a handler throws one before
-/// it has any effect, its route reads the definitions and calls it again.
+/// An error that may be due to a definition that another server has just stored. If a handler throws one before it has
+/// any effect, its route reads the definitions and calls the handler again.
 protocol DefinitionError: Error {
-    /// Whether something is not defined, as far as this server knows.
+    /// Whether the cause is a name that this server does not know.
     var mayBeStale: Bool { get }
 }
 
@@ -172,7 +174,7 @@ extension CoreError: DefinitionError {}
 extension EventRefusal: DefinitionError {
     var mayBeStale: Bool { error.mayBeStale }
 
-    /// Describes why an event is not stored. An error of the store is no fault of the event.
+    /// Describes why an event is not stored. After an error of the store the same event may be accepted later.
     init(of error: any Error) {
         switch error {
         case let refusal as EventRefusal: self = refusal
@@ -228,7 +230,8 @@ extension StickyDecisionService {
     }
 }
 
-/// Lets other requests be served between the steps of a long one. Confined to a task of the request's event loop.
+/// Yields between the steps of a long request, so that other requests are served. Confined to a task of the request's
+/// event loop.
 struct TimeSlice {
     private let responder: Responder
     private var end = ContinuousClock.now + length
@@ -239,7 +242,7 @@ struct TimeSlice {
         self.responder = responder
     }
 
-    /// To be called before each step.
+    /// Yields if the time slice is over. Call it before each step.
     ///
     /// - Throws: `CancellationError` once the client has disconnected.
     mutating func step() async throws {
@@ -252,7 +255,7 @@ struct TimeSlice {
 }
 
 extension Response {
-    /// JSON and a final line feed, for terminals.
+    /// Returns a response with JSON, and a final line feed for terminals.
     static func json(_ json: consuming [UInt8], _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
         json.append(UInt8(ascii: "\n"))
         return Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json))
@@ -262,10 +265,10 @@ extension Response {
         json(value.encoded(), status, entityTag: entityTag)
     }
 
-    /// JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other than `GET`; for `GET` the
-    /// server compares automatically.
+    /// Returns a response with JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other
+    /// than `GET`, for which the server compares automatically.
     ///
-    /// - Parameter entityTag: by default that of the whole body.
+    /// - Parameter entityTag: the entity tag; `nil` for that of the whole body.
     static func json(_ json: [UInt8], entityTag: EntityTag? = nil, ifNoneMatch: String?) -> Response {
         let tag = entityTag ?? EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }
@@ -274,12 +277,12 @@ extension Response {
 }
 
 extension Project {
-    /// The ETag of the datafile.
+    /// The entity tag of the datafile.
     var entityTag: EntityTag { EntityTag(contentHash) }
 }
 
 extension EntityTag {
-    /// Hashes a representation, without the line feed that ``Call`` appends.
+    /// Creates the entity tag of a representation, without the line feed that ``Call`` appends.
     init(of json: [UInt8]) {
         self = json.withUnsafeBytes { EntityTag(hashing: $0) }
     }
@@ -292,13 +295,13 @@ enum MediaType {
     static let events: StaticString = "text/event-stream"
 }
 
-/// Who makes a call, and in which request.
+/// The caller of a request, and the request's id.
 struct Caller {
-    /// `nil` when the server asks for none.
+    /// The token; `nil` if the server requires none.
     let token: Token?
     let requestID: RequestID
 
-    /// The caller as the audit log names it.
+    /// The author for the audit log.
     var author: Author {
         Author(name: token?.name ?? Author.anonymousName, requestID: requestID.description)
     }
@@ -306,8 +309,8 @@ struct Caller {
     /// The projects that the caller may use.
     var access: ProjectAccess { token?.projects ?? .all }
 
-    /// Whether the caller may name any id as `anonymous_id`, because all profiles are open to it; otherwise it is limited
-    /// by ``TakeoverRules``.
+    /// Whether the caller may name any id as `anonymous_id`, because it may use all profiles. Otherwise
+    /// ``TakeoverRules`` apply.
     var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
 
     static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }

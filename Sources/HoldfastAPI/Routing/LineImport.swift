@@ -11,34 +11,35 @@ final class LineImport<Change>: BodyReceiver {
     private let call: Call
     private let parse: (UnsafeRawBufferPointer) throws(CoreError) -> Change
     private let submit: ([Change]) async -> [LineOutcome]
-    /// Changes that were parsed but not submitted, the line number of each, and the bytes of their lines.
+    /// The changes that were parsed but not submitted, the number of each line, and the size of the lines in bytes.
     private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
     private var lines = 0
     private var imported = 0
-    /// Imported lines that changed nothing; `nil` if the response does not report them.
+    /// The number of imported lines that changed nothing; `nil` if the response does not report it.
     private var unchanged: Int?
     private var refused = 0
-    /// The refused lines as the response lists them.
+    /// The refused lines in the format of the response.
     private var refusals: [(line: Int, json: JSONValue)] = []
     private var refusalBytes = 0
-    /// Whether the first line was refused and looks like several lines that lost their line feeds.
+    /// Whether the first line was refused and looks like several lines whose line feeds were lost.
     private var seemsJoined = false
-    /// Lines that were submitted but not committed, and their bytes.
+    /// The number of lines that were submitted but not committed, and their size in bytes.
     private var waiting = 0
     private var waitingBytes = 0
     private var isPaused = false
     private var hasEnded = false
     private var hasResponded = false
-    /// The first line that the store failed to store, and why; no line that is parsed later is submitted.
+    /// The first line that the store failed to store, and the error. Later lines are not submitted.
     private var failure: (line: Int, error: StorageError)?
 
-    /// How many refused lines a response lists, and about how many bytes they may take; the rest are only counted.
+    /// The maximum number of refused lines in a response, and about the maximum of their size in bytes. Further lines
+    /// are only counted.
     private static var namedRefusals: Int { 1_000 }
     private static var namedRefusalBytes: Int { 1 << 20 }
-    /// Bytes of lines that may wait for their commit before reading pauses.
+    /// The maximum size in bytes of lines that wait for their commit. Beyond it reading pauses.
     private static var windowBytes: Int { 4 << 20 }
     /// The maximum number of lines that are submitted together.
     private static var groupLimit: Int { 256 }
@@ -76,7 +77,7 @@ final class LineImport<Change>: BodyReceiver {
         if let response = response() { call.respond(response) }
     }
 
-    /// The client disconnected. Changes that were submitted are stored all the same, and nothing is sent.
+    /// Called when the client has disconnected. Submitted changes are still stored, but there is no response.
     func aborted() {
         hasResponded = true
     }
@@ -94,7 +95,7 @@ final class LineImport<Change>: BodyReceiver {
             group.bytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
-            // A line over the limit is more often a file without its line feeds than one long profile.
+            // A first line over the limit is more likely a file whose line feeds were lost than one long profile.
             if number == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
             refuse(number, error)
         }
@@ -186,7 +187,7 @@ final class LineImport<Change>: BodyReceiver {
         if let unchanged { members.append(("unchanged", .integer(Int64(unchanged)))) }
         members.append(("refused", .integer(Int64(refused))))
         members.append(("errors", .array(refusals.sorted { $0.line < $1.line }.map(\.json))))
-        // Without this count the sender would take the refused lines that are not listed for imported.
+        // Without this count the sender would assume that refused lines that are not listed were imported.
         let leftOut = refused - refusals.count
         if leftOut > 0 { members.append(("errors_left_out", .integer(Int64(leftOut)))) }
         return members
@@ -196,7 +197,7 @@ final class LineImport<Change>: BodyReceiver {
 /// The outcome of one line of an import.
 enum LineOutcome: Sendable {
     case changed
-    /// The line's values were stored already.
+    /// The values of the line had already been stored.
     case unchanged
     case refused(CoreError)
     /// The store failed; the import stops.

@@ -4,29 +4,29 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// Which part of a list of definitions a request asks for: `?limit=N&after=KEY&q=TEXT`. Lists are in the order of their
-/// keys, by bytes, so that a page follows another even if what it ended with has been deleted.
+/// The requested part of a list of definitions: `?limit=N&after=KEY&q=TEXT`. Lists are in the byte order of their keys,
+/// so the next page can be read even if the last element of the previous one has been deleted.
 struct ListPage {
     /// The elements of a page, and the `after` of the next one.
     struct Selection<Element> {
         var elements: [Element]
-        /// `nil` on the last page.
+        /// The `after` of the next page; `nil` on the last page.
         var next: String?
     }
 
-    /// Elements that were not used for this number of days; `nil` for all.
+    /// Only elements that were not used for this number of days; `nil` for all elements.
     let staleDays: Int64?
-    /// What the request has of the parameters that the caller reads, and of the others.
+    /// The parameters of the request, including those that only the caller reads.
     let query: [String: String]
     private let limit: Int
     private let after: Identifier?
-    /// In lower case.
+    /// The searched text in lower case; `nil` for all elements.
     private let text: String?
 
     /// - Parameters:
-    ///   - limit: of a request that gives none.
+    ///   - limit: the limit of a request without `?limit=`.
     ///   - readsStale: whether the request may have `?stale=30d`.
-    ///   - others: the parameters that the caller reads.
+    ///   - others: the names of the parameters that the caller reads.
     init(
         _ request: borrowing Request, limit: Int = 100, readsStale: Bool = false, besides others: [String] = []
     ) throws(CoreError) {
@@ -42,7 +42,7 @@ struct ListPage {
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
     }
 
-    /// Selects elements whose key or another text contains the one that is asked for, in any case.
+    /// Selects the elements of the page: those whose key or another text contains the searched text, ignoring case.
     func select<Element>(
         _ elements: some Collection<Element>, key: (Element) -> Identifier, texts: (Element) -> [String] = { _ in [] }
     ) -> Selection<Element> {

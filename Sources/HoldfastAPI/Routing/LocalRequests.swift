@@ -3,7 +3,7 @@ import Storage
 
 /// Requests that the server makes to its own routes on behalf of a caller. Confined to one event loop.
 final class LocalRequests {
-    /// Owns this object.
+    /// The application, which owns this object.
     weak var application: HoldfastApplication?
     private let loop: EventLoop
     private let gate: AccessGate
@@ -18,13 +18,13 @@ final class LocalRequests {
         application?.routes.first { $0.method == method && $0.pattern == pattern }?.scope
     }
 
-    /// - Parameter approval: that of the proposal which the request carries out.
+    /// - Parameter approval: the approval of the proposal whose request is made; `nil` for other requests.
     func response(to request: LocalRequest, approving approval: Approval? = nil) async -> CollectedResponse {
         var limits = Limits()
-        // The body was admitted when it was proposed.
+        // The body was within the limit when the change was proposed.
         if approval != nil { limits.bodyBytes = max(limits.bodyBytes, request.body.count) }
         return await settled { done in
-            // A request is admitted before this call returns.
+            // The request is admitted before the call below returns.
             gate.approval = approval
             defer { gate.approval = nil }
             _ = application?.respond(to: request, on: loop, limits: limits) { done($0) }

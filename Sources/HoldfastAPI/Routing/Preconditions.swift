@@ -3,8 +3,8 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1). With them a caller does not
-/// overwrite a concurrent change, or create what exists already.
+/// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1). With them a caller avoids
+/// overwriting a concurrent change, or creating something that already exists.
 struct Preconditions: Sendable {
     private let ifMatch: String?
     private let ifNoneMatch: String?

@@ -7,9 +7,9 @@ import Storage
 /// The error format of the native API (RFC 9457, `application/problem+json`).
 struct Problem: Error {
     var status: Status
-    /// What is wrong, for people.
+    /// The description of the error as text.
     var detail: String
-    /// The member of the body that is wrong (RFC 6901); `nil` when the body is not at fault.
+    /// The place of the invalid member in the body (RFC 6901); `nil` if the body is not at fault.
     var pointer: JSONPointer?
     /// Further members of the problem.
     var members: [(key: String, value: JSONValue)] = []
@@ -20,7 +20,7 @@ struct Problem: Error {
 
     /// The maximum length of a detail or pointer in bytes: both can quote the request, which may be much longer.
     static let longestDetail = 1_024
-    /// How many wrong members a problem lists.
+    /// The maximum number of faults that a problem lists.
     private static let namedFaults = 100
 
     /// - Parameters:
@@ -73,7 +73,7 @@ struct Problem: Error {
 
     /// Writes the problem, as the body of a response or as the `problem` of one element of a batch.
     ///
-    /// - Parameter help: where the manual explains it; see ``ManualLink``.
+    /// - Parameter help: the path of the explanation in the manual; see ``ManualLink``.
     func append(to writer: inout JSONWriter, help: String? = nil) {
         writer.beginObject()
         writer.member("type", "about:blank")
@@ -91,7 +91,7 @@ struct Problem: Error {
         writer.endObject()
     }
 
-    /// - Parameter pattern: of the route; `nil` if no route has the path.
+    /// - Parameter pattern: the pattern of the route; `nil` if no route has the path.
     func response(on pattern: String?) -> Response {
         var writer = JSONWriter()
         append(to: &writer, help: ManualLink.path(for: status, about: topic, on: pattern, at: pointer))

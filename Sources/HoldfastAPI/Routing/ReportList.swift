@@ -4,7 +4,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// A body that is one report of an app or an array of them, and the response that has a result for each.
+/// A body with one report of an app or an array of them, and the response with a result for each.
 struct ReportList: Sendable {
     enum Status: String, CaseIterable {
         case stored, repeated
@@ -43,7 +43,7 @@ struct ReportList: Sendable {
         }
     }
 
-    /// Works on each element as ``Call/results(of:_:_:)`` does.
+    /// Processes each element like ``Call/results(of:_:_:)``.
     ///
     /// - Throws: the error of a report that is not in an array.
     func map<Value: Sendable>(

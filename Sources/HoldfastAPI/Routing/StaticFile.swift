@@ -1,6 +1,6 @@
 import HTTPServer
 
-/// A file or page for browsers that holds nothing of the server's data.
+/// A file or page for browsers without data of this server.
 struct StaticFile: Sendable {
     /// A representation of a file. Each has its own entity tag, so that caches keep them apart.
     private struct Form: Sendable {
@@ -15,7 +15,7 @@ struct StaticFile: Sendable {
 
     private let contentType: StaticString
     private let plain: Form
-    /// `nil` if it would not be shorter.
+    /// The compressed representation; `nil` if it would not be shorter.
     private let compressed: Form?
 
     init(_ contentType: StaticString, _ bytes: [UInt8]) {
@@ -30,7 +30,7 @@ struct StaticFile: Sendable {
     func response(accepting accepted: String?, policy: String) -> Response {
         let compressed = ContentCoding.acceptsGzip(accepted ?? "") ? compressed : nil
         let form = compressed ?? plain
-        // A browser that has the page must not go on with the policy that came with it.
+        // The entity tag covers the policy, because after a 304 a browser would keep the former policy.
         let rules = Array(policy.utf8).withUnsafeBytes { EntityTag(hashing: $0) }
         let tag = EntityTag(form.entityTag.value ^ rules.value)
         var response = Response(.ok, contentType: contentType, entityTag: tag, body: .bytes(form.bytes))

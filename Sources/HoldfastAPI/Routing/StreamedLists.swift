@@ -76,7 +76,7 @@ struct ExportForm {
     }
 }
 
-/// How many rows an export reads at once. It adapts to their length, so that a piece has about 128 KiB.
+/// The number of rows that an export reads at once. It adapts to their length, so that a piece has about 128 KiB.
 struct PageSize {
     private(set) var rows: Int
     private let most: Int
@@ -90,15 +90,15 @@ struct PageSize {
 
     /// Adapts to the length of the last piece.
     ///
-    /// - Parameter length: bytes of the last piece.
+    /// - Parameter length: the length of the last piece in bytes.
     mutating func adjust(to length: Int) {
         if length > Self.pieceLength { rows = max(1, rows / 2) }
         if length < Self.pieceLength / 2 { rows = min(most, rows * 2) }
     }
 }
 
-/// The response `{"name":[…],"next":…}`. A short list is sent at once. A long one is encoded while it is sent, one piece in each
-/// iteration of the event loop, so that it neither blocks the loop nor fills the memory.
+/// The response `{"name":[…],"next":…}`. A short list is sent at once. A long list is encoded while it is sent, one
+/// piece in each iteration of the event loop, so that it neither blocks the loop nor fills the memory.
 final class JSONList: ResponseStream {
     private var json = JSONWriter()
     private var rest: Range<Int>
@@ -108,7 +108,7 @@ final class JSONList: ResponseStream {
     /// The minimum length of a piece before the last, in bytes.
     private static let pieceLength = 128 * 1024
 
-    /// - Parameter describe: returns an element as the response has it.
+    /// - Parameter describe: returns the JSON of an element.
     init<Element>(
         _ name: StaticString, _ page: ListPage.Selection<Element>, _ describe: @escaping (Element) -> JSONValue
     ) {

@@ -2,21 +2,21 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// A protocol that apps speak to Holdfast: its routes and its error format.
+/// A protocol of clients: its routes and its error format.
 ///
 /// To add a protocol, add a folder with a type that conforms, and a line in ``HoldfastApplication``.
 protocol WireProtocol {
     var routes: [APIRoute] { get }
 
-    /// Paths that belong to this protocol alone with all below them, so that a 404 there has its error format.
+    /// The path prefixes that belong only to this protocol, so that a 404 below them has its error format.
     var pathPrefixes: [String] { get }
 
     /// The secret of the access token that a request carries; `nil` if it has none.
     func credential(of request: borrowing Request) -> Substring?
 
-    /// Renders an error: of a handler, of a check that precedes it, or of a request that reaches no handler.
+    /// Renders an error of a handler, of a check before it, or of a request without a handler.
     ///
-    /// - Parameter pattern: of the route; `nil` if no route has the path.
+    /// - Parameter pattern: the pattern of the route; `nil` if no route has the path.
     func response(to error: any Error, on pattern: String?) -> Response
 }
 
@@ -37,7 +37,7 @@ extension WireProtocol {
     }
 }
 
-/// Returns the secret of a bearer token, or else of `X-API-Key`, which is all that some clients can send.
+/// Returns the secret of a bearer token, or else of `X-API-Key`, because some clients cannot send a bearer token.
 func tokenSecret(authorization: String?, apiKey: String?) -> Substring? {
     authorization.flatMap(bearerSecret) ?? apiKey.flatMap { $0.isEmpty ? nil : $0[...] }
 }
@@ -49,10 +49,10 @@ func bearerSecret(_ value: String) -> Substring? {
     return value.dropFirst(7).drop { $0 == " " }
 }
 
-/// What the protocols of one event loop share.
+/// The services that the protocols of one event loop share.
 struct LoopServices {
     let services: Services
-    /// Of this loop.
+    /// The session of this event loop.
     let session: any StoreSession
     let projects: ProjectView
     let decisions: StickyDecisionService

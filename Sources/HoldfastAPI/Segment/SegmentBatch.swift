@@ -4,18 +4,18 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `{"batch":[…],"sentAt"?}`, with messages as Segment's specification has them. Unknown members are ignored, as in the
-/// published contract.
+/// `{"batch":[…],"sentAt"?}`, with messages of Segment's specification. Unknown members are ignored, as the published
+/// contract requires.
 struct SegmentBatch {
     let messages: [JSONValue]
-    /// The projects that it may be about. The first that has an experiment counts.
+    /// The projects to which the events may belong. The first one that has an experiment counts.
     private let projects: [Project]
     private let now: Timestamp
-    /// How far the sender's clock is ahead; 0 if it did not tell its time.
+    /// The lead of the sender's clock in milliseconds; 0 without `sentAt`.
     private let lead: Timestamp
 
     private static let place = JSONPointer().appending("batch")
-    /// The name of the event that Segment's specification of A/B tests has.
+    /// The name of the exposure event in Segment's specification of A/B tests.
     private static let experimentViewed = "Experiment Viewed"
 
     /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
@@ -41,7 +41,7 @@ struct SegmentBatch {
         lead = sentAt.map { $0 - now } ?? 0
     }
 
-    /// - Returns: the event of a message; `nil` for a message that is no event, such as `identify`.
+    /// - Returns: the event of a message; `nil` for a message that is not an event, such as `identify`.
     func event(at index: Int) throws(CoreError) -> UserEvent? {
         let place = Self.place.appending(index)
         guard let message = messages[index].object else {
@@ -67,8 +67,8 @@ struct SegmentBatch {
         return try ProfileInput.checkUserID(id, at: place.appending(member))
     }
 
-    /// Returns the `timestamp`, corrected by how far the sender's clock is ahead, as Segment does; now if it is absent or
-    /// still ahead.
+    /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if it is
+    /// absent or still ahead.
     private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
         guard let time = try message.optionalTime("timestamp", in: place) else { return now }
         let corrected = time - lead

@@ -5,7 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The batches that the libraries of Segment and RudderStack send, for teams that bucket elsewhere and want results here.
+/// The batch protocol of Segment's and RudderStack's libraries, for teams that bucket users elsewhere and want results
+/// from this server.
 ///
 /// The write key of a library is the secret of a token. Both libraries send it as the user name of Basic authentication
 /// (RFC 7617) to `HOST/v1/batch`, where `HOST` is `https://…/segment` here.
@@ -35,7 +36,7 @@ struct SegmentProtocol: WireProtocol {
             return nil
         }
         let encoded = Array(value.utf8.dropFirst(6).drop { $0 == UInt8(ascii: " ") })
-        // A server with tokens does not start without.
+        // Without the library there are no tokens, because a server with tokens does not start without it.
         guard crypto_is_available() == 1 else { return nil }
         var decoded = [UInt8](repeating: 0, count: encoded.count + 3)
         let length = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
@@ -44,7 +45,8 @@ struct SegmentProtocol: WireProtocol {
         return String(decoding: name, as: UTF8.self)[...]
     }
 
-    /// `{"success","code","message"}`: Segment's libraries look at the status, RudderStack's also at the last two.
+    /// Renders `{"success","code","message"}`. Segment's libraries read only the status, RudderStack's also the last
+    /// two members.
     func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         var writer = JSONWriter()
@@ -62,12 +64,13 @@ struct SegmentProtocol: WireProtocol {
 /// `POST /segment/v1/batch`: `track` messages become goal events, `Experiment Viewed` exposures; other messages are
 /// accepted and not stored. 200 when the events are durable.
 ///
-/// An unusable message is left out silently. `X-Strict-Mode: 1` refuses the batch instead, and says what is wrong.
+/// Invalid messages are dropped silently. With `X-Strict-Mode: 1` the batch is refused instead, and the response
+/// describes the faults.
 struct SegmentBatchEndpoint {
     let services: Services
     let projects: ProjectView
 
-    /// Segment's libraries send 500 KB at most.
+    /// The maximum size of a body in bytes. Segment's libraries send at most 500 KB.
     private static let longestBody = 4 << 20
 
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {

@@ -4,7 +4,7 @@ import JSON
 import Storage
 
 extension Webhook.Definition {
-    /// Whether the webhook wants an entry of the audit log.
+    /// Whether the webhook gets an entry of the audit log.
     func wants(_ entry: AuditEntry) -> Bool {
         (sdkKey == nil || sdkKey == entry.sdkKey) && WebhookEvent.names.contains(entry.action)
             && events.contains { WebhookEvent.matches($0, entry.action) }
@@ -17,7 +17,7 @@ struct WebhookMessage {
     let event: String
     let body: [UInt8]
 
-    /// - Parameter publicURL: where browsers find this server; `nil` for messages without a link.
+    /// - Parameter publicURL: the URL of this server for browsers; `nil` for messages without a link.
     init(_ entry: AuditEntry, _ format: Webhook.Format, publicURL: String?) {
         self.init(
             id: WebhookEvent.id(entry), event: entry.action, format, at: entry.recordedAt,
@@ -32,7 +32,7 @@ struct WebhookMessage {
         }
     }
 
-    /// Makes a message that only shows that messages arrive.
+    /// Creates a test message.
     init(testing key: String, _ format: Webhook.Format, publicURL: String?, at now: Timestamp) {
         self.init(
             id: "evt_test_\(now)", event: WebhookEvent.test, format, at: now,
@@ -79,7 +79,7 @@ struct WebhookMessage {
         json.flatMap { try? JSONParser().parse($0) } ?? .null
     }
 
-    /// What happened, in a sentence.
+    /// Returns a sentence about the event.
     private static func sentence(_ entry: AuditEntry) -> String {
         let place = entry.sdkKey.map { " of the project '\($0)'" } ?? ""
         let parts = entry.action.split(separator: ".", maxSplits: 1).map(String.init)
@@ -123,7 +123,7 @@ struct WebhookMessage {
         }
     }
 
-    /// Where the console shows it.
+    /// Returns the path of the changed object in the console.
     private static func path(_ entry: AuditEntry) -> String {
         let places = ["experiment": "experiments", "flag": "flags", "metric": "metrics", "holdout": "holdouts"]
         let noun = entry.action.split(separator: ".").first.map(String.init) ?? ""
@@ -134,12 +134,12 @@ struct WebhookMessage {
     }
 }
 
-/// Signatures as the specification Standard Webhooks says.
+/// Signatures of the specification Standard Webhooks.
 enum WebhookSignature {
     private static let prefix = "whsec_"
-    /// Bytes of a key that the server makes.
+    /// The length in bytes of keys that the server generates.
     private static let keyBytes = 32
-    /// Bytes of a key that a file has.
+    /// The allowed length in bytes of keys in files.
     private static let allowed = 24...64
 
     static func makeSecret() -> String {
@@ -156,7 +156,7 @@ enum WebhookSignature {
 
     /// Returns the header fields of a message.
     ///
-    /// - Parameter seconds: the time of the attempt since 1970.
+    /// - Parameter seconds: the time of the attempt, in seconds since 1970.
     static func fields(_ message: WebhookMessage, at seconds: Int64, keys: [[UInt8]]) -> [String] {
         let content = Array("\(message.id).\(seconds).".utf8) + message.body
         let signatures = keys.map { "v1," + base64(HMACSHA256.code(of: content, key: $0)) }

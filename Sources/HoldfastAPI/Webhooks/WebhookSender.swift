@@ -16,11 +16,11 @@ public struct WebhookRequest: Sendable {
     public var allowsPrivateAddresses: Bool
 }
 
-/// What came of it.
+/// The response to a ``WebhookRequest``.
 public struct WebhookResponse: Sendable {
-    /// 0 if there was no response.
+    /// The status; 0 if there was no response.
     public var status: Int
-    /// Why there was no response.
+    /// Why there was no response; `nil` if there was one.
     public var failure: String?
 
     public init(status: Int, failure: String? = nil) {
@@ -29,25 +29,26 @@ public struct WebhookResponse: Sendable {
     }
 }
 
-/// How a server sends webhooks.
+/// The options of sending webhooks.
 public struct WebhookOptions: Sendable {
     /// Whether receivers may have addresses that are not public, and URLs without TLS.
     public var allowsPrivateAddresses = false
-    /// Seconds that a receiver has for a response.
+    /// The time limit for the response of a receiver, in seconds.
     public var timeout = 10.0
-    /// Seconds after the first failure until a webhook is paused.
+    /// The time after the first failure until a webhook is paused, in seconds.
     public var retryPeriod = 86_400.0
-    /// Where browsers find the server, without a slash at the end.
+    /// The URL of the server for browsers, without a slash at the end.
     public var publicURL: String?
     /// Makes a request and waits for its response.
     public var send: (@Sendable (WebhookRequest) -> WebhookResponse)?
-    /// Reads the secrets of a named file, one a line; `nil` if there is no directory of secrets.
+    /// Reads the secrets of a named file, one per line; `nil` if there is no directory of secrets.
     public var readSecrets: (@Sendable (_ name: String) throws -> [String])?
 
     public init() {}
 }
 
-/// Sends what happens to the receivers of webhooks: of several servers one at a time, in order, at least once.
+/// Sends events to the receivers of webhooks, in order and at least once. If several servers share a database, only one
+/// sends to a webhook at a time.
 ///
 /// What happens is read from the audit log, and how far each webhook has come is stored with it. Whoever sends has a claim
 /// in the database, which it renews with each step and which ends by itself. Without webhooks the store is asked every five
@@ -56,16 +57,17 @@ public final class WebhookSender: Sendable {
     private struct State {
         var ticks = 0
         var webhooks: [Webhook] = []
-        /// Up to which entry nothing is wanted by a webhook, beyond what is stored.
+        /// The entry up to which a webhook gets no further event, by its key. It may be ahead of the stored position.
         var seen: [String: Int64] = [:]
-        /// When what is being sent happened, of the webhooks that this process sends at present.
+        /// The time of the event that is being sent, by the key of the webhook, for webhooks to which this process is
+        /// sending.
         var sending: [String: Timestamp] = [:]
         var accepted: [String: UInt64] = [:]
         var failed: [String: UInt64] = [:]
         var session: BackgroundSession?
     }
 
-    /// How many webhooks a process sends at once.
+    /// The maximum number of webhooks to which a process sends at the same time.
     private static let sendLimit = 16
     private static let pageSize = 200
     /// How many intervals pass between looks for webhooks of other servers, while there is none.
@@ -80,7 +82,7 @@ public final class WebhookSender: Sendable {
     private let sends = DispatchQueue(label: "webhooks", qos: .utility, attributes: .concurrent)
     /// Identifies this process in claims.
     private let holder = String(UInt64.random(in: .min ... .max), radix: 16)
-    /// Milliseconds. A request takes half of it at most.
+    /// The duration of a claim in milliseconds. A request takes at most half of it.
     private var claim: Timestamp { Timestamp(options.timeout * 2_000) }
 
     init(_ store: any Store, _ options: WebhookOptions, _ logger: Logger) {
@@ -89,14 +91,14 @@ public final class WebhookSender: Sendable {
         self.logger = logger
     }
 
-    /// Begins to send, until ``close()``.
+    /// Starts to send, until ``close()``.
     public func start() {
         guard let session = try? BackgroundSession(store, label: "webhooks", qos: .utility) else { return }
         state.withLock { $0.session = session }
         timer.start { [weak self] in await self?.send() }
     }
 
-    /// Sends nothing further. Call it before the store is closed.
+    /// Stops sending. Call it before the store is closed.
     func close() {
         timer.close()
         let session = state.withLock { state in
@@ -106,14 +108,14 @@ public final class WebhookSender: Sendable {
         session?.close()
     }
 
-    /// Looks for webhooks soon, because one was made or changed.
+    /// Queries for webhooks soon, because one was created or changed.
     func wake() {
         state.withLock { $0.ticks = 0 }
     }
 
-    // MARK: For people
+    // MARK: Status
 
-    /// Why somebody should look at a webhook; `nil` if nobody need.
+    /// A fault of a webhook that an operator should repair; `nil` if there is none.
     var failure: String? {
         state.withLock { state in
             state.webhooks.first { $0.definition.isEnabled && $0.state.pause != nil }.map {
@@ -129,7 +131,7 @@ public final class WebhookSender: Sendable {
         let accepted, failed: UInt64
     }
 
-    /// The webhooks as they were found last.
+    /// Returns the metrics of the webhooks at the last query.
     func measures() -> [Measure] {
         let now = store.clock.now()
         return state.withLock { state in
@@ -188,16 +190,16 @@ public final class WebhookSender: Sendable {
                 do throws(StorageError) {
                     try await self.deliver(webhook.key, from: place, session)
                 } catch {
-                    // The claim ends by itself, and the next interval tries again. Readiness reports the store.
+                    // The claim expires, and the next interval tries again. Readiness reports failures of the store.
                 }
                 self.state.withLock { _ = $0.sending.removeValue(forKey: webhook.key) }
             }
         }
     }
 
-    /// Delivers what a webhook wants, until there is nothing more or an attempt fails.
+    /// Delivers events to a webhook, until there are no more or an attempt fails.
     ///
-    /// - Parameter place: nothing is wanted up to this entry.
+    /// - Parameter place: the entry after which events are delivered.
     private func deliver(_ key: String, from place: Int64, _ session: any StoreSession) async throws(StorageError) {
         guard var webhook = try await session.write(.claimWebhook(key, by: holder, for: claim)) else { return }
         var position = max(webhook.state.position, place)
@@ -222,7 +224,8 @@ public final class WebhookSender: Sendable {
             })
     }
 
-    /// - Returns: the webhook if it may go on; `nil` if the attempt failed, or somebody else sends, or it was changed.
+    /// - Returns: the webhook if the delivery may continue; `nil` if the attempt failed, if another server has the
+    ///   claim, or if the webhook was changed.
     private func attempt(
         _ entry: AuditEntry, _ webhook: Webhook, _ session: any StoreSession
     ) async throws(StorageError) -> Webhook? {
@@ -256,7 +259,7 @@ public final class WebhookSender: Sendable {
                 let since = state.failingSince ?? now
                 (state.failures, state.failingSince) = (state.failures + 1, since)
                 state.pendingSince = entry.recordedAt
-                // 1 s, 2 s, 4 s … one hour, and up to half of it less.
+                // 1 s, 2 s, 4 s and so on up to one hour, reduced by up to a half at random.
                 let delay = min(3_600, Double(1 << min(state.failures - 1, 20))) * jitter
                 state.nextAttempt = now + Timestamp(delay * 1_000)
                 if isGone || state.nextAttempt - since > period { state.pause = reason }
@@ -275,7 +278,7 @@ public final class WebhookSender: Sendable {
         return nil
     }
 
-    /// Sends a message off the caller's executor.
+    /// Sends a message without blocking the caller's executor.
     func send(_ message: WebhookMessage, to definition: Webhook.Definition) async -> WebhookResponse {
         let seconds = store.clock.now() / 1_000
         let (keys, problem) = keys(of: definition)
@@ -296,7 +299,7 @@ public final class WebhookSender: Sendable {
         return response
     }
 
-    /// Returns the keys that sign, or why there is none.
+    /// Returns the keys for signatures, or the reason for which there are none.
     private func keys(of definition: Webhook.Definition) -> (keys: [[UInt8]], problem: String?) {
         guard CryptographyLibrary.isInstalled else { return ([], "signatures need libcrypto: apt-get install libssl3") }
         let now = store.clock.now()
