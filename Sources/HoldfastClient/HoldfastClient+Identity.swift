@@ -18,8 +18,8 @@ extension HoldfastClient {
     /// exposures, goals and attributes of the anonymous user, except where it has its own.
     ///
     /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
-    /// or the app ends; on a full disk it is dropped and reported like any event. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
-    /// other variations already.
+    /// or the app ends. On a full disk it is dropped and reported like any event. Until it is sent, the flags of the
+    /// anonymous user stay. Afterwards the account has the same variations, unless it already had others.
     ///
     /// - Parameter timeout: longest time to wait for the flags.
     /// - Throws: as ``initialize(user:timeout:)``.

@@ -68,7 +68,7 @@ extension HoldfastClient {
         guard !isStarted else { throw .alreadyStarted }
         let client = try HoldfastClient(configuration: configuration, transport: transport, clock: clock)
         try client.begin(user)
-        // Not created inside the lock: releasing a client takes it.
+        // The client is not created inside the lock, because releasing a client takes the lock.
         let isShared = current.withLock { current in
             guard current == nil else { return false }
             current = client

@@ -21,7 +21,7 @@ public final class HoldfastClient: Sendable {
     let flags: FlagSource
     let attributeDefinitions: AttributeDefinitions
     private let fetches: SingleFlight<HoldfastError?>
-    /// After this time a fetch that has no response holds up others no longer.
+    /// The time after which other fetches no longer wait for a fetch without a response.
     private static let fetchPatience = Duration.seconds(3)
     private let attributes = Locked<SentAttributes?>(nil)
     private let profiles = Locked(WeakProfiles())
@@ -45,7 +45,7 @@ public final class HoldfastClient: Sendable {
         fetches = SingleFlight(patience: .init(longest: Self.fetchPatience, clock: clock)) { [flags] in
             await flags.fetch()
         }
-        // Before the first delivery, which may settle what is remembered as sent.
+        // Created before the first delivery, whose notices update it.
         if !core.waiting(.attributes).isEmpty { _ = sentAttributes }
         core.startDelivering()
         if configuration.followsLifecycle { followSystem() }
@@ -55,7 +55,7 @@ public final class HoldfastClient: Sendable {
         destroy()
     }
 
-    /// What all ``AttributeService`` of the client have sent; read from disk when it is first needed.
+    /// The attributes that all ``AttributeService`` of the client have sent, read from disk at the first access.
     var sentAttributes: SentAttributes {
         attributes.withLock { attributes in
             if let attributes { return attributes }
@@ -69,7 +69,7 @@ public final class HoldfastClient: Sendable {
         }
     }
 
-    /// What all ``UserProfileService`` of the client share, as long as there are any.
+    /// The profiles that all ``UserProfileService`` of the client share. They are released with the last service.
     var sharedProfiles: SharedProfiles {
         profiles.withLock { profiles in
             if let shared = profiles.shared { return shared }
@@ -84,7 +84,8 @@ public final class HoldfastClient: Sendable {
 
     // MARK: The user
 
-    /// Where the flags come from after ``HoldfastClient/initialize(user:timeout:)``, and why they are not new.
+    /// The source of the flags after ``HoldfastClient/initialize(user:timeout:)``, with the error if they are not up to
+    /// date.
     public enum Freshness: Sendable, Equatable {
         /// The server responded in time.
         case server
@@ -94,7 +95,7 @@ public final class HoldfastClient: Sendable {
         /// succeeds.
         case nothing(HoldfastError)
 
-        /// Why the flags are not new; `nil` if they are.
+        /// Why the flags are not up to date; `nil` if they are.
         public var error: HoldfastError? {
             switch self {
             case .server: nil
@@ -106,7 +107,7 @@ public final class HoldfastClient: Sendable {
     /// Sets the current user without waiting. When this returns, the cached flags of the user, or none, have replaced
     /// those of a former user, and listeners are notified of the difference. The flags are fetched in the background.
     ///
-    /// The first user of a client takes over what the anonymous user was shown before, as with
+    /// The first user of a client takes over the variations of the anonymous user, as with
     /// ``login(userID:attributes:timeout:)``.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``.
@@ -154,7 +155,7 @@ public final class HoldfastClient: Sendable {
         core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
     }
 
-    /// - Parameter replacing: whether the user has changed, so that what is fetched is of no use.
+    /// - Parameter replacing: whether the user has changed, so that fetches in progress are cancelled.
     func fetchInBackground(replacing: Bool) {
         Task { [fetches] in await fetches.run(replacing: replacing) }
         listen()
@@ -165,7 +166,7 @@ public final class HoldfastClient: Sendable {
         flags.startListening { [fetches] in await fetches.run() }
     }
 
-    /// Fetches the flags of a new user; what is fetched for the former one is cancelled.
+    /// Fetches the flags of a new user, and cancels fetches for the former user.
     ///
     /// - Returns: the error of the fetch, or ``HoldfastError/timedOut``.
     func firstFetch(_ timeout: Duration) async -> HoldfastError? {
@@ -309,7 +310,7 @@ public final class HoldfastClient: Sendable {
         core.notices.stream { $0 }
     }
 
-    /// Number of events in the queue, and what became of others since the client was created.
+    /// The number of events in the queue, and the outcomes of others since the client was created.
     public var queueMetrics: QueueMetrics { core.queueMetrics }
 
     /// Number of queued events.

@@ -92,7 +92,7 @@ public struct HoldfastConfiguration: Sendable {
 
     private static func defaultDirectory(_ endpoint: URL, _ sdkKey: String?) -> URL {
         #if os(tvOS)
-            // An app has no other directory there that lasts.
+            // On tvOS an app has no other directory for files that should last.
             let kind = FileManager.SearchPathDirectory.cachesDirectory
         #else
             let kind = FileManager.SearchPathDirectory.applicationSupportDirectory
@@ -100,7 +100,7 @@ public struct HoldfastConfiguration: Sendable {
         let base =
             FileManager.default.urls(for: kind, in: .userDomainMask).first
             ?? FileManager.default.temporaryDirectory
-        // Apps that are not in a sandbox share the base.
+        // The base directory is shared by all apps that are not in a sandbox.
         let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         let name = Checksum.crc32(Array("\(endpoint.absoluteString) \(sdkKey ?? "")".utf8))
         return base.appendingPathComponent("holdfast").appendingPathComponent(app)

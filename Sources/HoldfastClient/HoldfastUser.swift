@@ -47,7 +47,7 @@ public struct HoldfastUser: Sendable, Equatable, Codable {
         #endif
     }
 
-    /// Such as `iPhone14,5` or `x86_64`.
+    /// The model of the device, such as `iPhone14,5` or `x86_64`.
     private static var deviceModel: String {
         var system = utsname()
         guard uname(&system) == 0 else { return "unknown" }

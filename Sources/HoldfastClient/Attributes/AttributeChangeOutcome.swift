@@ -1,4 +1,4 @@
-/// What became of an update or deletion of attributes.
+/// The outcome of an update or deletion of attributes.
 public struct AttributeChangeOutcome: Sendable {
     public enum Operation: Sendable, Hashable {
         case update, delete
@@ -9,7 +9,7 @@ public struct AttributeChangeOutcome: Sendable {
         case success
         /// The change is lost: the server refused it, or the queue was full.
         case failure(reason: String)
-        /// The change could not be sent now; it is sent again.
+        /// The change could not be sent now. It will be sent again.
         case postponed(HoldfastError)
     }
 

@@ -3,9 +3,9 @@ import Foundation
 /// The definitions of attributes on the server, against which updates are checked during development.
 final class AttributeDefinitions: Sendable {
     private let core: ClientCore
-    /// Once they were fetched.
+    /// The definitions; `nil` until they were fetched.
     private let known = Locked<[Key: DefinedAttribute]?>(nil)
-    /// Whether problems are logged: until the server refuses to give the definitions.
+    /// Whether problems are logged. Reset when the server refuses to return the definitions.
     private let logsProblems: SharedFlag
 
     init(core: ClientCore) {
@@ -18,7 +18,7 @@ final class AttributeDefinitions: Sendable {
         known.withLock { $0 = nil }
     }
 
-    /// - Returns: what is wrong with attributes, by name.
+    /// - Returns: the problems of attributes, by name.
     /// - Throws: ``HoldfastError`` if the definitions cannot be fetched.
     func problems(of attributes: [String: UserAttributeValue]) async throws(HoldfastError) -> [String: String] {
         let definitions = try await fetched()
@@ -42,7 +42,7 @@ final class AttributeDefinitions: Sendable {
         return definitions
     }
 
-    /// Logs what is wrong with attributes, in the background.
+    /// Logs the problems of attributes, in the background.
     func logProblems(of attributes: [String: UserAttributeValue]) {
         guard logsProblems.isSet else { return }
         Task { [weak self] in
@@ -52,7 +52,7 @@ final class AttributeDefinitions: Sendable {
                 }
             } catch {
                 if case .unauthorized = error {
-                    // An app's token may not read them, and never will.
+                    // The token of an app may never read the definitions, so this is not tried again.
                     guard self?.logsProblems.exchange(false) == true else { return }
                 }
                 self?.core.log(
@@ -73,7 +73,7 @@ struct DefinedAttribute: Decodable, Sendable {
     var values: [String]?
     var multiple: Bool?
 
-    /// - Returns: why the server would refuse a value; `nil` if it would not, as far as the client can tell.
+    /// - Returns: why the server would refuse a value; `nil` if the client knows no reason.
     func problem(of value: UserAttributeValue) -> String? {
         switch (type, value) {
         case ("boolean", .bool), ("number", .integer), ("number", .number), ("string", .string): nil

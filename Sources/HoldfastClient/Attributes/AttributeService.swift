@@ -11,14 +11,14 @@
 /// call: it is stored or refused as a whole.
 ///
 /// - Warning: write an attribute either with this class or through the server's API, not both. The client does not see
-///   what others write: a value that it has sent before is not sent again when another writer has changed it.
+///   the changes of other writers: after such a change it does not send a value again that it has sent before.
 public final class AttributeService: Sendable {
     private let client: HoldfastClient
 
     /// All services of a client share what was sent.
     public init(client: HoldfastClient) {
         self.client = client
-        // Read now rather than in the first update.
+        // Reads the file now, so that the first update need not.
         _ = client.sentAttributes
     }
 
@@ -68,7 +68,7 @@ public final class AttributeService: Sendable {
         client.attributeDefinitions.reset()
     }
 
-    /// The service of ``HoldfastClient/shared``. As all services of a client share what was sent, so do all uses of this one.
+    /// A service of ``HoldfastClient/shared``.
     ///
     /// - Precondition: a client was started and not destroyed.
     public static var shared: AttributeService { AttributeService(client: .shared) }
@@ -101,7 +101,7 @@ public final class AttributeService: Sendable {
     ///
     /// In debug builds each update does this in the background and logs the problems as errors.
     ///
-    /// - Returns: what is wrong, by name.
+    /// - Returns: the problems, by the name of the attribute.
     /// - Throws: ``HoldfastError`` if the definitions cannot be fetched.
     public func problems(of attributes: [String: UserAttributeValue]) async throws(HoldfastError) -> [String: String] {
         try await client.attributeDefinitions.problems(of: attributes)

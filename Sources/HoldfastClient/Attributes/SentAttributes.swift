@@ -1,12 +1,12 @@
 import Foundation
 
-/// What a client has sent of users' attributes. All of its ``AttributeService`` share it: what one has changed is not what
-/// another one has sent before.
+/// The attributes of users that a client has sent. All ``AttributeService`` of the client share them, so that a change
+/// by one of them is known to the others.
 final class SentAttributes: Sendable {
     private struct Sent: Codable {
-        /// `nil` if the attribute was deleted.
+        /// The value that was sent; `nil` if the attribute was deleted.
         var value: UserAttributeValue?
-        /// Seconds since 1970.
+        /// When it was sent, in seconds since 1970.
         var at: Double
     }
 
@@ -27,7 +27,7 @@ final class SentAttributes: Sendable {
     private let registrations = OwnedTokens()
 
     private static let cacheName = "attributes.cache"
-    /// Maximum number of remembered attributes per user, beyond which only the last change is remembered.
+    /// The maximum number of remembered attributes per user. Beyond it only the last change is remembered.
     private static let namesOfUser = 1_000
 
     /// - Parameter whenStored: called when the server has stored attributes of a user.
@@ -47,12 +47,12 @@ final class SentAttributes: Sendable {
         registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
     }
 
-    /// Returns the attributes that a user has, as far as this client has set them.
+    /// Returns the attributes of a user that this client has set.
     func attributes(of userID: String) -> [String: UserAttributeValue] {
         state.withLock { $0.users.value(Key(userID))?.attributes ?? [:] }.compactMapValues(\.value)
     }
 
-    /// Forgets what was sent.
+    /// Forgets all values that were sent.
     func reset() {
         state.withLock { state in
             state.users = BoundedCache(capacity: core.configuration.cachedProfiles)
@@ -61,9 +61,9 @@ final class SentAttributes: Sendable {
         changed.ring()
     }
 
-    /// Queues what differs from what was sent.
+    /// Queues the attributes that differ from those that were sent.
     ///
-    /// - Throws: ``HoldfastError`` if it cannot be queued.
+    /// - Throws: ``HoldfastError`` if they cannot be queued.
     func send(_ update: AttributeEvent) throws(HoldfastError) {
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds

@@ -9,9 +9,9 @@ final class ClientCore: Sendable {
     let notices = DeliveryNotices()
     private let queue: DurableQueue
     private let deliveries: [EventKind: DeliverySchedule]
-    /// What cancels each task.
+    /// The functions that cancel the tasks.
     private let tasks = Listeners<Void>()
-    /// What writes each cache.
+    /// The functions that write the caches.
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Locked<FileDescriptor?>
@@ -67,7 +67,7 @@ final class ClientCore: Sendable {
         }
     }
 
-    /// Starts to deliver events, at once those of earlier runs.
+    /// Starts to deliver events. Those of earlier runs are sent at once.
     func startDelivering() {
         for schedule in deliveries.values { start { await schedule.run() } }
     }
@@ -105,11 +105,11 @@ final class ClientCore: Sendable {
         }
     }
 
-    /// How long a change of a cache waits for others before all are written.
+    /// The delay between a change of a cache and writing it, so that several changes are written together.
     private static let saveInterval = Duration.seconds(30)
 
-    /// Registers work that writes a cache: some time after a change, when the app enters the background, because it may be
-    /// ended there, and when the client is destroyed.
+    /// Registers a function that writes a cache. It is called some time after a change, when the app enters the
+    /// background, where it may be ended, and when the client is destroyed.
     func whenSaving(after changed: Signal, _ work: @escaping @Sendable () -> Void) -> ListenerToken {
         let registration = saves.add { _ in work() }
         let task = start { [clock] in

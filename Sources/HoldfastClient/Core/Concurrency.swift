@@ -16,7 +16,7 @@ final class Signal: Sendable {
         waiter?.resume()
     }
 
-    /// Forgets a ring that nobody has waited for.
+    /// Discards a ring without a waiter.
     func reset() {
         state.withLock { $0.hasRung = false }
     }
@@ -70,14 +70,14 @@ actor SingleFlight<Value: Sendable> {
 
     private let work: @Sendable () async -> Value
     private let patience: Patience?
-    /// Oldest first; more than one only if the older ones are stuck or were replaced.
+    /// The runs in progress, oldest first. There are several only if older ones are stuck or were replaced.
     private var running: [Run] = []
     private var next: Task<Value, Never>?
     private var started = 0
     /// The latest run that has ended.
     private var last: (number: Int, value: Value)?
 
-    /// How long a run may hold up the next one, which then starts beside it.
+    /// The maximum time for which the next run waits for the previous one. After it the next run starts concurrently.
     struct Patience: Sendable {
         var longest: Duration
         var clock: any HoldfastClock
@@ -89,8 +89,8 @@ actor SingleFlight<Value: Sendable> {
         self.patience = patience
     }
 
-    /// - Parameter replacing: cancels what runs, for a caller who has changed what the operation depends on. Those who wait
-    ///   for it get the value of the new run.
+    /// - Parameter replacing: whether to cancel the runs in progress, because the input of the operation has changed.
+    ///   Their callers get the value of the new run.
     func run(replacing: Bool = false) async -> Value {
         if replacing {
             for run in running { run.task.cancel() }
@@ -147,9 +147,9 @@ actor SingleFlight<Value: Sendable> {
     }
 }
 
-/// Waits for an operation, with a time-out unless the duration is `nil`. The operation continues after the time-out.
+/// Waits for an operation, with a timeout unless the duration is `nil`. The operation continues after the timeout.
 ///
-/// - Returns: `nil` after the time-out, or when the calling task is cancelled.
+/// - Returns: `nil` after the timeout, or when the calling task is cancelled.
 func value<Value: Sendable>(
     within duration: Duration?, _ clock: any HoldfastClock, of work: @escaping @Sendable () async -> Value
 ) async -> Value? {
@@ -252,9 +252,9 @@ final class Listeners<Value: Sendable>: Sendable {
         for listener in listeners.values { listener.end() }
     }
 
-    /// Returns a stream of what future values become, except `nil`.
+    /// Returns a stream of future values, mapped by `element`. Values that are mapped to `nil` are left out.
     ///
-    /// - Parameter count: the number of newest elements that wait for a slow reader.
+    /// - Parameter count: the maximum number of buffered elements. The newest are kept.
     func stream<Element: Sendable>(
         buffering count: Int, _ element: @escaping @Sendable (Value) -> Element?
     ) -> AsyncStream<Element> {
@@ -297,7 +297,7 @@ public struct ListenerToken: Sendable, Hashable {
     }
 }
 
-/// Tokens that are cancelled when their owner, who adds them, is released.
+/// Tokens that are cancelled when this object is released, with the owner of the object.
 final class OwnedTokens: Sendable {
     private let tokens = Locked<[ListenerToken]>([])
 
@@ -310,7 +310,8 @@ final class OwnedTokens: Sendable {
     }
 }
 
-/// Work that runs at most once at a time. If it is asked for while it runs, even by itself, it runs again afterwards.
+/// A function that runs at most once at a time. If ``run()`` is called while it runs, even by the function itself, it
+/// runs again afterwards.
 final class Repetition: Sendable {
     private let work: @Sendable () -> Void
     private let state = Locked((isRunning: false, isWanted: false))

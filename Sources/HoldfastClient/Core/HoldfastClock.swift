@@ -17,7 +17,8 @@ public struct SystemClock: HoldfastClock {
 
     public var now: Date { Date() }
 
-    /// Returns after the duration, or after 30 years: longer ones, such as `.seconds(Int.max)`, end the process.
+    /// Returns after the duration, at most 30 years, because sleeping longer, such as `.seconds(Int.max)`, ends the
+    /// process.
     public func sleep(for duration: Duration) async throws {
         try await ContinuousClock().sleep(for: min(duration, .seconds(1_000_000_000)))
     }

@@ -4,7 +4,7 @@
     import Synchronization
 #endif
 
-/// A value behind a lock. `Synchronization.Mutex` needs iOS 18, so on Apple's systems the lock is theirs.
+/// A value behind a lock. `Synchronization.Mutex` needs iOS 18, so on Apple's systems this is their own lock.
 final class Locked<Value>: @unchecked Sendable {
     // Safe: the value is read and written inside the lock only.
 

@@ -60,16 +60,17 @@ struct PollSchedule: Sendable {
     }
 }
 
-/// How far the device's clock is from the server's, which refuses events of the future and of last week.
+/// The difference between the device's clock and the server's. Event times are corrected by it, because the server
+/// refuses events of the future and of last week.
 final class ClockSkew: Sendable {
     private let seconds: Locked<Double>
     private let remember: @Sendable (Double) -> Void
-    /// A smaller difference may be that of the network.
+    /// The minimum difference in seconds that is corrected. A smaller one may be due to the latency of the network.
     private static let tolerance = 60.0
 
     /// - Parameters:
     ///   - seconds: the difference in an earlier run.
-    ///   - remember: keeps another difference for the next run.
+    ///   - remember: stores a new difference for the next run.
     init(_ seconds: Double, remember: @escaping @Sendable (Double) -> Void) {
         self.seconds = Locked(seconds)
         self.remember = remember

@@ -1,11 +1,11 @@
 import Foundation
 
-/// Cache files in a directory, with mode 0600. Each file is replaced atomically and carries a checksum; a damaged file reads
-/// as absent. The app works without a cache: what fails is only logged.
+/// Cache files in a directory, with mode 0600. Each file is replaced atomically and has a checksum. A damaged file
+/// reads as absent. Failures are only logged, because the app works without a cache.
 final class DiskCache: Sendable {
     let directory: URL
     private let logger: HoldfastLogger?
-    /// Serializes writes: those of one file share the name of the new file.
+    /// Serializes writes, because writes of one file share the name of the temporary file.
     private let writing = Locked(())
 
     /// Larger files are neither written nor read.
@@ -22,7 +22,8 @@ final class DiskCache: Sendable {
             throw .storage("\(directory.path) cannot be created: \(error.localizedDescription)")
         }
         #if canImport(Darwin)
-            // A device that is restored from a backup of another one would share its anonymous user, and report its events.
+            // Excluded from backups: a device restored from another one's backup would share its anonymous user and
+            // report its events.
             var file = directory
             var values = URLResourceValues()
             values.isExcludedFromBackup = true

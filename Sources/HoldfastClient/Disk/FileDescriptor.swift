@@ -67,14 +67,14 @@ final class FileDescriptor: Sendable {
     /// Blocks until all writes are on disk (`fsync`, on Apple's systems `F_FULLFSYNC`).
     func synchronize() throws(HoldfastError) {
         #if canImport(Darwin)
-            // There `fsync` leaves data in the drive's cache.
+            // On Apple's systems `fsync` leaves data in the cache of the drive.
             if fcntl(number, F_FULLFSYNC) == 0 { return }
         #endif
         guard fsync(number) == 0 else { throw Self.failure("fsync", path) }
     }
 
-    /// Writes a new file and blocks until it is on disk. If that fails, the file is removed, because a full disk needs the
-    /// room.
+    /// Writes a new file and blocks until it is durable. If that fails, the file is removed to free space on a full
+    /// disk.
     static func create(_ path: String, containing bytes: [UInt8]) throws(HoldfastError) -> FileDescriptor {
         let file = try FileDescriptor(path: path)
         do throws(HoldfastError) {

@@ -17,7 +17,7 @@ struct RecordLog {
     /// Upper bound of a payload; a greater length means damage.
     static let maximumPayload = 2 * 1024 * 1024
 
-    /// What of a file could not be read.
+    /// The parts of a file that could not be read.
     struct Losses: Sendable, Equatable {
         /// The whole file has no known header, because it is damaged or of a later release. It was moved here.
         var file: String?
@@ -56,7 +56,8 @@ struct RecordLog {
             return (file, length, losses)
         }
         if magic.starts(with: header) {
-            // New, or torn when it was new. The header is written with the first record: a full disk stops no app.
+            // The file is new, or its header is incomplete. The header is written with the first record, so that a full
+            // disk does not prevent the start of an app.
             try file.truncate(to: 0)
             return (file, 0, losses)
         }
@@ -70,7 +71,7 @@ struct RecordLog {
         var position = magic.count
         while bytes.count - position >= 8 {
             let start = position + 8
-            // A watch has integers of 32 bits.
+            // `Int` may have 32 bits, for example on a watch.
             guard let length = Int(exactly: word(bytes[position...])), length >= bodyHeader,
                 length <= maximumPayload + bodyHeader, length <= bytes.count - start
             else {
@@ -110,7 +111,7 @@ struct RecordLog {
         emptied += 1
     }
 
-    /// The end of the file at some time; void after ``removeAll()``.
+    /// The end of the file at a time. It becomes invalid with ``removeAll()``.
     struct Position {
         fileprivate var emptied: Int
         fileprivate var length: Int

@@ -16,7 +16,7 @@ final class Delivery: Sendable {
         var rest: Rest?
         /// Whether the next run includes postponed events.
         var resumes = false
-        /// Number of consecutive batches without any settled event.
+        /// The number of consecutive batches without a settled event.
         var vainBatches = 0
     }
 
@@ -88,7 +88,7 @@ final class Delivery: Sendable {
         }
     }
 
-    /// Postpones the first events of a batch, twice as many each time, so that the events behind them get a turn.
+    /// Postpones the first events of a batch, twice as many each time, so that later events are tried.
     private func postponeSome(of events: [QueuedEvent], _ reason: HoldfastError) {
         let count = state.withLock { state in
             defer { state.vainBatches += 1 }

@@ -43,7 +43,7 @@ public enum DropReason: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// What became of events since the client was created.
+/// Counts of events since the client was created, by outcome.
 public struct QueueMetrics: Sendable, Hashable {
     /// Events in the queue now.
     public internal(set) var waiting = 0
@@ -111,7 +111,8 @@ final class DeliveryNotices: Sendable {
         Task { [listeners] in listeners.notify(notice) }
     }
 
-    /// Returns a stream of what future notices become, except `nil`. It buffers the newest 1,000.
+    /// Returns a stream of future notices, mapped by a function. Notices that are mapped to `nil` are left out. It
+    /// buffers the newest 1,000.
     func stream<Element: Sendable>(
         _ element: @escaping @Sendable (DeliveryNotice) -> Element?
     ) -> AsyncStream<Element> {

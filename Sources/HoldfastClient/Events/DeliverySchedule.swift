@@ -1,7 +1,8 @@
 import Foundation
 
-/// Schedules the delivery of one kind of events: at once what an earlier run has left, then when a batch is full, else
-/// after the flush interval; after a failure, after the back-off or the server's `Retry-After`.
+/// Schedules the delivery of one kind of events. Events of an earlier run are sent at once; later ones when a batch is
+/// full, or after the flush interval. After a failure, the next attempt follows after the back-off or the server's
+/// `Retry-After`.
 final class DeliverySchedule: Sendable {
     private let kind: EventKind
     private let queue: DurableQueue

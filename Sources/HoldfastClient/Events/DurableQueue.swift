@@ -33,15 +33,16 @@ final class DurableQueue: Sendable {
     private let path: String
     private let maximumCount: Int
     private let maximumBytes: Int
-    /// What of the file of earlier runs could not be read.
+    /// The parts of the file of earlier runs that could not be read.
     let losses: RecordLog.Losses
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
 
     /// Kind of the records that list removed events.
     private static let sentKind: UInt8 = 0
-    /// Number of logins that find room in a full queue.
+    /// The number of logins that a full queue still accepts.
     private static let extraLogins = 100
-    /// The part of the queue's limits that each other kind may take beyond them in a queue that is full of other kinds.
+    /// The divisor of the queue's limits for one kind: even if the queue is full of other kinds, it has room for a
+    /// tenth of the limits of each kind.
     private static let extraShare = 10
     private static let synchronizationDelay = DispatchTimeInterval.milliseconds(500)
 
@@ -98,9 +99,9 @@ final class DurableQueue: Sendable {
         lane(kind).events.contains { $0.postponement == nil && fits($0.payload) }
     }
 
-    /// Adds an event. A full queue drops its oldest postponed events. Some events of each kind find room beyond the limits,
-    /// so that one kind does not crowd out the others. Logins are not dropped: without them the server does not know whose
-    /// all other events are.
+    /// Adds an event. A full queue drops its oldest postponed events. Each kind may exceed the limits to some extent,
+    /// so that one kind cannot displace the others. Logins are not dropped, because without them the server cannot
+    /// attribute other events to the account.
     ///
     /// - Returns: the dropped events.
     @discardableResult
@@ -172,8 +173,8 @@ final class DurableQueue: Sendable {
         return due.filter { $0.number < oldest }
     }
 
-    /// Returns why a delivered login must be sent again; `nil` if it need not. While an older event waits, the server
-    /// cannot merge what it will store of that event.
+    /// Returns why a delivered login must be sent again; `nil` if it need not. While an older event of the anonymous
+    /// user waits, the merge does not include that event.
     func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
         guard event.kind == .login else { return nil }
         return state.withLock { state in

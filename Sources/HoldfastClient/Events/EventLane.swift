@@ -63,7 +63,8 @@ struct EventLane: Sendable {
 
     // MARK: Due events
 
-    /// Returns the oldest due events. Where order counts, a postponed event also holds back later events of its user.
+    /// Returns the oldest due events. For kinds that keep the order, a postponed event also delays later events of its
+    /// user.
     ///
     /// - Parameter limit: maximum total size in bytes; the first event is exempt.
     func due(atMost count: Int, bytes limit: Int, at now: Date) -> [QueuedEvent] {
@@ -97,7 +98,8 @@ struct QueuedEvent: Sendable {
     let kind: EventKind
     /// A JSON object without line feeds.
     let payload: [UInt8]
-    /// `nil` for an event that was not sent yet, or whose request failed for another reason than the event.
+    /// The postponement; `nil` for an event that was not sent yet, or whose request failed for a reason other than the
+    /// event.
     var postponement: Postponement?
 
     /// Why and until when an event is postponed. Not stored on disk: after a restart an event is sent at once.
@@ -106,7 +108,7 @@ struct QueuedEvent: Sendable {
         let backoff: Backoff
         let rest: Rest
 
-        /// In seconds: an event for a deleted experiment is retried once an hour.
+        /// The maximum pause in seconds. An event for a deleted experiment, for example, is retried once an hour.
         private static let longest: Double = 3_600
 
         init(after former: Postponement?, _ reason: HoldfastError, at now: Date) {

@@ -86,7 +86,7 @@ public struct GoalEvent: Sendable, Codable {
     }
 }
 
-/// An anonymous user logged in. The server merges what it has of the anonymous user into the account, once.
+/// An anonymous user logged in. The server merges the records of the anonymous user into the account, once.
 public struct LoginEvent: Sendable, Codable {
     /// The account.
     public var userID: String

@@ -49,7 +49,7 @@ extension HoldfastServer {
             do throws(HoldfastError) {
                 settlements += response.status == 200 ? [.stored] : try Self.settlements(response, 1)
             } catch .unauthorized(let detail) where response.status == 403 {
-                // Of another user, who may come back; it does not delay the present one.
+                // The save is for another user, who may come back. It does not delay those of the current user.
                 settlements.append(.postponed(.unauthorized(detail: detail)))
             }
         }

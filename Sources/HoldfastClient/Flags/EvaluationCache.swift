@@ -1,8 +1,8 @@
-/// The evaluations of the users who were the last to use a device, on disk, the most recent user first.
+/// The evaluations of the last users of a device, on disk, the most recent user first.
 final class EvaluationCache: Sendable {
     private let disk: DiskCache
     private let limit: Int
-    /// Read from disk when it is first needed.
+    /// The evaluations; `nil` until they are read from disk, at the first access.
     private let users = Locked<[Evaluations.Content]?>(nil)
 
     private static let name = "evaluations.cache"
@@ -17,7 +17,7 @@ final class EvaluationCache: Sendable {
         users.withLock { users in all(&users).first { $0.userID.hasSameBytes(as: userID) } }
     }
 
-    /// Keeps evaluations in place of former ones of the same user.
+    /// Replaces the evaluations of the same user.
     func keep(_ content: Evaluations.Content) {
         users.withLock { users in
             let others = all(&users).filter { !$0.userID.hasSameBytes(as: content.userID) }
@@ -42,7 +42,7 @@ final class EvaluationCache: Sendable {
             do {
                 users = try container.decode([Evaluations.Content].self)
             } catch {
-                // Of a release that kept the evaluations of one user.
+                // The file of an earlier release has the evaluations of one user.
                 users = [try container.decode(Evaluations.Content.self)]
             }
         }

@@ -25,7 +25,7 @@ public struct EvaluationDetails: Sendable, Hashable {
     public let ruleKey: String?
     /// Why the user has the variation.
     public let reason: VariationReason
-    /// How the decision was made, with ``HoldfastConfiguration/includesReasons``; else only problems.
+    /// The steps of the decision with ``HoldfastConfiguration/includesReasons``; otherwise only problems.
     public let messages: [String]
 }
 
@@ -56,13 +56,13 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     /// A reason unknown to this version of the library.
     case unknown
 
-    // Reasons for a default value, which only counts have.
+    // Reasons for a default value, which occur only in counts.
 
     /// The flags have not been fetched yet.
     case notFetched = "not_fetched"
     /// There is no such flag.
     case flagNotFound = "flag_not_found"
-    /// The value has another type than was asked for.
+    /// The value has another type than the requested one.
     case wrongType = "wrong_type"
 }
 

@@ -11,7 +11,7 @@ final class Evaluations: Sendable {
         /// releases.
         var format: Int?
 
-        /// Raised whenever ``Entry`` has a new member, which the caches of earlier releases lack.
+        /// Increased whenever ``Entry`` gets a new member, which the caches of earlier releases lack.
         static let currentFormat = 1
 
         private enum CodingKeys: String, CodingKey {
@@ -70,7 +70,7 @@ final class Evaluations: Sendable {
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
             self.details = details
-            // What a tester sees is not counted, and what an app brings counts like its defaults.
+            // Overrides of testers are not counted, and bootstrap values are counted like defaults.
             counter =
                 switch details.reason {
                 case .localOverride: EvaluationCounts.Counter()
@@ -156,7 +156,7 @@ final class Evaluations: Sendable {
 }
 
 extension Evaluations.Content {
-    /// The values that an app brings for a user of whom the server has not told anything yet.
+    /// Creates the content from the bootstrap values of an app, for a user whose flags were never fetched.
     init(_ bootstrap: [String: HoldfastValue], userID: String) {
         self.userID = userID
         revision = ""
@@ -178,7 +178,7 @@ extension Evaluations.Content {
 }
 
 extension Evaluations.Entry {
-    /// A value that the server has not given.
+    /// Creates an entry whose value does not come from the server.
     fileprivate init(
         _ flagKey: String, _ value: HoldfastValue, reason: VariationReason, variables: [String: HoldfastValue]? = nil,
         version: Int? = nil
@@ -188,7 +188,7 @@ extension Evaluations.Entry {
         self.variables = (variables ?? [:]).merging(["value": value]) { $1 }
         self.reason = reason.rawValue
         enabled = value.bool ?? true
-        // Of any type.
+        // JSON may have a value of any type.
         type = "json"
         flagVersion = version
     }
@@ -207,7 +207,7 @@ extension EvaluationDetails {
             if let key = entry.variationKey {
                 variables["value"] ?? .string(key)
             } else {
-                // The flag is off, or no rule applies: everybody else's value.
+                // The flag is off, or no rule applies, so it has the value for everybody else.
                 entry.type == nil ? nil : entry.value
             }
         experimentID = entry.experimentID
@@ -218,7 +218,7 @@ extension EvaluationDetails {
         messages = entry.reasons ?? []
     }
 
-    /// Whether an app can see a difference; another version or reason alone does not count.
+    /// Whether there is a difference that an app can see. A different version or reason alone does not count.
     fileprivate func differs(from other: EvaluationDetails) -> Bool {
         variationKey != other.variationKey || variationID != other.variationID || experimentID != other.experimentID
             || isEnabled != other.isEnabled || variationValue != other.variationValue || variables != other.variables

@@ -14,15 +14,15 @@ public import Observation
 /// On iOS 16 and its siblings, see `ObservableFlags`.
 @available(iOS 17, macOS 14, tvOS 17, watchOS 10, visionOS 1, *)
 public final class FlagModel: ObservedFlags, Observable {
-    /// The client that has the flags, which the model keeps.
+    /// The client with the flags. The model retains it.
     public let client: HoldfastClient?
     private let registration = OwnedTokens()
     private let cells = Locked<[Key: Cell]>([:])
 
-    /// What observers of a flag depend on.
+    /// The observable state of one flag.
     private final class Cell: Observable, Sendable {
         private let registrar = ObservationRegistrar()
-        /// Names the flag's value for the registrar; the client has it.
+        /// Stands for the flag's value in the registrar's key path; the value itself is in the client.
         private var value: Void { () }
 
         func access() { registrar.access(self, keyPath: \.value) }
@@ -30,7 +30,7 @@ public final class FlagModel: ObservedFlags, Observable {
         func change() { registrar.withMutation(of: self, keyPath: \.value) {} }
     }
 
-    /// - Parameter client: `nil` for an app whose client could not start, where all calls return their defaults.
+    /// - Parameter client: `nil` if the client could not start; all calls then return their defaults.
     public init(client: HoldfastClient?) {
         self.client = client
         guard let client else { return }

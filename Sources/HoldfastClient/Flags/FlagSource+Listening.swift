@@ -2,9 +2,9 @@ import Foundation
 
 /// The server's stream of changes (`GET /v1/changes`).
 extension FlagSource {
-    /// The server sends a comment every 15 s.
+    /// The maximum time without data. The server sends a comment every 15 s.
     private static let silence = Duration.seconds(45)
-    /// A connection that lasted longer is made again without a longer pause.
+    /// The duration in seconds after which a connection counts as successful, which resets the back-off.
     private static let steadySeconds = 10.0
 
     func startListening(_ fetch: @escaping @Sendable () async -> HoldfastError?) {
@@ -40,7 +40,7 @@ extension FlagSource {
                 for try await event in events where event.name == "datafile" {
                     let change = try? JSONDecoder().decode(Change.self, from: Data(event.data.utf8))
                     let isKnown = change != nil && change?.revision == evaluations?.content.revision
-                    // Two datafiles may have the same revision: any later event is a change.
+                    // Any event after the first is a change, because two datafiles may have the same revision.
                     if !isFirst || !isKnown { _ = await fetch() }
                     isFirst = false
                 }
@@ -49,7 +49,7 @@ extension FlagSource {
             } catch {
                 core.log(.debug, "changes of flags cannot be listened to", ["error": error.localizedDescription])
             }
-            // A proxy that ends each response at once is not asked each second.
+            // Otherwise the client would reconnect each second to a proxy that ends each response at once.
             if core.clock.now.timeIntervalSince(start) > Self.steadySeconds { backoff.succeeded() }
             try? await core.clock.sleep(for: backoff.failed(retryAfter: retryAfter))
         }

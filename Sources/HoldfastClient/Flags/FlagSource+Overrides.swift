@@ -21,7 +21,8 @@ extension FlagSource {
         }
     }
 
-    /// Returns what a user is shown: the content with the overrides; without a content the values that the app brings.
+    /// Returns the evaluations of a user: the content with the overrides; without a content, the bootstrap values of
+    /// the app.
     func snapshot(
         _ content: Evaluations.Content?, of userID: String, after former: Evaluations? = nil
     ) -> Evaluations? {
@@ -34,8 +35,8 @@ extension FlagSource {
 }
 
 extension HoldfastClient {
-    /// Gives a flag a value on this device, for testers and debug menus, whatever the server says. It is kept until it is
-    /// removed, also over restarts and changes of the user. Evaluations of the flag report no exposure and are not
+    /// Overrides the value of a flag on this device, for testers and debug menus. The override stays until it is
+    /// removed, also after restarts and changes of the user. Evaluations of the flag report no exposure and are not
     /// counted. ``EvaluationDetails/reason`` is ``VariationReason/localOverride``.
     ///
     /// - Parameter value: `nil` removes the override.
@@ -61,8 +62,8 @@ extension HoldfastClient {
         }.sorted { $0.details.flagKey < $1.details.flagKey }
     }
 
-    /// The values of all flags of the current user that have one, by flag. An app can give them to its widgets, and to a
-    /// later run as ``HoldfastConfiguration/bootstrap``. Reports no exposure.
+    /// The values of all flags of the current user that have a value, by flag. An app can pass them to its widgets, and
+    /// to a later run as ``HoldfastConfiguration/bootstrap``. Reports no exposure.
     public var flagValues: [String: HoldfastValue] {
         (flags.evaluations?.all ?? []).reduce(into: [:]) { $0[$1.flagKey] = $1.variationValue }
     }
@@ -70,7 +71,7 @@ extension HoldfastClient {
 
 /// A flag as a debug menu shows it; see ``HoldfastClient/flagStates``.
 public struct FlagState: Sendable, Hashable {
-    /// What evaluations return.
+    /// The current evaluation, including an override.
     public let details: EvaluationDetails
     /// The value without the override; `nil` if there is none.
     public let valueWithoutOverride: HoldfastValue?

@@ -13,16 +13,17 @@ final class FlagSource: Sendable {
         var lastAttempt = Date.distantPast
         var delay = Duration.zero
         var listening: Task<Void, Never>?
-        /// Number of fetches that have started, and the latest that has ended: an earlier one that ends after it is too late.
+        /// The number of fetches that have started, and the number of the latest that has ended. The result of an
+        /// earlier one that ends after it is discarded.
         var fetches = 0
         var lastEnded = 0
     }
 
     let core: ClientCore
     let state = Locked(State())
-    /// Has its own lock, because every evaluation reads it.
+    /// The current evaluations. They have their own lock, because every evaluation reads them.
     private let current = Locked<Evaluations?>(nil)
-    /// Serializes what changes the user, the evaluations or their cache, so that the three are of one user.
+    /// Serializes changes of the user, the evaluations and their cache, so that all three always belong to one user.
     private let changing = Locked(())
     private let scheduleChanged = Signal()
     private let listeners = Listeners<Set<String>>()
@@ -33,10 +34,10 @@ final class FlagSource: Sendable {
     let counts = EvaluationCounts()
 
     private let cache: EvaluationCache
-    /// What ``overrides`` has read or written.
+    /// The overrides in memory; `nil` until ``overrides`` has read them from disk.
     let chosen = Locked<[String: HoldfastValue]?>(nil)
 
-    /// The server's limit.
+    /// The server's limit of counts in a report.
     private static let countsOfReport = 1_000
 
     init(core: ClientCore) {
@@ -130,7 +131,7 @@ final class FlagSource: Sendable {
                 state.user = user
                 state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
                 state.failure = nil
-                // The caller fetches first.
+                // The caller makes the first fetch, so the next poll is due after the interval.
                 state.lastAttempt = core.clock.now
                 state.delay = interval(state)
                 return isSame ? nil : Evaluations.changes(from: show(known), to: known)
@@ -162,12 +163,12 @@ final class FlagSource: Sendable {
 
     private func cached(_ userID: String) -> Evaluations.Content? {
         guard var content = cache.content(of: userID) else { return nil }
-        // The server must send all again, although nothing has changed there.
+        // Without the entity tag the server sends all evaluations again, although they have not changed.
         if content.format != Evaluations.Content.currentFormat { content.entityTag = nil }
         return content
     }
 
-    /// Keeps the present flags for another user, also on disk for a restart without the server.
+    /// Copies the current flags to another user, also on disk for a restart without the server.
     private func kept(for userID: String) -> Evaluations.Content? {
         guard let evaluations, evaluations.isFetched else { return nil }
         var content = evaluations.content
@@ -177,7 +178,7 @@ final class FlagSource: Sendable {
         return content
     }
 
-    /// Shows the current user's evaluations anew after something that they depend on has changed.
+    /// Updates the current user's evaluations after a change on which they depend.
     func update(after change: () -> Void) {
         let changed = changing.withLock { _ -> Set<String> in
             change()
@@ -209,8 +210,8 @@ final class FlagSource: Sendable {
         }
     }
 
-    /// Fetches the current user's evaluations. Of several that run, the latest counts; one that is cancelled leaves no
-    /// trace.
+    /// Fetches the current user's evaluations. If several fetches run, the latest one counts. A cancelled fetch has no
+    /// effect.
     ///
     /// - Returns: the error, if it failed.
     func fetch() async -> HoldfastError? {
@@ -269,7 +270,7 @@ final class FlagSource: Sendable {
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag
         let response = try await core.server.send("POST", "v1/evaluations", body: body, fields: fields)
-        // Not any 404: the endpoint may be wrong.
+        // A 404 for an unknown path is excluded, because it means that the endpoint is wrong.
         if response.status == 404, let problem = Problem(response), !problem.isOfUnknownPath {
             throw .unknownProject(detail: problem.text ?? "no details")
         }
@@ -316,7 +317,7 @@ final class FlagSource: Sendable {
         }
         guard isLatest else { return false }
         if let failure {
-            // A client that was destroyed ends its requests.
+            // Requests of a destroyed client always fail, so this is not a warning.
             let level = failure == .destroyed ? HoldfastLogLevel.debug : .warning
             core.log(level, "flags could not be fetched", ["error": failure.localizedDescription])
         } else {
@@ -331,7 +332,7 @@ final class FlagSource: Sendable {
     /// Polls until the task is cancelled.
     func poll(_ fetch: @Sendable () async -> HoldfastError?) async {
         while !Task.isCancelled {
-            // What has rung before is in the state that is read now.
+            // Earlier rings can be discarded, because the state is read now.
             scheduleChanged.reset()
             let rest = state.withLock { state in
                 state.user == nil

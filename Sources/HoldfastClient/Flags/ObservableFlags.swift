@@ -19,8 +19,8 @@
         private let registration = OwnedTokens()
 
         /// - Parameters:
-        ///   - client: `nil` for an app whose client could not start, where all calls return their defaults.
-        ///   - flagKeys: the flags of which changes are told; `nil` for all.
+        ///   - client: `nil` if the client could not start; all calls then return their defaults.
+        ///   - flagKeys: the flags whose changes update views; `nil` for all flags.
         public init(client: HoldfastClient?, flagKeys: Set<String>? = nil) {
             self.client = client
             guard let client else { return }
@@ -31,7 +31,7 @@
                 })
         }
 
-        /// Does nothing: the object tells of the flags that it was created with.
+        /// Does nothing: views are updated by the flags with which the object was created.
         public func willRead(_ flagKey: String) {}
     }
 #endif

@@ -8,14 +8,14 @@ import Foundation
     import AppKit
 #endif
 
-/// The notifications with which a system tells the life cycle of an app.
+/// The notifications of a system about the life cycle of an app.
 struct Lifecycle: Sendable {
     var background: Notification.Name
     var foreground: Notification.Name
     /// The app is about to end.
     var end: Notification.Name?
 
-    /// Those of the system that the app runs on; `nil` if it has none. On macOS an app is in the background while it is
+    /// The notifications of the current system; `nil` if it has none. On macOS an app is in the background while it is
     /// hidden.
     @MainActor static var ofSystem: Lifecycle? {
         #if os(watchOS)
@@ -36,7 +36,7 @@ struct Lifecycle: Sendable {
         #endif
     }
 
-    /// Whether the app is in the background now, as one is that the system has launched there.
+    /// Whether the app is currently in the background. The system may launch an app in the background.
     @MainActor static var isInBackground: Bool {
         #if os(watchOS)
             WKApplication.shared().applicationState == .background
@@ -62,7 +62,7 @@ struct Lifecycle: Sendable {
 #endif
 
 extension ListenerToken {
-    // Safe: only given back to the center, which is thread-safe.
+    // Safe: the object is only passed to the center, which is thread-safe.
     private struct Observer: @unchecked Sendable {
         let object: any NSObjectProtocol
     }
@@ -76,11 +76,11 @@ extension ListenerToken {
     }
 }
 
-/// Where the app is: in the foreground or in the background.
+// Reactions to the app entering the foreground or the background.
 extension HoldfastClient {
     /// Follows the life cycle for as long as the client exists.
     ///
-    /// - Parameter isInBackground: whether the app is there already.
+    /// - Parameter isInBackground: whether the app is already in the background.
     func follow(_ lifecycle: Lifecycle, of center: NotificationCenter = .default, isInBackground: Bool = false) {
         observers.add(.observing(lifecycle.background, of: center) { [weak self] in self?.enterBackground() })
         observers.add(.observing(lifecycle.foreground, of: center) { [weak self] in self?.enterForeground() })
@@ -93,10 +93,10 @@ extension HoldfastClient {
             })
     }
 
-    /// Follows the life cycle that the system tells of.
+    /// Follows the life cycle of the app by the notifications of the system.
     func followSystem() {
         #if os(watchOS) || canImport(UIKit) || canImport(AppKit)
-            // Where WatchKit's names are.
+            // WatchKit's names are only available on the main actor.
             Task { @MainActor [weak self] in
                 guard let lifecycle = Lifecycle.ofSystem else { return }
                 self?.follow(lifecycle, isInBackground: Lifecycle.isInBackground)
@@ -104,8 +104,8 @@ extension HoldfastClient {
         #endif
     }
 
-    /// Polls less often, stops listening for changes, writes caches, and sends queued events, for which it asks the system
-    /// for time. The client calls this itself when the app enters the background; see
+    /// Polls less often, stops listening for changes, writes caches, and sends queued events, for which it requests
+    /// additional time from the system. The client calls this itself when the app enters the background; see
     /// ``HoldfastConfiguration/followsLifecycle``.
     public func enterBackground() {
         guard flags.setBackground(true) else { return }
@@ -126,7 +126,8 @@ extension HoldfastClient {
     /// Keeps the system from suspending the app before a task ends, for as long as the system allows.
     private func keepRunning(until task: Task<Void?, Never>) {
         #if canImport(UIKit)
-            // The system suspends the app when this function has returned; it calls it again if the time is over before.
+            // The system may suspend the app when the block has returned. It calls the block again if the time is over
+            // before.
             let isDone = DispatchSemaphore(value: 0)
             Task {
                 _ = await task.value

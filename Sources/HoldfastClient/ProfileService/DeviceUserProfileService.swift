@@ -9,7 +9,7 @@ public protocol UserProfileStore: Sendable {
     /// Merges a profile into the stored one.
     func save(userProfile: UserProfile)
 
-    /// Receives what goes wrong with profiles. By default nothing is logged.
+    /// Receives errors about profiles. By default nothing is logged.
     var logger: HoldfastLogger? { get }
 }
 
@@ -22,7 +22,8 @@ extension UserProfileService: UserProfileStore {}
 /// A User Profile Service without a server: keeps profiles in a file on the device.
 ///
 /// Profiles survive updates of the app, but not its deletion, and are not shared between devices. Only one process at a
-/// time may use the file. It is written at each save that changes a profile: right for the few users of an app.
+/// time may use the file. It is written at each save that changes a profile, so it is suited for the few users of an
+/// app.
 public final class DeviceUserProfileService: UserProfileStore {
     private let file: URL
     public let logger: HoldfastLogger?
@@ -34,9 +35,9 @@ public final class DeviceUserProfileService: UserProfileStore {
     private struct Stored: Codable, Equatable {
         struct Entry: Codable, Equatable {
             var variationID: String
-            /// Seconds since 1970; absent in the files of earlier releases.
+            /// The time of the last save in seconds since 1970; absent in the files of earlier releases.
             var updatedAt: Double?
-            /// Seconds, 0 for ever; absent if the service says it.
+            /// The lifetime in seconds, 0 for unlimited; absent if the lifetime of the service applies.
             var lifetime: Double?
 
             private enum CodingKeys: String, CodingKey {
@@ -104,7 +105,7 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
     }
 
-    /// - Parameter lifetimes: those that experiments have of their own.
+    /// - Parameter lifetimes: the lifetimes that experiments define, in seconds.
     private static func stored(_ profile: UserProfile, _ now: Double, _ lifetimes: [String: Double] = [:]) -> Stored {
         var map: [String: Stored.Entry] = [:]
         for (experiment, variation) in profile.experimentBucketMap {
@@ -120,12 +121,12 @@ public final class DeviceUserProfileService: UserProfileStore {
         return clock.now.timeIntervalSince1970 >= updatedAt + lifetime
     }
 
-    /// Merges a profile into the stored one and writes the file. An invalid profile is only logged, and so is a failure
-    /// to write: until the end of the process the profile is known nevertheless.
+    /// Merges a profile into the stored one and writes the file. An invalid profile is only logged. A failure to write
+    /// is logged as well; the profile then stays in memory until the end of the process.
     public func save(userProfile: UserProfile) { save(userProfile, lifetimes: [:]) }
 
-    /// - Parameter lifetimes: how many seconds assignments are kept, by experiment; 0 for ever. What is absent is kept as long
-    ///   as the service says.
+    /// - Parameter lifetimes: the lifetimes of assignments in seconds, by experiment; 0 for unlimited. For other
+    ///   experiments the lifetime of the service applies.
     package func save(_ userProfile: UserProfile, lifetimes: [String: Double]) {
         do throws(HoldfastError) {
             try userProfile.check()

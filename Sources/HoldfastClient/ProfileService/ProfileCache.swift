@@ -1,4 +1,4 @@
-/// The profiles that a client has cached, and what it has not delivered or loaded yet.
+/// The profiles that a client has cached, the saves that are not delivered yet, and the users that are to be loaded.
 struct ProfileCache {
     /// The cached profile of a user.
     struct Entry: Codable {
@@ -12,14 +12,14 @@ struct ProfileCache {
     }
 
     var cache: BoundedCache<Entry>
-    /// Users to load.
+    /// The users to load.
     var wanted: Set<Key> = []
-    /// Users being loaded.
+    /// The users that are being loaded.
     var asked: Set<Key> = []
     /// Assignments in undelivered saves, and the number of those saves.
     var unsent: [Key: (variations: [String: String], events: Int)] = [:]
     var hasChanged = false
-    /// Variation ids by experiment id that the app had already; the server's have precedence.
+    /// Variation ids by experiment id from the app's former storage. Those of the server have precedence.
     var preloaded: [Key: [String: String]] = [:]
     /// Variation ids by experiment id that an app has set for a user.
     var overrides: [Key: [String: String]] = [:]
@@ -27,11 +27,11 @@ struct ProfileCache {
     /// Whether any service looks up users, so that those who may have changed are loaded.
     var looksUp = false
 
-    /// Adds a profile that the app had already.
+    /// Adds a profile from the app's former storage.
     mutating func preload(_ profile: UserProfile) {
         let key = Key(profile.userID)
         preloaded[key] = profile.experimentBucketMap
-        // Never loaded: a lookup asks the server.
+        // Not marked as loaded, so that a lookup queries the server.
         var entry = cache.value(key) ?? Entry(userID: profile.userID, variations: [:], exists: true, loadedAt: 0)
         guard entry.loadedAt == 0 else { return }
         entry.variations = profile.experimentBucketMap.merging(entry.variations) { $1 }

@@ -1,7 +1,8 @@
 import Foundation
 
-/// The profiles that a client has cached, and what it has saved. All of its ``UserProfileService`` share them: what one has
-/// saved is what the others look up, and a save of one is not taken for what another has saved before.
+/// The profiles that a client has cached or saved. All ``UserProfileService`` of the client share them: a profile that
+/// one has saved can be looked up by the others, and repeated saves are recognized even if another service saved in
+/// between.
 final class SharedProfiles: Sendable {
     private let core: ClientCore
     private let state: Locked<ProfileCache>
@@ -9,7 +10,7 @@ final class SharedProfiles: Sendable {
     private let saving = Locked(())
     private let wanted = Signal()
     private let changed = Signal()
-    /// What is registered with the client.
+    /// The listeners that are registered with the client.
     private let registrations = OwnedTokens()
 
     private static let cacheName = "profiles.cache"
@@ -43,7 +44,7 @@ final class SharedProfiles: Sendable {
         write()
     }
 
-    /// Adds what an app has already, and loads users in the background from now on.
+    /// Adds profiles from the app's former storage, and loads users in the background from now on.
     ///
     /// - Parameter userIDs: users to load at once.
     func lookUp(_ preloaded: [UserProfile], _ userIDs: [String]) {
@@ -55,7 +56,7 @@ final class SharedProfiles: Sendable {
         wanted.ring()
     }
 
-    /// Adds what an app has already.
+    /// Adds profiles from the app's former storage.
     func preload(_ profiles: [UserProfile]) {
         state.withLock { state in
             for profile in profiles { state.preload(profile) }
@@ -120,7 +121,7 @@ final class SharedProfiles: Sendable {
                 ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:])
             }
             let different = userProfile.experimentBucketMap.filter { experiment, variation in
-                // An SDK saves what it has looked up: overrides stay on the device.
+                // An SDK saves the profile that it has looked up. Overrides in it must not be sent to the server.
                 known[experiment]?.hasSameBytes(as: variation) != true
                     && overrides[experiment]?.hasSameBytes(as: variation) != true
             }
@@ -128,7 +129,7 @@ final class SharedProfiles: Sendable {
             for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]
             where !variations.isEmpty {
                 let part = UserProfile(userID: userProfile.userID, experimentBucketMap: variations)
-                // Cached before it is queued, so that its delivery cannot be reported first.
+                // Cached before it is queued, because its delivery may be reported at once.
                 state.withLock { $0.add(part) }
                 if !core.enqueue(.save(part, replacing: replacing)) {
                     state.withLock { $0.takeBack(part, known) }
@@ -174,7 +175,7 @@ final class SharedProfiles: Sendable {
     /// - Returns: the pause before the next attempt; zero if no user is wanted.
     private func loadWanted(_ backoff: inout Backoff) async -> Duration {
         while !Task.isCancelled {
-            // Removed before the request: a user whose save is settled meanwhile is loaded again.
+            // Removed before the request, so that a user whose save is settled meanwhile is loaded again.
             let ids = state.withLock { state in
                 state.asked = Set(state.wanted.prefix(Self.idsOfRequest))
                 state.wanted.subtract(state.asked)
@@ -198,7 +199,8 @@ final class SharedProfiles: Sendable {
         return .zero
     }
 
-    /// Requests users, those alone that the token may read if it may not read all: an app's token has its own users only.
+    /// Requests users. If the token may not read all of them, requests them one by one, because the token of an app may
+    /// read its own users.
     private func requestAllowed(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
         do throws(HoldfastError) {
             return try await request(userIDs)

@@ -16,7 +16,7 @@
 /// (``HoldfastClient/anonymousUserID``), and a signed token of the app's identity provider for the user whom it names
 /// (``HoldfastClient/setToken(_:)``). For any other user, as on a server, it needs `write`.
 public final class UserProfileService: Sendable {
-    /// What the service does for an SDK.
+    /// The operations of the service.
     public enum Mode: Sendable {
         /// Looks up and saves profiles.
         case lookupAndSave
@@ -29,7 +29,8 @@ public final class UserProfileService: Sendable {
     private let profiles: SharedProfiles
 
     /// - Parameters:
-    ///   - preloaded: profiles that the app has already. The server's assignments have precedence once they are loaded.
+    ///   - preloaded: profiles from the app's former storage. The server's assignments have precedence once they are
+    ///     loaded.
     ///   - preloading: users to load at once, in the background.
     public init(
         client: HoldfastClient, mode: Mode = .lookupAndSave, preloaded: [UserProfile] = [],

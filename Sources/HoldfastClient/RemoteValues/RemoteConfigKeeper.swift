@@ -14,7 +14,7 @@ public protocol RemoteConfigKeeper: Sendable {
     /// Calls a function when the values will not change any more, at once if that is so already. By default never.
     func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
-    /// The app has read a value. By default does nothing.
+    /// Called when the app has read a value. The default implementation does nothing.
     func didRead(_ name: String)
 }
 
@@ -26,7 +26,7 @@ extension RemoteConfigKeeper {
     public func didRead(_ name: String) {}
 }
 
-/// Keeps the values that it is given, for tests, previews and apps without a server.
+/// A keeper with values in memory, for tests, previews and apps without a server.
 public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
     private struct State {
         var values: [Key: HoldfastValue]

@@ -1,4 +1,4 @@
-/// What the service needs to know of a test's type.
+/// The properties of a test's type that the service uses.
 struct SplitTestDefinition {
     let identifier: String
     let storageKey: String
@@ -34,7 +34,7 @@ enum SplitTestUser: Sendable {
         }
     }
 
-    /// Tells users apart whose groups are in one storage.
+    /// Distinguishes users whose groups are in the same storage.
     var keySuffix: String {
         switch self {
         case .given(let id), .account(let id, _): "-\(id)"
@@ -54,7 +54,7 @@ struct KeptGroups: Sendable {
     let storage: any SplitTestStorage
 
     private static let serverMark = "server"
-    /// Whose the group is, beside the keys that anonymous users share.
+    /// The suffix of the key with the owner of a group. Anonymous users share all other keys.
     private static let owner = ".user"
     private static let source = ".source"
     private static let hit = ".hit"
@@ -76,13 +76,13 @@ struct KeptGroups: Sendable {
         return former
     }
 
-    /// Returns the group that an anonymous user was shown, if that was one of the owners, or nobody knows who it was:
-    /// then it is the first owner's from now on.
+    /// Returns the group of an anonymous user, if the user is one of the owners. A group without a known user is
+    /// assigned to the first owner.
     private func sharedGroup(of test: SplitTestDefinition, owners: [String]) throws -> Group? {
         let key = test.storageKey
         guard let group = try read(key, test) else { return nil }
         guard let owner = try storage.string(forKey: key + Self.owner) else {
-            // Another library stored it, for whoever uses the app first.
+            // Another library has stored the group, for the first user of the app.
             try storage.set(owners.first, forKey: key + Self.owner)
             return group
         }
@@ -97,12 +97,12 @@ struct KeptGroups: Sendable {
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
         if case .anonymous(let id) = user, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: id) != true {
-            // Removes what the former user saw.
+            // Removes the group of the former user.
             try storage.set(nil, forKey: key)
             try storage.set(nil, forKey: key + Self.hit)
             try storage.set(id, forKey: key + Self.owner)
         }
-        // The mark first: alone it has no effect.
+        // The mark is written first, because a mark without a group has no effect.
         try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key + Self.source)
         try storage.set(group, forKey: key)
     }

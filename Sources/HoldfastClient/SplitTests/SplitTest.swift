@@ -57,7 +57,7 @@ extension SplitTestGroup where Self: CaseIterable {
 
 /// A user's part in a split test.
 public struct SplitTestHandle<Test: SplitTest>: Sendable {
-    /// What to show: the user's group, or ``SplitTest/fallbackGroup`` for a user who is not enrolled.
+    /// The group to show: the user's group, or ``SplitTest/fallbackGroup`` for a user who is not enrolled.
     public let group: Test.Group
     /// Where the group comes from.
     public let source: SplitTestSource
@@ -100,7 +100,8 @@ public protocol SplitTestServiceProtocol: Sendable {
 }
 
 extension SplitTestServiceProtocol {
-    /// By default the kept part, or none with ``SplitTest/fallbackGroup``.
+    /// Returns the kept part by default; without one, a part with ``SplitTest/fallbackGroup`` and the source
+    /// ``SplitTestSource/none``.
     public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
         keptSplitTest(test) ?? SplitTestHandle(group: Test.fallbackGroup, source: .none)
     }
