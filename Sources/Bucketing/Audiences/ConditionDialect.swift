@@ -1,22 +1,22 @@
 public import JSON
 
-/// Which tests conditions may have.
+/// The set of tests that conditions may use.
 ///
-/// SDKs decide with the datafile, too. So audiences of experiments and flags have only what SDKs know, and what can be
-/// written with that. Segments are evaluated by this server alone, and may have more.
+/// SDKs decide with the datafile, too. So the audiences of experiments and flags may use only the tests that SDKs know,
+/// and the tests that can be rewritten to those. Segments are evaluated by this server alone, and may use more.
 public enum ConditionDialect: Sendable {
     /// The conditions of a datafile.
     case datafile
     /// The conditions of a segment: also those of ``TextTest``.
     case segment
 
-    /// The values of `match` that are written as others in the datafile.
+    /// The values of `match` that are rewritten in the datafile, because SDKs do not know them.
     package static let lists = ["in", "not_in"]
     /// The maximum number of values of `in` and `not_in`.
     package static let longestList = 1_000
 
-    /// Returns conditions as SDKs know them: each with a `type`, `in` as an `or` of `exact`, and `not_in` as its `not`.
-    /// What SDKs know already stays byte by byte as it is.
+    /// Rewrites conditions so that SDKs can evaluate them: adds a missing `type`, writes `in` as an `or` of `exact`
+    /// conditions, and `not_in` as the `not` of that. Conditions that SDKs can evaluate already are not changed.
     public static func datafileForm(of conditions: JSONValue) -> JSONValue {
         if let list = conditions.array { return .array(list.map(datafileForm)) }
         guard let given = conditions.object, given["segment"] == nil else { return conditions }

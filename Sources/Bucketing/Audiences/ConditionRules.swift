@@ -91,7 +91,7 @@ package enum ConditionRules {
                 + hint(for: leaf["match"]?.string, known) + example(for: leaf))
     }
 
-    /// Other products' names of comparisons.
+    /// The names that other products use for comparisons, with the names here.
     private static let synonyms = [
         "gte": "ge", "lte": "le", "eq": "exact", "equals": "exact", "contains": "substring", "regex": "matches",
         "startswith": "starts_with", "endswith": "ends_with", "prefix": "starts_with", "suffix": "ends_with",
@@ -103,7 +103,8 @@ package enum ConditionRules {
         return "; did you mean '\(name)'?"
     }
 
-    /// Returns why the `value` of `in` or `not_in` is no list.
+    /// Returns the reason why the `value` of `in` or `not_in` is refused: it must be an array of 1 to
+    /// ``ConditionDialect/longestList`` values. `nil` if it is one.
     package static func listRefusal(of leaf: JSONObject) -> String? {
         let value = leaf["value"]
         guard let list = value?.array else { return "`value` must be an array of values; got \(found(value))" }
@@ -121,7 +122,8 @@ package enum ConditionRules {
         }
     }
 
-    /// The end of an error: a whole condition with the `name` and `match` of a leaf, or with others where it has none.
+    /// Returns the end of an error message: an example of a valid condition, with the `name` and `match` of the leaf as
+    /// far as they are valid.
     package static func example(for leaf: JSONObject?) -> String {
         let match = leaf?["match"]?.string ?? "exact"
         let sample = samples.first { $0.matches.contains(match) } ?? samples[0]

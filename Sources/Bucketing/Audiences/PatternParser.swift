@@ -1,9 +1,9 @@
-/// A regular expression as its syntax has it.
+/// The syntax tree of a regular expression.
 indirect enum PatternNode {
     case symbol(PatternSymbol)
     case sequence([PatternNode])
     case choice([PatternNode])
-    /// `most` is `nil` for any number.
+    /// `most` is `nil` if there is no upper limit.
     case repetition(PatternNode, least: Int, most: Int?)
 }
 
@@ -44,7 +44,7 @@ struct ScalarSet: Sendable {
         ranges.contains { $0.contains(scalar) }
     }
 
-    /// A mapping to several characters is none to a character of the set.
+    /// Whether the set has the only character of a case mapping. A mapping to several characters never matches.
     private func holds(_ mapping: String) -> Bool {
         var scalars = mapping.unicodeScalars.makeIterator()
         guard let scalar = scalars.next(), scalars.next() == nil else { return false }
@@ -105,7 +105,7 @@ struct PatternParser {
         default: return atom
         }
         position += 1
-        // A lazy quantifier finds the same.
+        // Whether a quantifier is lazy changes which part of the text matches, but not whether one does.
         _ = skip("?")
         switch atom {
         case .symbol(.start), .symbol(.end): throw refusal("`^` and `$` cannot be repeated")
@@ -229,7 +229,7 @@ struct PatternParser {
 }
 
 extension ScalarSet {
-    /// The character of a set of one.
+    /// The character of a set that has exactly one; `nil` for any other set.
     fileprivate var only: UInt32? {
         guard !isInverted, ranges.count == 1, let range = ranges.first, range.count == 1 else { return nil }
         return range.lowerBound

@@ -1,14 +1,15 @@
-/// A regular expression that takes linear time, whatever the pattern: an automaton without backtracking, of a bounded
-/// number of states, whose current states are one SIMD vector. Matching allocates nothing.
+/// A regular expression that is matched in linear time, whatever the pattern: by an automaton that never backtracks. It
+/// has at most 256 states, and the set of current states is one SIMD vector. Matching allocates nothing.
 ///
-/// It is a Glushkov automaton: a state for each character, class or anchor of the pattern, reached when that has just
-/// been read. `^` and `$` read the beginning and the end of the text, which count as symbols of it.
+/// It is a Glushkov automaton: it has one state for each character, class or anchor of the pattern, and is in that
+/// state when it has just read the symbol. The beginning and the end of the text count as symbols, which `^` and `$`
+/// read.
 ///
 /// - SeeAlso: V. M. Glushkov, "The abstract theory of automata" (1961).
 public struct RegularExpression: Sendable {
     /// The maximum length of a pattern in bytes.
     public static let longestPattern = 1_000
-    /// The maximum length of a text in bytes: so many that a match cannot take noticeable time.
+    /// The maximum length of a text in bytes. Bounds the time of a match.
     public static let longestText = 4_096
 
     public let pattern: String
@@ -27,7 +28,7 @@ public struct RegularExpression: Sendable {
         self.pattern = pattern
     }
 
-    /// Whether a part of the text matches.
+    /// Whether any part of the text matches.
     ///
     /// - Parameter text: valid UTF-8.
     /// - Returns: `nil` if the text is longer than ``longestText``.
@@ -82,7 +83,7 @@ struct StateSet: Equatable, Sendable {
     }
 }
 
-/// What one state of an automaton reads.
+/// The symbol that one state of an automaton reads.
 enum PatternSymbol: Sendable {
     case start
     case end
@@ -90,17 +91,17 @@ enum PatternSymbol: Sendable {
 }
 
 private struct Automaton: Sendable {
-    /// By state.
+    /// The symbol that each state reads.
     var symbols: [PatternSymbol] = []
-    /// The states that may follow a state.
+    /// For each state, the states that may follow it.
     var follow: [StateSet] = []
-    /// The states that read an ASCII character.
+    /// For each ASCII character, the states that read it.
     var ascii: [StateSet] = []
     var starts = StateSet()
     var ends = StateSet()
     var first = StateSet()
     var last = StateSet()
-    /// Whether the pattern matches without reading anything, and so every text.
+    /// Whether the pattern matches an empty part of the text, and therefore every text.
     var isNullable = false
     var ignoresCase = false
 
@@ -123,7 +124,8 @@ private struct Automaton: Sendable {
         return !anchored(states, by: ends).intersection(last).isEmpty
     }
 
-    /// Adds the anchors that read the beginning or the end of the text, also several after each other.
+    /// Adds the anchors that can be read at the beginning or the end of the text. Repeats this until nothing changes,
+    /// because several anchors may follow each other.
     private func anchored(_ states: StateSet, by anchors: StateSet) -> StateSet {
         var states = states
         while true {
@@ -133,7 +135,8 @@ private struct Automaton: Sendable {
         }
     }
 
-    /// A match may begin anywhere.
+    /// Returns the states that may read the next symbol. The first ones are always among them, because a match may
+    /// begin anywhere.
     private func reachable(from states: StateSet) -> StateSet {
         var result = first
         states.forEach { result.formUnion(follow[$0]) }
@@ -175,7 +178,8 @@ private struct AutomatonBuilder {
     }
 
     private var automaton = Automaton()
-    /// Bounds the work for nested repetitions of nothing.
+    /// Counts the visited nodes. Nested repetitions of an empty group add no states, so the number of states does not
+    /// bound the work for them.
     private var steps = 0
     private static let stepLimit = 4_096
 

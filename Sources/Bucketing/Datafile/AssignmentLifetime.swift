@@ -1,28 +1,30 @@
 public import JSON
 
-/// How long users keep a variation after it was last saved, as an experiment or a project says.
+/// How long users keep a variation after it was last saved: a setting of an experiment, or of the whole project.
 public struct AssignmentLifetime: Sendable, Equatable {
-    /// As it was given, such as `30d`, or `forever`.
+    /// The text that was given, such as `30d` or `forever`.
     public let text: String
-    /// `nil` for ever.
+    /// The lifetime, from one second to 3660 days; `nil` if users keep their variation forever.
     public let milliseconds: Int64?
 
-    /// The member of the ``Annotations`` of an experiment and of a datafile.
+    /// The name of the member in the ``Annotations`` of an experiment and of a datafile.
     public static let member = "assignmentTTL"
     private static let forever = "forever"
     private static let allowed: ClosedRange<Int64> = 1_000...3_660 * 86_400_000
 
-    /// What a text must be, for error messages.
+    /// Describes the valid texts, for error messages.
     public static let form = "a time from 1s to 3660d such as 12h or 30d, or '\(forever)'"
 
-    /// - Returns: `nil` if the text is not of the ``form``.
+    /// - Returns: `nil` if the text does not have the ``form``.
     public init?(_ text: String) {
         self.text = text
         milliseconds = Self.milliseconds(text)
         guard text == Self.forever || milliseconds.map(Self.allowed.contains) == true else { return nil }
     }
 
-    /// Reads annotations; what is not of the ``form`` counts as absent.
+    /// Reads the lifetime from annotations.
+    ///
+    /// - Returns: `nil` if there is none, or if it does not have the ``form``.
     public init?(_ annotations: JSONObject?) {
         guard let text = annotations?[Self.member]?.string else { return nil }
         self.init(text)
@@ -32,7 +34,8 @@ public struct AssignmentLifetime: Sendable, Equatable {
         ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000),
     ]
 
-    /// Returns the milliseconds of a text such as `90s`, `30m`, `12h` or `2d`; `nil` for another one.
+    /// Parses a number with a unit, such as `90s`, `30m`, `12h` or `2d`, and returns it in milliseconds; `nil` if the
+    /// text has another format, or the result does not fit.
     package static func milliseconds(_ text: String) -> Int64? {
         guard let unit = units.first(where: { $0.suffix == text.last }) else { return nil }
         let digits = text.dropLast()
@@ -43,8 +46,8 @@ public struct AssignmentLifetime: Sendable, Equatable {
 }
 
 extension Datafile {
-    /// How long users keep a variation of an experiment: what the experiment says, or else the project; `nil` if neither
-    /// does.
+    /// Returns how long users keep a variation of an experiment: the setting of the experiment, or else of the project;
+    /// `nil` if neither has one.
     public func assignmentLifetime(of experiment: Experiment) -> AssignmentLifetime? {
         experiment.annotations.assignmentLifetime ?? assignmentLifetime
     }

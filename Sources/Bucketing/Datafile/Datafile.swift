@@ -17,7 +17,7 @@ public final class Datafile: Sendable {
     public let botFiltering: Bool?
     /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
-    /// How long users keep a variation of an experiment that does not say it; `nil` if the project does not either.
+    /// How long users keep a variation, unless the experiment has its own setting; `nil` if the project has none.
     public let assignmentLifetime: AssignmentLifetime?
 
     public let attributes: [Attribute]
@@ -49,7 +49,7 @@ public final class Datafile: Sendable {
 
     /// Compiles a datafile.
     ///
-    /// - Parameter former: a datafile that is probably similar: what both have is not compiled again.
+    /// - Parameter former: a datafile that is probably similar. Elements that both have are not compiled again.
     /// - Throws: ``DatafileError`` with every problem found.
     public static func compile(_ source: JSONValue, similarTo former: Datafile?) throws(DatafileError) -> Datafile {
         if let edited = former?.edited(to: source) { return edited }
@@ -172,12 +172,12 @@ extension Datafile {
         experimentsByID[id].map { experiments[$0] }
     }
 
-    /// Returns the experiments that a former datafile does not have as they are here.
+    /// Returns the experiments that are new or changed compared with a former datafile.
     public func experiments(unlike former: Datafile) -> [Experiment] {
         let keepsRules = deliveryRules == former.deliveryRules
         return experiments.indices.lazy.filter { [self] index in
             let experiment = experiments[index]
-            // Most have their place.
+            // Most experiments are at the same index in both, which is faster to check than the id.
             let isSame =
                 former.experiments.indices.contains(index) && former.experiments[index] === experiment
                 || former.experiment(id: experiment.id) === experiment
@@ -194,8 +194,8 @@ extension Datafile {
         eventsByKey[key]
     }
 
-    /// Returns the conditions of who may be enrolled in an experiment, with each audience in the place of its id; `null` if
-    /// everybody may.
+    /// Returns the audience conditions of an experiment, with the id of each audience replaced by its conditions;
+    /// `null` if everybody may be enrolled.
     public func audience(of experiment: Experiment) -> JSONValue {
         if experiment.isForEverybody { return .null }
         // A list of one audience is how the API writes the conditions that it was given.
@@ -218,8 +218,8 @@ extension Datafile {
         keys(experiments, holdouts) { $0.segments.contains(name) }
     }
 
-    /// Returns the keys of the running experiments, delivery rules and holdouts whose audience itself asks for an
-    /// attribute.
+    /// Returns the keys of the running experiments, delivery rules and holdouts whose audience tests an attribute
+    /// directly, not through a segment.
     public func keys(askingFor attribute: Identifier) -> [Identifier] {
         keys(experiments.filter(\.isRunning), holdouts.filter(\.isRunning)) { $0.attributes.contains(attribute) }
     }

@@ -1,20 +1,20 @@
 public import JSON
 
-/// A difference of two datafiles: some experiments and flags are changed in their places, everything else is the same. That
-/// is what most edits do.
+/// The difference of two datafiles in which some experiments and flags were changed in place and everything else is
+/// equal. Most edits are of this kind, and can be compiled without compiling the whole datafile.
 public struct DatafileEdit {
     /// The indices of the changed elements in `experiments`, without those of groups.
     public let experiments: [Int]
     /// The indices of the changed elements in `featureFlags`.
     public let flags: [Int]
 
-    /// With more changes the whole is compiled.
+    /// The maximum number of changed elements. With more, the whole datafile is compiled.
     private static let limit = 64
     private static let lists = ["experiments", "featureFlags"]
-    /// What is read anew in any case.
+    /// The members that may differ, because they are read again for each datafile.
     private static let details = ["revision", Annotations.member]
 
-    /// - Returns: `nil` if the difference is another one, or a large one.
+    /// - Returns: `nil` if the datafiles differ in any other way, or in too many elements.
     public init?(from former: JSONObject, to edited: JSONObject) {
         for member in edited where !Self.lists.contains(member.key) && !Self.details.contains(member.key) {
             guard former[member.key] == member.value else { return nil }
@@ -30,7 +30,8 @@ public struct DatafileEdit {
         self.flags = flags
     }
 
-    /// Elements that an edit has left alone share their storage with the former ones, so comparing them is fast.
+    /// Returns the indices of the elements that differ; `nil` if the lists have different lengths. Elements that the
+    /// edit did not touch share their storage with the former ones, so comparing them is fast.
     private static func changes(from former: JSONValue?, to edited: JSONValue?) -> [Int]? {
         let (former, edited) = (former?.array ?? [], edited?.array ?? [])
         guard former.count == edited.count else { return nil }
@@ -39,10 +40,10 @@ public struct DatafileEdit {
 }
 
 extension Datafile {
-    /// Returns the datafile with the changes of an edit. What they do not concern is that of this one.
+    /// Compiles only the changes in a source, and takes everything else from this datafile.
     ///
-    /// - Returns: `nil` if the difference is more than a ``DatafileEdit``, or if anything is wrong. Then the whole is to be
-    ///   compiled.
+    /// - Returns: `nil` if the difference is not a ``DatafileEdit``, or if anything is wrong. The caller then compiles
+    ///   the whole datafile, which also reports the problems.
     func edited(to source: JSONValue) -> Datafile? {
         guard elements.areUnique, let former = self.source.object, let edited = source.object,
             let edit = DatafileEdit(from: former, to: edited), let revision = edited["revision"]?.string
@@ -79,7 +80,7 @@ extension Datafile {
             holdoutVariations = former.holdouts.flatMap(\.variations)
         }
 
-        /// - Returns: false if more than this experiment depends on the change, or if anything is wrong.
+        /// - Returns: false if the change also affects other experiments or holdouts, or if anything is wrong.
         fileprivate mutating func setExperiment(_ element: JSONValue, at index: Int) -> Bool {
             var reader = MemberReader()
             let model = reader.experiment(MemberReader.Node(element: element, index, of: ["experiments"]))
@@ -114,7 +115,8 @@ extension Datafile {
             return true
         }
 
-        /// - Returns: false if more than this flag depends on the change, or if anything is wrong.
+        /// - Returns: false if anything is wrong, or if the flag has an experiment of the type feature rollout (`fr`),
+        ///   whose variations depend on the flag.
         fileprivate mutating func setFlag(_ element: JSONValue, at index: Int) -> Bool {
             var reader = MemberReader()
             let model = reader.flag(
@@ -129,7 +131,9 @@ extension Datafile {
             return true
         }
 
-        /// Makes the flags of changed experiments anew.
+        /// Rebuilds the flags of changed experiments.
+        ///
+        /// - Parameter known: the indices of flags that are up to date already.
         fileprivate mutating func remakeFlags(besides known: Set<Int>) {
             guard !replaced.isEmpty else { return }
             for index in flags.indices where !known.contains(index) {

@@ -9,7 +9,7 @@ struct DatafileElements: Sendable {
     var conditions: [Identifier: Condition] = [:]
     /// The variable values of variations, by variation id and variable id.
     var texts: [Identifier: [Identifier: String]] = [:]
-    /// Whether no two experiments or flags have one key or id, and no two variations one id.
+    /// Whether all experiments and flags have different keys and ids, and all variations different ids.
     var areUnique = false
 }
 
@@ -38,7 +38,7 @@ struct FormerElements<Model: Sendable> {
         return nil
     }
 
-    /// Notes that no further element is sought.
+    /// Adds the remaining former elements to ``missing``.
     mutating func end() {
         while next < elements.count { skip() }
     }
@@ -53,11 +53,11 @@ struct FormerElements<Model: Sendable> {
 /// The parts of a datafile that differ from the former one's.
 struct DatafileChanges {
     let former: Datafile
-    /// Whether all audiences, groups and holdouts are as before.
+    /// Whether all audiences are as before.
     private let keepsAudiences: Bool
     private let keepsGroups: Bool
     private let keepsHoldouts: Bool
-    /// Of experiments, old and new.
+    /// The ids of the experiments that are new, changed or gone.
     private var ids: Set<Identifier> = []
     private var keys: Set<Identifier> = []
     private var variationIDs: Set<Identifier> = []

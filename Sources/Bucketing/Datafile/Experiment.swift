@@ -10,9 +10,10 @@ public final class Experiment: Sendable {
     /// `ab`, `td` (targeted delivery), `fr` (feature rollout) and so on; `nil` if the datafile has no type.
     public let type: String?
     public let variations: [Variation]
-    /// Which bucket values have which variation. Of a contextual bandit: those of the users whom it admits.
+    /// Divides the bucket values among the variations. In a contextual bandit it applies only to users whom ``gate``
+    /// admits.
     public let trafficAllocation: TrafficAllocation
-    /// Whom a contextual bandit (`cmab`) admits; `nil` for any other experiment.
+    /// The bucket values whose users a contextual bandit (`cmab`) admits; `nil` for any other experiment.
     public let gate: TrafficAllocation?
     /// The whitelist: variation keys by user id.
     public let forcedVariations: [Identifier: Identifier]
@@ -81,16 +82,16 @@ public final class Experiment: Sendable {
 
 /// A status that the API gives to an experiment. A datafile may have others, such as `Launched`.
 public enum ExperimentStatus: String, Sendable, CaseIterable {
-    /// Served to nobody but overrides. In a datafile it is running, without traffic.
+    /// Only users with an override get a variation. In a datafile, a draft is a running experiment without traffic.
     case draft = "Draft"
     case running = "Running"
     case paused = "Paused"
-    /// Not running any more: its flag delivers the winner, if there is one.
+    /// No longer running; its flag delivers the winner, if there is one.
     case concluded = "Concluded"
     case notStarted = "Not started"
     case archived = "Archived"
 
-    /// The status as a datafile has it.
+    /// The status as it is written in a datafile.
     public var json: JSONValue { .string(rawValue) }
 
     /// The name in the API.
@@ -115,22 +116,22 @@ public struct ExperimentAnnotations: Sendable {
     public let flagKey: Identifier?
     /// Whether the experiment is a draft.
     public let isDraft: Bool
-    /// Whether enrollment is closed, or the experiment a draft. Then the experiment has no traffic in the datafile, so that
-    /// no SDK enrolls anybody.
+    /// Whether enrollment is closed, or the experiment is a draft. Either way the experiment has no traffic in the
+    /// datafile, so that no SDK enrolls anybody.
     public let isClosed: Bool
-    /// The id of the variation that was concluded with.
+    /// The id of the variation that was named the winner when the experiment was concluded.
     let winner: Identifier?
-    /// When the results of a concluded experiment were kept, in milliseconds since 1970; `nil` if they were not.
+    /// When the results of a concluded experiment were frozen, in milliseconds since 1970; `nil` if they were not.
     public let frozenAt: Int64?
-    /// The traffic for the time after enrollment was closed.
+    /// The traffic that applies again once enrollment is reopened.
     public let allocation: TrafficAllocation?
     /// The percentage of users whom a contextual bandit admits once enrollment is open again.
     public let gate: Double?
-    /// The percentage of all users who are enrolled, in an experiment of a group that the API made.
+    /// The percentage of all users who are enrolled, for an experiment of a group that was created over the API.
     public let traffic: Double?
-    /// Whether the API serves the experiment as a flag of its key; `nil` if nothing was said.
+    /// Whether the API serves the experiment as a flag with the same key; `nil` if the definition does not say.
     public let isServed: Bool?
-    /// How long users keep their variation; `nil` if the project says it.
+    /// How long users keep their variation; `nil` if the setting of the project applies.
     public let assignmentLifetime: AssignmentLifetime?
 
     public init(_ object: JSONObject?) {
@@ -197,7 +198,7 @@ extension [Variation] {
 /// A group of experiments. With the policy `random` a user is enrolled in at most one of them.
 public final class Group: Sendable {
     public let id: Identifier
-    /// The name of a group that the API made; `nil` for others.
+    /// The name of a group that was created over the API; `nil` for other groups.
     public let name: String?
     public let policy: String
     /// Divides the bucket values among the experiments.
@@ -239,10 +240,10 @@ public final class Holdout: Sendable {
     /// Whether users are bucketed at all: not if the key is blank.
     let isBucketed: Bool
 
-    /// The users who are held out and the rest as two variations, whose exposures are compared; `nil` for a holdout that
-    /// was not defined over the API. It has the id of the holdout, and decides nothing.
+    /// An experiment that compares the exposures of the held-out users with those of all others, as two variations;
+    /// `nil` for a holdout that was not defined over the API. It has the id of the holdout, and no decision uses it.
     public let comparison: Experiment?
-    /// The variation of the users who are not held out, which the datafile does not have.
+    /// The variation of the users who are not held out, which is not among the datafile's variations.
     let rest: Variation?
 
     init(_ model: HoldoutModel, audiences: [Identifier: Condition]) {
@@ -273,6 +274,6 @@ public final class Holdout: Sendable {
 
     public var isRunning: Bool { status == "Running" }
 
-    /// Whether it was defined over the API.
+    /// Whether the holdout was defined over the API.
     public var isOwn: Bool { rest != nil }
 }

@@ -199,7 +199,7 @@ extension DecisionRun {
         return false
     }
 
-    /// Whether an audience certainly does not admit the user; not if that is unknown.
+    /// Whether an audience certainly does not admit the user. False if its result is unknown.
     func excludes(_ audience: Condition?) -> Bool {
         audience?.evaluate(for: user, &reasons) == false
     }
@@ -227,9 +227,9 @@ extension DecisionRun {
         return predictedVariation(of: experiment)
     }
 
-    /// Returns the variation that a contextual bandit gives to a user whom it admits, by weights that are the same for all
-    /// users. The hash differs from that of the traffic, so that the split of the admitted is not skewed. It is of the
-    /// user's id, because SDKs that ask for a prediction send no other.
+    /// Returns the variation of a user whom a contextual bandit admits. Its weights are the same for all users. The
+    /// hash differs from the one that decides who is admitted, because otherwise the admitted users would not be split
+    /// by the weights. It is a hash of the user id, because SDKs that ask for a prediction send no bucketing id.
     private func predictedVariation(of experiment: Experiment) -> Variation? {
         let parentID = Identifier("\(experiment.id)/prediction")
         let allocation = experiment.trafficAllocation

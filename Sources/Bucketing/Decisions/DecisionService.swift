@@ -65,8 +65,8 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decisionUnlessHeldOut(on: experiment)
     }
 
-    /// Decides one experiment for a user whom an SDK has found to be in its audience and traffic, which holdouts are
-    /// left to, too.
+    /// Decides one experiment without checking its audience and traffic, nor holdouts, because the SDK that asks has
+    /// checked them.
     public func predict(
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> ExperimentDecision {
@@ -101,11 +101,11 @@ public struct DecisionService: Sendable {
         return (variation, outcome.source)
     }
 
-    /// Returns the variation that a user without one would be enrolled in, as far as that is known here: an audience that
-    /// depends on attributes which only requests bring counts as one that admits the user.
+    /// Returns the variation in which a user without an assignment would be enrolled, judged by the stored data. An
+    /// audience whose result depends on attributes that only requests contain is taken to admit the user.
     ///
     /// - Parameter stored: has the stored attributes.
-    /// - Returns: `nil` if the experiment is not running, or does not take the user.
+    /// - Returns: `nil` if the experiment is not running, or cannot enroll the user.
     public func possibleEnrollment(
         of experiment: Experiment, for userID: Identifier, stored: any StoredAssignments
     ) -> Variation? {
@@ -113,12 +113,12 @@ public struct DecisionService: Sendable {
         var user = User(id: userID)
         user.hasUnknownAttributes = true
         let run = experimentRun(user, stored, [])
-        // Bucketing is the cheaper of the two.
+        // Bucketing is cheaper than the audience, so it comes first.
         guard let variation = run.bucket(into: experiment) else { return nil }
         return run.excludes(experiment.audience) ? nil : variation
     }
 
-    /// Returns the variation at the user's bucket value, whoever is admitted.
+    /// Returns the variation at the user's bucket value, without checking the audience.
     ///
     /// - Returns: `nil` if the traffic leaves the user out.
     public func bucketedVariation(of experiment: Experiment, for userID: Identifier) -> Variation? {

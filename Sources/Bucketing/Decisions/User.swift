@@ -3,15 +3,16 @@ public import JSON
 /// The user that a decision is made for.
 public struct User: Sendable {
     public var id: Identifier
-    /// Whether nobody has said who the user is, as on a page before any id exists. Such a user gets what needs no user:
-    /// is enrolled in no experiment and no holdout, and of a delivery gets what everybody in its audience gets.
+    /// Whether the request has no user id, as on a page that is rendered before an id exists. Such a user cannot be
+    /// bucketed: no experiment enrolls the user and no holdout holds the user out, and a delivery rule delivers only
+    /// what everybody in its audience gets.
     public private(set) var isUnidentified = false
     /// The attributes in the request, which take precedence over stored ones.
     public var attributes: JSONObject
     /// The stored attributes; `nil` if nothing is stored, or no audience needs it.
     var storedAttributes: (any AttributeSource)?
-    /// Whether the user may have further attributes and segments, which requests bring. Then a condition on one that is
-    /// not known here is unknown, even one that is about its existence.
+    /// Whether the user may have attributes and segments that only requests contain. If so, a condition on an attribute
+    /// without a known value is unknown, even `exists`.
     var hasUnknownAttributes = false
     /// The segments that `qualified` conditions look for.
     public var qualifiedSegments: [Identifier]
@@ -94,7 +95,7 @@ public struct ForcedDecision: Sendable, Equatable {
 
 // MARK: - Assignments
 
-/// What is stored about a user when a decision is made.
+/// The stored data of a user that decisions use.
 public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
@@ -102,7 +103,7 @@ public protocol StoredAssignments: Sendable {
     /// Returns the id of the variation of the underlying assignment of an override, if there is one.
     func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier?
 
-    /// Whether an assignment in an experiment in which the user has none can be stored.
+    /// Whether the profile has room for an assignment in an experiment in which the user has none.
     func hasRoom(for experimentID: Identifier) -> Bool
 
     /// The ids of the variations that are forced on the user for a test, by experiment id. They take precedence over
@@ -136,8 +137,8 @@ public struct StoredAssignment: Sendable, Equatable {
     /// Whether an admin has set it. Overrides take precedence over the whitelist and apply even if the options ignore
     /// profiles.
     public var isOverride: Bool
-    /// Whether it is stored for the user's anonymous profile: a decision that uses it stores it for the user, too. Never
-    /// true of an override.
+    /// Whether the assignment is stored in the user's anonymous profile. A decision that uses it stores it for the
+    /// user, too. Always false for an override.
     public var isFromAnonymousProfile: Bool
 
     public init(variationID: Identifier, isOverride: Bool = false, isFromAnonymousProfile: Bool = false) {

@@ -25,7 +25,7 @@ public enum Bucketer {
         Int(Double(hash) / 4_294_967_296 * Double(bucketCount))
     }
 
-    /// Returns the bucket value of a user, and the entity that the traffic allocation has there.
+    /// Returns the bucket value of a user, and the entity that owns it in the traffic allocation.
     ///
     /// - Parameter parentID: the id of the experiment whose variation is wanted, or of the group whose experiment is
     ///   wanted.

@@ -52,7 +52,8 @@ extension TrafficAllocation {
     /// Returns an allocation of all bucket values to variations: with the shares of another allocation, or else in the ratio
     /// of their weights if each has one, or else in equal parts.
     ///
-    /// - Parameter weights: those of the variations that have one, in their order.
+    /// - Parameter weights: the weights of the variations that have one, in the order of the variations. Ignored unless
+    ///   there is one for each variation, none negative and all finite.
     public static func dividing(
         _ variationIDs: [Identifier], _ weights: [Double], like other: TrafficAllocation
     ) -> TrafficAllocation {
