@@ -1,9 +1,9 @@
 public import Bucketing
 
-/// An element of a project that a key identifies.
+/// An element of a project that is identified by a key.
 public protocol KeyedDefinition: Sendable, Equatable {
     var listKey: Identifier { get }
-    /// What else it is looked up by: its own id, or what it refers to.
+    /// Further names by which the element is looked up: its id, or the ids or keys of the elements that it refers to.
     var names: [Identifier] { get }
 }
 
@@ -11,7 +11,7 @@ extension KeyedDefinition {
     public var names: [Identifier] { [] }
 }
 
-/// Elements in the order of the datafile. Of several with one key the last one counts, as in the reference SDK.
+/// Elements in the order of the datafile. If several have the same key, the last one counts, as in the reference SDK.
 ///
 /// Lists share the elements that no edit has changed, so that copying and comparing them is fast.
 public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
@@ -25,11 +25,11 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     private var boxes: [Box] = []
     private var indices: [Identifier: Int] = [:]
-    /// Ascending, by the ``KeyedDefinition/names`` of the elements.
+    /// The indices of the elements with each of the ``KeyedDefinition/names``, in ascending order.
     private var indicesByName: [Identifier: [Int]] = [:]
     /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
     public private(set) var touched: Set<Identifier> = []
-    /// Those of ``touched`` that are there, in their order.
+    /// The elements of the list whose keys are ``touched``, in the order of the list.
     public var touchedElements: [Element] { all(naming: [], orKeyed: Array(touched)) }
 
     public init() {}
@@ -40,7 +40,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public subscript(key: Identifier) -> Element? { indices[key].map { boxes[$0].element } }
 
-    /// Whether the element of a key is not the same as in another list, also if only one of them has it.
+    /// Whether the element with a key differs from that in another list. True if only one of the lists has it.
     public func differs(_ key: Identifier, from other: Self?) -> Bool {
         switch (indices[key], other?.indices[key]) {
         case (let index?, let known?): other.map { !Box.areSame(boxes[index], $0.boxes[known]) } ?? true
@@ -68,14 +68,15 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
 
-    /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in their order.
+    /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
+    /// list.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
         var found = Set(names.flatMap { indicesByName[$0] ?? [] })
         for key in keys { if let index = indices[key] { found.insert(index) } }
         return found.sorted().map { boxes[$0].element }
     }
 
-    /// Returns the keys of the elements with a name, in their order.
+    /// Returns the keys of the elements with a name, in the order of the list.
     public func keys(naming name: Identifier) -> [Identifier] {
         (indicesByName[name] ?? []).map { boxes[$0].element.listKey }
     }
@@ -133,7 +134,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         for (index, box) in boxes.enumerated() { note(box.element, at: index) }
     }
 
-    /// Puts the elements in the order of their ranks. Those of one rank keep their order.
+    /// Sorts the elements by rank. Elements with the same rank keep their order.
     public mutating func sort(by rank: (Element) -> Int) {
         let ranks = boxes.map { rank($0.element) }
         guard zip(ranks, ranks.dropFirst()).contains(where: >) else { return }
@@ -141,7 +142,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         noteAll()
     }
 
-    /// Begins to note anew which elements are touched.
+    /// Empties ``touched``.
     public mutating func forgetChanges() { touched = [] }
 
     public var count: Int { boxes.count }
@@ -152,7 +153,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     }
 }
 
-/// Ids that depend only on the names of what they identify, so that what is removed and added again is the same.
+/// Ids that are derived from names, so that an element that is removed and added again has the same id.
 public enum DerivedID {
     public static func of(_ name: String) -> String {
         let hash = Array(name.utf8).withUnsafeBytes { bytes in

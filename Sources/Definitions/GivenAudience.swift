@@ -1,16 +1,19 @@
 public import Bucketing
 public import JSON
 
-/// The audience of an experiment or a holdout: conditions as they were given, null for everybody; `nil` if a datafile brought
-/// others. In the datafile it is an audience of its own, in the form that SDKs know.
+/// The audience of an experiment or a holdout that was defined over the API: the conditions as they were given, or null
+/// for everybody. `nil` stands for an audience that an uploaded datafile defines in another way.
+///
+/// In the datafile the conditions are an audience of their own, in the form that SDKs can evaluate. If that form
+/// differs, the given conditions are also kept as an annotation.
 public enum GivenAudience {
-    /// The id of the audience of an element.
+    /// Returns the id of the audience that belongs to an element.
     public static func id(of elementID: Identifier) -> String { "holdfast\(elementID)" }
 
     /// - Parameters:
     ///   - source: the element in the datafile.
-    ///   - given: the conditions, if the datafile has them in another form.
-    ///   - conditions: those of the element's audience in the datafile.
+    ///   - given: the ``annotation(_:)`` of the element: the given conditions, if their form in the datafile differs.
+    ///   - conditions: the conditions of the element's audience in the datafile.
     public static func read(_ source: JSONObject, given: JSONValue?, _ conditions: JSONValue?) -> JSONValue? {
         let ids = source["audienceConditions"].flatMap { $0.isNull ? nil : $0 } ?? source["audienceIds"]
         if ids == [] { return .null }
@@ -20,7 +23,7 @@ public enum GivenAudience {
         return conditions
     }
 
-    /// Writes which audience an element has.
+    /// Sets the ids of the audience in an element. Without a given audience, keeps those of the source.
     public static func write(
         _ audience: JSONValue?, of elementID: Identifier, to object: inout JSONObject, replacing source: JSONObject
     ) {
@@ -33,7 +36,7 @@ public enum GivenAudience {
         object["audienceConditions"] = audience.isNull ? nil : Optional(ids)
     }
 
-    /// The conditions, if the datafile has them in another form.
+    /// Returns the given conditions, if their form in the datafile differs.
     public static func annotation(_ audience: JSONValue?) -> JSONValue? {
         audience.flatMap { ConditionDialect.datafileForm(of: $0) != $0 ? $0 : JSONValue?.none }
     }

@@ -1,11 +1,11 @@
 public import Bucketing
 
-/// How an experiment splits its users.
+/// The division of an experiment's users among the variations.
 public struct VariationSplit: Sendable {
     public let ids: [Identifier]
-    /// The weights that were given.
+    /// The relative weights that were given, in the order of ``ids``; empty or shorter if variations have none.
     public let given: [Double]
-    /// The bucket values of each variation.
+    /// The number of bucket values of each variation, of 10,000.
     public let shares: [Identifier: Int]
 
     public init(ids: [Identifier], given: [Double], shares: [Identifier: Int]) {
@@ -14,18 +14,19 @@ public struct VariationSplit: Sendable {
         self.shares = shares
     }
 
-    /// The percentage of the experiment's own bucket values that have a variation.
+    /// The percentage of the experiment's bucket values that belong to a variation.
     public var traffic: Double { Double(ids.reduce(0) { $0 + (shares[$1] ?? 0) }) / 100 }
 
     /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
     /// otherwise each variation's share of users, in hundredths of a percent.
     ///
-    /// Shares that differ by one hundredth at most are equal parts, rounded. Their weights are equal, too: what the
-    /// rounding of little traffic took from a variation must not stay lost when the traffic is raised.
+    /// Shares that differ by at most one hundredth of a percent are taken for rounded equal parts, and get equal
+    /// weights. Otherwise the rounding at little traffic would still skew the split after the traffic is raised.
     public var weights: [Identifier: Double] {
         if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
             let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: traffic)
-            // Traffic that grew takes no bucket value away, which another rounding might.
+            // The shares may differ by 2 from fresh rounding, because raising the traffic never takes a bucket value
+            // away from a variation.
             if expected.allSatisfy({ abs((shares[$0.entityID] ?? 0) - $0.weight) <= 2 }) {
                 return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }

@@ -1,9 +1,9 @@
 public import JSON
 
-/// Conditions that a user meets exactly if the user does not meet an audience.
+/// Builds the complement of an audience: conditions that a user meets exactly if the user does not meet the audience.
 ///
-/// `not` alone does not suffice: where an attribute is missing, the audience is unknown, and so is its negation. A
-/// user whose attribute has another type than the audience compares is in neither.
+/// `not` alone does not suffice: if an attribute is missing, the result of the audience is unknown, and so is its
+/// negation. A limitation remains: a user whose attribute has a type that the audience cannot compare is in neither.
 public enum AudienceExclusion {
     /// Conditions that no user meets.
     public static let nobody: JSONValue = {
@@ -11,13 +11,13 @@ public enum AudienceExclusion {
         return ["and", exists, ["not", exists]]
     }()
 
-    /// Conditions of everybody who does not meet an audience.
+    /// Returns the conditions of all users who do not meet an audience.
     public static func outside(_ audience: JSONValue) -> JSONValue {
         outside(audience, negated: true)
     }
 
-    /// - Parameter negated: whether to return the conditions of those for whom the audience is false or unknown, or of
-    ///   those for whom it is true or unknown.
+    /// - Parameter negated: whether to return the conditions of the users for whom the audience is false or unknown. If
+    ///   false, returns those of the users for whom it is true or unknown.
     private static func outside(_ conditions: JSONValue, negated: Bool) -> JSONValue {
         guard let list = conditions.array else { return leaf(conditions, negated: negated) }
         let name = list.first?.string
@@ -31,7 +31,7 @@ public enum AudienceExclusion {
         guard let object = leaf.object else { return leaf }
         if let segment = object["segment"] {
             let outside: JSONValue = ["segment": segment, "match": "outside"]
-            // Holdfast alone knows segments; to SDKs both are unknown.
+            // SDKs do not know segments, so both conditions are unknown to them.
             return negated ? outside : leaf
         }
         let condition: JSONValue = negated ? ["not", leaf] : leaf

@@ -1,7 +1,7 @@
 public import JSON
 
-/// Compares the body of a `PUT` with what `GET` shows, so that a program can send back what it has read: a member that
-/// has the value that is shown asks for no change, whatever the rules for new values are.
+/// Compares the body of a `PUT` with the response to `GET`, so that a program can send back what it has read. A member
+/// with the value that `GET` shows requests no change, and is accepted even if it would be refused as a new value.
 public struct DefinitionChanges: Sendable {
     private let shown: JSONObject
 
@@ -10,7 +10,8 @@ public struct DefinitionChanges: Sendable {
         shown = description.object ?? JSONObject()
     }
 
-    /// Returns the body without the members whose values are shown. A value that is no object is returned as it is.
+    /// Returns the body without the members that have the value that `GET` shows. A value that is not an object is
+    /// returned unchanged.
     public func members(of body: JSONValue) -> JSONValue {
         guard let object = body.object else { return body }
         var changes = JSONObject()
@@ -24,7 +25,7 @@ public struct DefinitionChanges: Sendable {
 
     /// Refuses a body that was read from another project.
     ///
-    /// - Throws: 400
+    /// - Throws: 400 if `sdk_key` is not the one of this project.
     public func checkProject(of body: JSONValue) throws(CoreError) {
         guard let given = body.object?["sdk_key"], let own = shown["sdk_key"], given != own else { return }
         throw CoreError(
@@ -37,8 +38,8 @@ public struct DefinitionChanges: Sendable {
         shown[key].map { Self.areSame($0, value, orderCounts: false) } ?? false
     }
 
-    /// Whether two values say the same: numbers are compared by value, and the order of members counts for weights
-    /// only, because the first variation is the baseline.
+    /// Whether two values are equivalent. Numbers are compared by value. The order of members counts for `weights`
+    /// only, where the first variation is the baseline.
     public static func areSame(_ left: JSONValue, _ right: JSONValue, orderCounts: Bool = false) -> Bool {
         switch (left, right) {
         case (.integer(let left), .integer(let right)): return left == right

@@ -1,6 +1,6 @@
 public import JSON
 
-/// Collects everything that is wrong with an input, so that an error can list it all.
+/// Collects all faults of an input, so that one error can list them.
 public struct FaultCollector {
     public private(set) var faults: [JSONFault] = []
 
@@ -10,7 +10,7 @@ public struct FaultCollector {
         faults.append(JSONFault(pointer: place, reason: reason))
     }
 
-    /// Reads a value; an error becomes a fault.
+    /// Reads a value, and turns an error into faults.
     public mutating func collect<Value>(_ read: @autoclosure () throws(CoreError) -> Value?) -> Value? {
         do throws(CoreError) {
             return try read()
@@ -20,7 +20,9 @@ public struct FaultCollector {
         }
     }
 
-    /// Returns the value as an object; each member that is neither known nor to be ignored is a fault.
+    /// Returns the value as an object. Adds a fault for each member that is neither known nor ignored.
+    ///
+    /// - Returns: `nil` if the value is not an object, which is a fault.
     public mutating func object(
         _ value: JSONValue, _ name: String, knowing known: [String], ignoring shown: [String] = [],
         at place: JSONPointer
@@ -37,7 +39,7 @@ public struct FaultCollector {
         return object
     }
 
-    /// Returns the elements of a member that is an array, with their places; `nil` if it is absent or null.
+    /// Returns the elements of an array member with their places; `nil` if the member is absent, null or wrong.
     public mutating func list(_ object: JSONObject, _ name: String, _ counts: ClosedRange<Int>, at place: JSONPointer)
         -> [(value: JSONValue, place: JSONPointer)]?
     {
@@ -56,7 +58,10 @@ public struct FaultCollector {
         return elements.enumerated().map { ($0.element, place.appending($0.offset)) }
     }
 
-    /// Returns a text with a maximum number of bytes; empty for null, which removes it; `nil` if it is absent.
+    /// Reads a text with a maximum number of bytes.
+    ///
+    /// - Returns: the text, even if it is too long; an empty text for null, which removes the text; `nil` if the member
+    ///   is absent or not a string.
     public mutating func text(
         _ object: JSONObject, _ name: String, atMost limit: Int, in place: JSONPointer = []
     ) -> String? {
@@ -68,7 +73,8 @@ public struct FaultCollector {
         return text
     }
 
-    /// Returns the member `tags`; `nil` if it is absent or null.
+    /// Returns the member `tags`: up to 100 different strings of 1 to 255 bytes; `nil` if it is absent, null or not an
+    /// array of up to 100 elements.
     public mutating func tags(_ object: JSONObject) -> [String]? {
         guard let list = list(object, "tags", 0...100, at: []) else { return nil }
         var tags: [String] = []
@@ -105,7 +111,7 @@ public struct FaultCollector {
         return number
     }
 
-    /// Returns a member that is the name of a case; `nil` if it is absent or wrong.
+    /// Returns the case that a member names by its raw value; `nil` if the member is absent, null or wrong.
     public mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _: Choice.Type, _ object: JSONObject, _ name: String, isRequired: Bool = false, at place: JSONPointer = []
     ) -> Choice? {
@@ -118,7 +124,7 @@ public struct FaultCollector {
         return choice(value, name, among: names, at: place) { Choice(rawValue: $0) }
     }
 
-    /// Returns what a value chooses, which must be one of some names; `nil` if it is not.
+    /// Returns what a value names, which must be one of some names; `nil` if it is not, which is a fault.
     mutating func choice<Choice>(
         _ value: JSONValue, _ name: String, among names: [String], at place: JSONPointer, _ find: (String) -> Choice?
     ) -> Choice? {
@@ -130,7 +136,7 @@ public struct FaultCollector {
         return nil
     }
 
-    /// - Throws: 422 if anything was wrong.
+    /// - Throws: 422 with all faults, if there are any.
     public func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }
     }

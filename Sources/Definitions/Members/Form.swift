@@ -1,39 +1,40 @@
 public import Bucketing
 public import JSON
 
-/// A member of an object that is being read, with a value that is not null.
+/// A member of an object that is being read. Its value is not null, unless ``Member/Traits`` let null be read.
 public struct GivenMember {
     public let object: JSONObject
     public let name: String
     public let value: JSONValue
-    /// The place of the object.
+    /// The location of the object.
     public let owner: JSONPointer
 
     public var place: JSONPointer { owner.appending(name) }
 }
 
-/// How a value looks in JSON: its schema, how it is read and what is wrong with it, and how it is written.
+/// The JSON form of a value: its schema, how it is read and checked, and how it is written.
 public struct Form<Value: Sendable>: Sendable {
-    /// As OpenAPI describes a value that is not null.
+    /// The OpenAPI schema of a value in a request, if it is not null.
     let schema: JSONValue
-    /// The same of what `GET` shows.
+    /// The OpenAPI schema of a value in the response to `GET`, if it is not null.
     let shownSchema: JSONValue
-    /// Whether a value may be shown as null.
+    /// Whether responses may show null.
     var isNullable = false
-    /// Reads a member of a request; `nil` if it is wrong, which the faults say.
+    /// Reads a member of a request. If it is wrong, adds faults and returns `nil`.
     let read: @Sendable (GivenMember, inout FaultCollector) -> Value?
-    /// As `GET` shows it, and as it is stored; `nil` if there is nothing to write.
+    /// Returns the JSON that `GET` shows and that is stored; `nil` if the member is left out.
     let write: @Sendable (Value) -> JSONValue?
-    /// As a file has it.
+    /// Returns the JSON for a file of definitions; `nil` if the member is left out.
     let file: @Sendable (Value) -> JSONValue?
-    /// Reads a stored value, which the limits of today need not admit; `nil` if it is none.
+    /// Reads a stored value. Current limits need not hold, since the value may have been stored before they existed.
+    /// `nil` if the JSON has the wrong type.
     let stored: @Sendable (JSONValue) -> Value?
 
     /// - Parameters:
-    ///   - schema: null if `openapi.json` alone has it.
-    ///   - shown: the schema of what `GET` shows, if that is another one.
-    ///   - file: `nil` if it is what `write` returns.
-    ///   - stored: `nil` for all that `read` finds no fault with.
+    ///   - schema: null if the schema is written in `openapi.json` only.
+    ///   - shown: the schema in the response to `GET`; `nil` if it is the same as in requests.
+    ///   - file: `nil` to write the same JSON to files as `write` returns.
+    ///   - stored: `nil` to read stored values with `read`, as far as it finds no fault.
     public init(
         schema: JSONValue = .null, shown: JSONValue? = nil,
         read: @escaping @Sendable (GivenMember, inout FaultCollector) -> Value?,
@@ -56,14 +57,14 @@ public struct Form<Value: Sendable>: Sendable {
             }
     }
 
-    /// The same, which files leave out if it has a certain value.
+    /// Returns a form with which files leave out one value, such as a default.
     public func omitted(if omitted: Value) -> Self where Value: Equatable {
         Form(
             schema: schema, shown: shownSchema, read: read, write: write, file: { $0 == omitted ? nil : file($0) },
             stored: stored)
     }
 
-    /// A value that may be missing: null, which files leave out.
+    /// Returns a form of an optional value: `nil` is written as null, and left out of files.
     public func optional() -> Form<Value?> {
         var form = Form<Value?>(
             schema: schema, shown: shownSchema, read: { read($0, &$1) }, write: { $0.flatMap { write($0) } ?? .null },
@@ -87,14 +88,16 @@ extension FaultCollector {
     }
 }
 
-/// What the names of experiments, attributes and the like must be.
+/// The rules for the names of experiments, attributes, goals and the like.
 public enum NameRule {
     /// Whether a text has 1 to 255 bytes without NUL.
     public static func admits(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
-    /// Returns a key that ``admits(_:)``.
+    /// Returns the key if ``admits(_:)`` is true for it.
+    ///
+    /// - Throws: 400 if it is not.
     public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
         guard admits(key) else {
             throw CoreError(
@@ -103,10 +106,10 @@ public enum NameRule {
         return key
     }
 
-    /// Whether a goal may have the name. Those that begin with U+0001 are a store's own.
+    /// Whether a goal may have the name. Stores use names that begin with U+0001 themselves.
     public static func admitsGoal(_ text: String) -> Bool { admits(text) && text.utf8.first != 1 }
 
-    /// What ``admitsGoal(_:)`` requires, and what was found, for errors.
+    /// Returns the end of an error message: the rule of ``admitsGoal(_:)`` and the size of the refused name.
     public static func ofGoals(_ text: String) -> String {
         "must be 1 to 255 bytes long, without NUL, and not begin with U+0001; got \(text.utf8.count) bytes"
     }
@@ -119,7 +122,7 @@ extension Form where Value == Double {
             read: { $1.number($0, range) }, write: { .shortest($0) }, stored: { $0.double })
     }
 
-    /// - Parameter example: what an error shows.
+    /// - Parameter example: a valid number, for the error message.
     public static func number(_ range: ClosedRange<Double>, suchAs example: String) -> Self {
         Form(
             schema: number(range).schema,
@@ -129,7 +132,7 @@ extension Form where Value == Double {
 }
 
 extension Form where Value == String {
-    /// A text, which null empties.
+    /// A text of a limited number of bytes. Null makes it empty, and files leave out an empty text.
     public static func text(atMost limit: Int) -> Self {
         Form(
             schema: ["type": "string", "maxLength": .integer(Int64(limit))],
@@ -139,7 +142,7 @@ extension Form where Value == String {
 }
 
 extension Form where Value == String {
-    /// A key, which is of 1 to 255 bytes.
+    /// A key of 1 to 255 bytes without NUL.
     public static var key: Self {
         Form(
             schema: ["type": "string", "maxLength": 255], shown: ["type": "string"], read: { $1.key($0) },
@@ -168,7 +171,7 @@ extension Form where Value == Bool {
 }
 
 extension Form where Value: RawRepresentable<String> & CaseIterable {
-    /// The name of a case.
+    /// The raw value of a case.
     public static func choice() -> Self {
         Form(
             schema: ["type": "string", "enum": .array(Value.allCases.map { .string($0.rawValue) })],
@@ -184,7 +187,8 @@ extension Form where Value == ExperimentStatus {
 }
 
 extension Form where Value == String {
-    /// A status as a datafile has it, of which requests give one of ``ExperimentStatus``.
+    /// The status of an experiment as it is written in a datafile. Requests must name one of ``ExperimentStatus``; a
+    /// datafile may have others.
     public static var status: Self {
         let allowed = ExperimentStatus.allCases
         return Form(
@@ -216,7 +220,7 @@ extension Form where Value == [Identifier] {
             stored: { $0.array.map { $0.compactMap { $0.string.map { Identifier($0) } } } ?? [] })
     }
 
-    /// Keys that differ, such as those of flags.
+    /// An array of different keys, such as keys of flags.
     public static func keys(_ counts: ClosedRange<Int>, of noun: String) -> Self {
         Form(
             schema: [
@@ -244,7 +248,7 @@ extension Form where Value == [Identifier] {
 }
 
 extension Form where Value == JSONValue? {
-    /// Conditions, of which null admits everybody; see ``GivenAudience``.
+    /// Audience conditions; null admits everybody. See ``GivenAudience``.
     public static var audience: Self {
         var form = Form(
             schema: ["type": ["array", "object"], "items": [:]],

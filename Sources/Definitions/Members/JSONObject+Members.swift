@@ -7,8 +7,8 @@ extension JSONValue {
     ///
     /// - Parameters:
     ///   - name: the name of the object in an error.
-    ///   - known: the members that it may have.
-    ///   - shown: further members, which a response has and a request may repeat; they are ignored.
+    ///   - known: the members that the object may have.
+    ///   - shown: further members that responses have. Requests may repeat them, and they are ignored.
     /// - Throws: 400 if the value is not an object or has other members.
     public func object(
         _ name: String, knowing known: [String], ignoring shown: [String] = [], at place: JSONPointer = []
@@ -82,7 +82,9 @@ extension JSONObject {
 }
 
 extension JSONObject {
-    /// Returns the object with some of its members, without those that are null.
+    /// Returns an object with only the named members.
+    ///
+    /// - Parameter evenNull: whether to keep members that are null.
     public func keeping(_ names: [String], evenNull: Bool = false) -> JSONObject {
         var object = JSONObject()
         for member in self where names.contains(member.key) && (evenNull || !member.value.isNull) {

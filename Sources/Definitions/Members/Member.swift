@@ -1,30 +1,31 @@
 public import JSON
 
-/// The way from an element to one of its values.
+/// A key path from an element to one of its values.
 public typealias MemberPath<Element, Value> = any WritableKeyPath<Element, Value> & Sendable
 
-/// A member of an element, said once: how it is read, merged, stored, shown and described comes from it.
+/// One member of the JSON of an element. It is the only definition of how the member is read, merged, stored, shown and
+/// described.
 public final class Member<Element: Sendable>: Sendable {
-    /// What of a member differs from the usual.
+    /// The ways in which a member differs from the default.
     public struct Traits: Sendable {
-        /// Whether null gives the member the value of a new element; otherwise null is as if it were absent.
+        /// Whether null resets the member to the value of a new element. Otherwise null counts as absent.
         var isClearedByNull = false
-        /// Whether a file and `GET` leave it out while it has the value of a new element; otherwise only what a form does not
-        /// write.
+        /// Whether files and `GET` leave the member out while it has the value of a new element. Otherwise they leave
+        /// it out only if its form writes nothing.
         var isShownIfSet = false
-        /// Whether the datafile has it among the members named `holdfast`.
+        /// Whether the member is stored in the datafile in the object `holdfast`.
         var isStored = false
-        /// Whether `?from=` copies it.
+        /// Whether `?from=`, which creates an element as a copy of another one, copies the member.
         var isCopied = false
-        /// What it is in a file that leaves it out; `nil` for what it was before.
+        /// The value if a file leaves the member out; `nil` if the member then keeps its former value.
         var fileDefault: JSONValue?
-        /// Whether null is read like any other value, and not as if the member were absent.
+        /// Whether the form reads null like any other value. Otherwise null resets the member or counts as absent.
         var readsNull = false
-        /// Whether what has the element says it instead: the flag of an experiment that is one of its rules, the experiment
-        /// of a flag that serves it.
+        /// Whether the owner of the element determines the value, if the element has one: the flag of an experiment
+        /// that is one of its rules, or the experiment of a flag that serves it.
         var isOwned = false
-        /// What an error says after "`name` is required", of a member that a new element must have and that null does not
-        /// clear; `nil` for any other.
+        /// Set for a member that a new element must have and that null does not clear: the end of the error message
+        /// that begins with "`name` is required". `nil` for an optional member.
         var requirement: String?
 
         public init(
@@ -40,31 +41,31 @@ public final class Member<Element: Sendable>: Sendable {
             self.fileDefault = fileDefault ?? (isClearedByNull ? .some(.null) : nil)
         }
 
-        /// Of what is stored, and shown, copied and kept in files if it is set. Null clears it.
+        /// The traits of a member that is stored, copied, and shown and written to files if it is set. Null clears it.
         public static var cleared: Self {
             Self(isClearedByNull: true, isShownIfSet: true, isStored: true, isCopied: true)
         }
-        /// What a new element must have.
+        /// The traits of a member that a new element must have.
         static func required(_ rule: String = "") -> Self {
             var traits = Self()
             traits.requirement = rule
             return traits
         }
-        /// The same of what a copy does not take over.
+        /// Like ``cleared``, for a member that `?from=` does not copy.
         public static var own: Self { Self(isClearedByNull: true, isShownIfSet: true, isStored: true) }
     }
 
     public let name: String
-    /// As OpenAPI describes the member of a request; null if nothing but `openapi.json` has it.
+    /// The OpenAPI schema of the member in requests; null if it is written in `openapi.json` only.
     public let schema: JSONValue
-    /// As OpenAPI describes the member of a response; null if nothing but `openapi.json` has it.
+    /// The OpenAPI schema of the member in responses; null if it is written in `openapi.json` only.
     public let shownSchema: JSONValue
     let traits: Traits
 
-    /// Reads the member of a body into a draft, and returns which names are given: none, that of the member, or those of its
-    /// own members after it and a dot.
+    /// Reads the member of a body into a draft, and returns the names that the body has: none, the name of the member,
+    /// or in addition the names of its own members, as in `member.name`.
     let read: @Sendable (JSONObject, JSONPointer, inout Element, inout FaultCollector) -> Set<String>
-    /// Gives an element the value of a draft.
+    /// Copies the value from a draft to an element.
     let copy: @Sendable (Given<Element>, inout Element) -> Void
     let write: @Sendable (Element) -> JSONValue?
     let file: @Sendable (Element) -> JSONValue?
@@ -72,7 +73,8 @@ public final class Member<Element: Sendable>: Sendable {
     /// Whether two elements have the same value.
     let areSame: @Sendable (Element, Element) -> Bool
 
-    /// - Parameter replace: returns the value that takes the place of the second one; `nil` for the first one as it is.
+    /// - Parameter replace: returns the value to set, from the new value and the former one; `nil` to set the new
+    ///   value.
     public init<Value: Equatable & Sendable>(
         _ name: String, _ path: MemberPath<Element, Value>, _ form: Form<Value>, _ description: String = "",
         _ traits: Traits = Traits(), replacing replace: (@Sendable (Value, Value) -> Value)? = nil
@@ -101,9 +103,10 @@ public final class Member<Element: Sendable>: Sendable {
         areSame = { $0[keyPath: path] == $1[keyPath: path] }
     }
 
-    /// A member with members of its own, each of which keeps its value if it is left out. Null clears all.
+    /// Creates a member that is an object with members of its own. Each of them keeps its value if a request leaves it
+    /// out; null in place of the object resets all of them.
     ///
-    /// - Parameter form: how it is stored and kept in files.
+    /// - Parameter form: how the object is stored, shown and written to files.
     public init<Value: Equatable & Sendable>(
         _ name: String, _ path: MemberPath<Element, Value>, of table: MemberTable<Value>, _ form: Form<Value>,
         _ description: String, _ traits: Traits
@@ -133,7 +136,7 @@ public final class Member<Element: Sendable>: Sendable {
         areSame = { $0[keyPath: path] == $1[keyPath: path] }
     }
 
-    /// - Parameter isShown: whether it is that of a response.
+    /// - Parameter isShown: whether to return the schema of responses, or that of requests.
     private static func schema(
         _ form: JSONValue, _ description: String, _ traits: Traits, isShown: Bool, isNullable: Bool
     ) -> JSONValue {
@@ -153,10 +156,10 @@ public final class Member<Element: Sendable>: Sendable {
     }
 }
 
-/// The members of a body: a draft with their values, and which of them the body has.
+/// The members of a body: a draft with their values, and the names of those that the body has.
 public struct Given<Element: Sendable>: Sendable {
     public var draft: Element
-    /// The names of the members.
+    /// The names of the members that the body has.
     var names: Set<String>
 
     public init(draft: Element, names: Set<String> = []) {
@@ -166,7 +169,7 @@ public struct Given<Element: Sendable>: Sendable {
 
     public func has(_ name: String) -> Bool { names.contains(name) }
 
-    /// Gives a member a value, as if the body had it.
+    /// Sets the value of a member as if it were in the body.
     public mutating func set<Value>(_ name: String, _ path: WritableKeyPath<Element, Value>, to value: Value) {
         draft[keyPath: path] = value
         names.insert(name)

@@ -1,13 +1,14 @@
 public import JSON
 
-/// The members of one kind of element, in the order in which they are shown. Whatever has to know all members asks this.
+/// All members of one kind of element, in the order in which they are shown. Code that needs all members uses this
+/// table.
 public struct MemberTable<Element: Sendable>: Sendable {
     /// The name of the element in errors, such as "a holdout".
     let noun: String
-    /// A new element.
+    /// A new element, whose members have their default values.
     public let blank: Element
     public let members: [Member<Element>]
-    /// What `GET` shows besides, which a request may repeat.
+    /// The names of further members that `GET` shows. Requests may repeat them, and they are ignored.
     let shown: [String]
 
     // What is asked of each element of a set is found once.
@@ -34,12 +35,12 @@ public struct MemberTable<Element: Sendable>: Sendable {
         self.defaults = Dictionary(defaults, uniquingKeysWith: { $1 })
     }
 
-    /// Returns members by their names, for the table of an element that has some of them.
+    /// Returns the members with some names, for the table of another element that has the same members.
     public subscript(names: String...) -> [Member<Element>] {
         names.compactMap { name in members.first { $0.name == name } }
     }
 
-    /// Returns the table of an element that has some of the members.
+    /// Returns a table with some of the members.
     func only(_ names: [String], of noun: String, blank: Element) -> Self {
         Self(noun, blank: blank, showing: shown, members.filter { names.contains($0.name) })
     }
@@ -74,14 +75,14 @@ public struct MemberTable<Element: Sendable>: Sendable {
         return given
     }
 
-    /// Notes which members of a body no element has.
+    /// Adds a fault for each member of a body that is unknown.
     func checkNames(of body: JSONObject, _ faults: inout FaultCollector) {
         _ = faults.object(.object(body), noun, knowing: givenNames, ignoring: shown, at: [])
     }
 
-    /// Reads the members of an object. Others are not looked at.
+    /// Reads the members of an object, and ignores unknown ones.
     ///
-    /// - Parameter kept: the names of those that keep a value if they are absent, even if an element must have them.
+    /// - Parameter kept: the names of required members that may be absent, because the element has a value already.
     public func read(
         _ object: JSONObject, at place: JSONPointer, keeping kept: Set<String> = [], _ faults: inout FaultCollector
     ) -> Given<Element> {
@@ -96,12 +97,12 @@ public struct MemberTable<Element: Sendable>: Sendable {
         return given
     }
 
-    /// Returns a value as an object that has no other members.
+    /// Returns a value as an object, and adds a fault for each unknown member.
     public func object(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> JSONObject? {
         faults.object(value, noun, knowing: names, ignoring: shown, at: place)
     }
 
-    /// Gives an element the values that a body has. What it has not keeps its value.
+    /// Sets the values of the members that a body has. The others keep their values.
     public func apply(_ given: Given<Element>, to element: inout Element) {
         for member in members where given.names.contains(member.name) { member.copy(given, &element) }
     }
@@ -112,14 +113,14 @@ public struct MemberTable<Element: Sendable>: Sendable {
         !member.traits.isShownIfSet || !member.areSame(element, blank)
     }
 
-    /// Adds what `GET` shows.
+    /// Adds the members to an object, as `GET` shows them.
     public func show(_ element: Element, in object: inout JSONObject) {
         for member in members where isSet(member, of: element) {
             if let value = member.write(element) { object[member.name] = value }
         }
     }
 
-    /// Adds what a file has.
+    /// Adds the members to an object of a file.
     ///
     /// - Parameters:
     ///   - isOwned: whether it leaves out what the owner of the element says.
@@ -133,24 +134,24 @@ public struct MemberTable<Element: Sendable>: Sendable {
         }
     }
 
-    /// Adds what a file has of what is given.
+    /// Adds the members that a body has to an object of a file.
     public func writeFile(_ given: Given<Element>, to object: inout JSONObject) {
         writeFile(given.draft, to: &object, except: Set(names).subtracting(given.names))
     }
 
-    /// Whether anything is stored below `holdfast`.
+    /// Whether any member has to be stored in the object `holdfast` of the datafile.
     public func hasStored(_ element: Element) -> Bool {
         members.contains { $0.traits.isStored && !$0.areSame(element, blank) }
     }
 
-    /// Sets what is stored below `holdfast`, and removes what no longer is.
+    /// Sets the stored members in the object `holdfast`, and removes those that have their default value.
     public func store(_ element: Element, in object: inout JSONObject) {
         for member in members where member.traits.isStored {
             object[member.name] = member.areSame(element, blank) ? nil : member.write(element)
         }
     }
 
-    /// Reads what is stored below `holdfast`.
+    /// Reads the stored members from the object `holdfast`.
     public func readStored(_ object: JSONObject, into element: inout Element) {
         for member in members where member.traits.isStored {
             if let value = object[member.name] { member.readStored(value, &element) }

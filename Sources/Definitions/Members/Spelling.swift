@@ -1,13 +1,13 @@
 public import Bucketing
 
-/// Finds the name that a misspelt one probably means.
+/// Finds the known name that was probably meant by an unknown one.
 public enum Spelling {
-    /// How many names are compared: an error must not take long.
+    /// The maximum number of names that are compared. Bounds the time of an error response.
     private static let nameLimit = 1_000
     /// The longest text that is compared, in bytes: comparing longer ones would take long.
     private static let lengthLimit = 64
 
-    /// Words of other products, and the names that mean the same here, as ``letters(of:)``.
+    /// The words of other products, as ``letters(of:)`` returns them, with the names that mean the same here.
     private static let synonyms: [String: [String]] = [
         "active": ["running"], "allocation": ["traffic", "weight"], "amount": ["value"], "average": ["mean"],
         "avg": ["mean"], "binomial": ["conversion"], "bool": ["boolean"], "condition": ["audience"],
@@ -23,8 +23,9 @@ public enum Spelling {
         "variant": ["variation_key", "variation"], "variants": ["variations"], "variation": ["variation_key"],
     ]
 
-    /// Returns the name that means the same as the word of another product; else the name with the fewest edits, at most one
-    /// for every three letters; else one that begins like the text. `nil` if no name is that near.
+    /// Returns the most similar name: one that means the same as the word of another product; or else the name with the
+    /// fewest edits, at most one for every three letters; or else the name with the longest common beginning. `nil` if
+    /// no name is similar.
     public static func nearest(to text: String, among names: some Sequence<String>) -> String? {
         let given = letters(of: text)
         for synonym in synonyms[String(decoding: given, as: UTF8.self)] ?? [] {
@@ -65,7 +66,7 @@ public enum Spelling {
         nearest(to: text, among: names).map { "; did you mean '\($0)'?" } ?? ""
     }
 
-    /// As ``hint(for:among:)``, for keys and ids.
+    /// The same for keys and ids.
     public static func hint(for name: Identifier, among names: some Sequence<Identifier>) -> String {
         hint(for: name.string, among: names.lazy.map(\.string))
     }

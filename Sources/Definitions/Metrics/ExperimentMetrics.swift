@@ -1,13 +1,13 @@
 public import Bucketing
 public import JSON
 
-/// What an experiment measures, by the keys of metrics.
+/// The keys of the metrics that an experiment measures, with their roles.
 public struct ExperimentMetrics: Sendable, Equatable {
-    /// By how much a metric may become worse.
+    /// The loss in a metric that is accepted.
     public enum Margin: Sendable, Equatable {
-        /// As a share of the magnitude of the baseline's mean.
+        /// A share of the magnitude of the baseline's mean, greater than 0 and at most 1.
         case share(Double)
-        /// In the metric's unit, for a baseline near 0.
+        /// A number in the metric's unit, for metrics whose baseline is near 0. Greater than 0 and at most 1e15.
         case absolute(Double)
 
         public var json: JSONValue {
@@ -17,7 +17,9 @@ public struct ExperimentMetrics: Sendable, Equatable {
             }
         }
 
-        /// - Returns: `nil` if the value is no margin.
+        /// Reads a number, or `{"absolute": NUMBER}`.
+        ///
+        /// - Returns: `nil` if the value is neither, or out of range.
         public init?(_ value: JSONValue?) {
             if let share = value?.double, share > 0, share <= 1 {
                 self = .share(share)
@@ -31,7 +33,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
         }
     }
 
-    /// A metric that must not become worse.
+    /// A metric that must not become worse by more than a margin.
     public struct Guardrail: Sendable, Equatable {
         public var metric: Identifier
         public var margin: Margin
@@ -42,18 +44,18 @@ public struct ExperimentMetrics: Sendable, Equatable {
         }
     }
 
-    /// Those that decide.
+    /// The metrics that decide about the success of the experiment.
     public var primary: [Identifier] = []
     public var secondary: [Identifier] = []
     public var guardrails: [Guardrail] = []
-    /// Attributes by whose values at the first exposure results can be divided.
+    /// The attributes by which results can be divided into groups of users: by the value at the first exposure.
     public var breakdowns: [Identifier] = []
 
     public init() {}
 
-    /// How many metrics an experiment may have.
+    /// The maximum number of metrics of an experiment.
     public static let limit = 50
-    /// How many attributes may divide the results.
+    /// The maximum number of attributes in ``breakdowns``.
     public static let breakdownLimit = 5
 
     /// All metrics.
@@ -69,14 +71,14 @@ public struct ExperimentMetrics: Sendable, Equatable {
         ]
     }
 
-    /// Reads what is stored.
+    /// Reads stored metrics. Without any, or if they are damaged, there are none.
     public init(stored value: JSONValue?) {
         var faults = FaultCollector()
         guard let value, let metrics = Self(value, at: [], &faults), faults.faults.isEmpty else { return }
         self = metrics
     }
 
-    /// Reads the member `metrics` of an experiment, of which null stands for none.
+    /// Reads the member `metrics` of an experiment. Null means no metrics.
     ///
     /// - Returns: `nil` if it is not an object.
     public init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
@@ -148,7 +150,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
 }
 
 extension Form where Value == ExperimentMetrics {
-    /// - Parameter breakdowns: whether it may have attributes that divide results.
+    /// - Parameter breakdowns: whether `breakdowns` may have elements.
     public static func metrics(breakdowns: Bool = true) -> Self {
         Form(
             schema: ["$ref": "#/components/schemas/ExperimentMetrics"],

@@ -1,7 +1,7 @@
 public import Bucketing
 public import JSON
 
-/// What a project measures: how the goal events of a user since the first exposure to an experiment become a number.
+/// A metric: the rule by which the goal events of a user after the first exposure to an experiment become a number.
 public struct MetricDefinition: KeyedDefinition {
     public enum Kind: String, Sendable, CaseIterable {
         /// The share of users who reached a goal.
@@ -35,10 +35,10 @@ public struct MetricDefinition: KeyedDefinition {
         public var measure = Measure.value
     }
 
-    /// By what a user's number is adjusted (CUPED), so that fewer users are needed.
+    /// The covariate by which the number of each user is adjusted (CUPED), so that fewer users are needed.
     public enum Adjustment: Sendable, Equatable {
         case none
-        /// The same number over these days before the first exposure.
+        /// The same metric of the user over this number of days before the first exposure, 1 to 60.
         case days(Int)
         /// The value that an attribute had at the first exposure.
         case attribute(Identifier)
@@ -46,29 +46,31 @@ public struct MetricDefinition: KeyedDefinition {
 
     public let key: Identifier
     public internal(set) var kind: Kind
-    /// The goal of a kind that has one.
+    /// The goal whose events count; unused by ratios and funnels.
     public var goal: Identifier = ""
-    /// The maximum of one user's events or total, or of one event's value.
+    /// The maximum that counts: of one user's events or total, or for a mean, of one event's value. `nil` for no
+    /// maximum.
     public var cap: Double?
     public internal(set) var numerator = Term()
     public internal(set) var denominator = Term()
-    /// The days after the first exposure from which and to which events count for retention; the latter is excluded.
+    /// For retention, events count from `from` days up to, but not including, `to` days after the first exposure.
     public internal(set) var from = 0.0
     public internal(set) var to = 0.0
     /// The goals of a funnel, in order.
     public internal(set) var steps: [Identifier] = []
-    /// The days after the first exposure in which events count; `nil` for ever.
+    /// The number of days after the first exposure in which events count; `nil` for no limit.
     public var window: Double?
-    /// How the verdict, guardrails and the plan adjust the metric, whatever is observed.
+    /// The adjustment in the verdict, the guardrails and the plan. It is fixed before the results are known.
     public var adjustment: Adjustment
     public internal(set) var direction = Direction.increase
-    /// The smallest effect of interest, as a share of the baseline's mean.
+    /// The smallest effect of interest, as a share of the baseline's mean: 0.0001 to 10. `nil` if none was given.
     public internal(set) var minimumEffect: Double?
-    /// In what its numbers are, for people: a currency of ISO 4217 or any short text. Of a kind that is no share of users.
+    /// The unit of the numbers, which is only displayed: a currency code of ISO 4217, or any short text. Empty for
+    /// shares of users.
     public internal(set) var unit = ""
     public internal(set) var description = ""
 
-    /// Creates a metric of which nothing else is known. It has the standard adjustment of its kind.
+    /// Creates a metric with the defaults of its kind.
     public init(key: Identifier, _ kind: Kind) {
         self.key = key
         self.kind = kind
@@ -77,10 +79,10 @@ public struct MetricDefinition: KeyedDefinition {
 
     public var listKey: Identifier { key }
 
-    /// Whether the verdict, guardrails and the plan use the numbers that are adjusted by what is known from before (CUPED).
+    /// Whether the verdict, the guardrails and the plan use adjusted numbers (CUPED).
     public var isAdjusted: Bool { adjustment != .none }
 
-    /// How many metrics a project may have.
+    /// The maximum number of metrics of a project.
     public static let limit = 500
     public static let minimumEffects = 0.0001...10.0
     static let days = 0.0...3_650.0
@@ -89,7 +91,7 @@ public struct MetricDefinition: KeyedDefinition {
     static let adjustmentDays = 1...60
     static let standardDays = 14
 
-    /// The goals whose events are measured; of a funnel in order.
+    /// The goals whose events are measured. The steps of a funnel are in order; a ratio has the numerator's goal first.
     public var goals: [Identifier] {
         switch kind {
         case .conversion, .count, .total, .mean, .retention: [goal]
@@ -98,7 +100,8 @@ public struct MetricDefinition: KeyedDefinition {
         }
     }
 
-    /// Whether another metric makes the same numbers of events.
+    /// Whether another metric computes the same numbers from events, so that it differs at most in how they are judged
+    /// and displayed.
     public func measures(likeThat other: MetricDefinition) -> Bool {
         var other = other
         (other.direction, other.minimumEffect, other.description) = (direction, minimumEffect, description)
@@ -106,7 +109,7 @@ public struct MetricDefinition: KeyedDefinition {
         return self == other
     }
 
-    /// What is stored, and what `GET` presents.
+    /// The JSON that is stored, and that `GET` shows.
     public var json: JSONObject {
         var object = JSONObject()
         object["key"] = JSONValue(key)
@@ -114,7 +117,7 @@ public struct MetricDefinition: KeyedDefinition {
         return object
     }
 
-    /// What a file has.
+    /// The JSON in a file of definitions.
     public var definition: JSONObject {
         var object = JSONObject()
         object["key"] = JSONValue(key)
@@ -126,7 +129,7 @@ public struct MetricDefinition: KeyedDefinition {
 
     /// Reads a stored metric.
     ///
-    /// - Returns: `nil` for one of a newer release, which is ignored.
+    /// - Returns: `nil` if the metric is not valid here, such as one of a kind that only a newer release knows.
     public init?(stored object: JSONObject, key: Identifier) {
         var faults = FaultCollector()
         guard let kind = Self.kind(object, nil, &faults) else { return nil }
@@ -135,16 +138,16 @@ public struct MetricDefinition: KeyedDefinition {
         guard faults.faults.isEmpty else { return nil }
     }
 
-    /// Reads the body of a `PUT`. Absent members keep their values. A change of the kind drops what the new kind does not
-    /// have.
+    /// Reads the body of a `PUT`. Absent members keep their values. If the kind changes, members that the new kind does
+    /// not have are dropped.
     ///
-    /// - Returns: `nil` without a kind. Something may be wrong with another metric, too: the faults say what.
+    /// - Returns: `nil` if the kind is missing or unknown. The returned metric is valid only if there are no faults.
     public init?(_ body: JSONObject, key: Identifier, replacing former: Self?, _ faults: inout FaultCollector) {
         guard let kind = Self.kind(body, former, &faults) else { return nil }
         self.init(key: key, kind)
         table.checkNames(of: body, &faults)
         var kept = Set(former.map { Self.names(of: $0.kind) } ?? [])
-        // Another kind has another standard.
+        // Another kind may have another standard adjustment.
         if kind != former?.kind { kept.remove("adjustment") }
         if let former { table.apply(Given(draft: former, names: kept.subtracting(["kind"])), to: &self) }
         read(body, keeping: kept, &faults)
@@ -166,6 +169,6 @@ public struct MetricDefinition: KeyedDefinition {
 }
 
 extension Double {
-    /// As people write it, without superfluous digits.
+    /// The shortest decimal text that reads back as the same number.
     public var shortest: String { String(decoding: JSONValue.shortest(self).encoded(), as: UTF8.self) }
 }

@@ -78,8 +78,8 @@ extension MetricDefinition {
 }
 
 extension MetricDefinition.Kind {
-    /// The adjustment of a metric that does not name one. Rates are not adjusted unless somebody asks: with an uneven split
-    /// the likelihood ratio finds more.
+    /// The adjustment of a metric that does not name one. Rates are not adjusted by default, because with an uneven
+    /// split the likelihood ratio of the plain rates has more power.
     public var standardAdjustment: MetricDefinition.Adjustment {
         switch self {
         case .count, .total: .days(MetricDefinition.standardDays)
