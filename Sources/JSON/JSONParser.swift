@@ -65,7 +65,7 @@ public struct JSONParser: Sendable {
             return try? reader.document(knowing: lists)
         }
         if let value { return value }
-        // Tells where the error is.
+        // Parses again, because only the plain parser reports the position of an error.
         return try parse(bytes)
     }
 

@@ -15,7 +15,7 @@ public struct JSONPointer: Sendable, Hashable {
         JSONPointer(string: "\(string)/\(index)")
     }
 
-    /// Returns the place that `rest` has below this one.
+    /// Returns the place to which `rest` points, starting at this place.
     public func appending(_ rest: JSONPointer) -> JSONPointer {
         JSONPointer(string: string + rest.string)
     }

@@ -139,7 +139,7 @@ extension JSONReader {
 // MARK: - Known elements
 
 extension JSONReader {
-    /// Reads an object, of whose lists some elements are known.
+    /// Reads an object whose lists contain known elements.
     mutating func document(knowing lists: [String: [JSONParser.KnownElement]]) throws(JSONError) -> JSONValue {
         skipWhitespace()
         guard current == UInt8(ascii: "{") else { return try document() }
@@ -187,7 +187,7 @@ extension JSONReader {
         return elements
     }
 
-    /// Whether a text comes next, and is a whole element of a list.
+    /// Whether the next bytes are a text, and the text is a whole element of a list.
     private func continues(with text: [UInt8]) -> Bool {
         let end = position + text.count
         guard end < bytes.count, [UInt8(ascii: ","), UInt8(ascii: "]")].contains(bytes[end]) else { return false }

@@ -1,6 +1,7 @@
 /// Looks at eight bytes of a JSON text at once.
 extension UnsafeRawBufferPointer {
-    /// Where the first byte is that a JSON string cannot hold as it is: a quote, a backslash or a control character.
+    /// Returns the position of the first byte that must be escaped in a JSON string: a quote, a backslash or a control
+    /// character; `nil` if there is none.
     package func firstJSONEscape(from start: Int = 0) -> Int? {
         var position = start
         while position + 8 <= count {

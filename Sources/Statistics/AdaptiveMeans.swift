@@ -1,20 +1,22 @@
 /// Estimates of the means of variations whose users were assigned with probabilities that changed, as those of a bandit do.
 ///
-/// A plain mean over all users is biased then: a variation gets many users after it did well, and whoever comes at another
-/// time may differ. Each user is therefore weighted by the inverse of the probability of what the user got, with an
-/// augmentation that only reduces the variance: the adaptively weighted estimator of Hadad, Hirshberg, Zhan, Wager and
-/// Athey, Confidence intervals for policy evaluation in adaptive experiments, 2021, with constant weights. The mean that
-/// augments a batch comes from earlier batches, so that the estimate is unbiased whatever the probabilities depend on.
+/// A plain mean over all users is biased then: a variation gets many users after it did well, and users of another time
+/// may differ. Each user is therefore weighted by the inverse of the probability of the variation that the user got. An
+/// augmentation term reduces the variance without changing the expectation. This is the adaptively weighted estimator
+/// of Hadad, Hirshberg, Zhan, Wager and Athey, Confidence intervals for policy evaluation in adaptive experiments,
+/// 2021, with constant weights. The mean that augments a batch comes from earlier batches, so that the estimate is
+/// unbiased whatever the probabilities depend on.
 ///
-/// Of two variances the greater counts: that of each batch's own users, and the one in which they differ as the variation's
-/// users do over all batches. A batch with a small share has few of them: those who happen to do nothing would make both the
-/// estimate and its variance small.
+/// The variance is the greater of two. The first uses the spread of the users in each batch; the second uses the spread
+/// of the variation's users over all batches for each batch. The second is needed because a batch with a small share
+/// has few users of the variation: if none of them happens to do anything, both the estimate and the first variance are
+/// too small.
 public struct AdaptiveMeans: Sendable {
     /// Users who were assigned with the same probabilities.
     public struct Batch: Sendable {
         /// The probability of each variation.
         public var shares: [Double]
-        /// What the users of each variation did.
+        /// The values of the users of each variation.
         public var samples: [Sample]
 
         public init(shares: [Double], samples: [Sample]) {
@@ -24,7 +26,7 @@ public struct AdaptiveMeans: Sendable {
 
         fileprivate var count: Double { samples.reduce(0) { $0 + $1.count } }
 
-        /// The mean of all users, whatever they got.
+        /// The mean of all users of all variations.
         fileprivate var mean: Double { samples.reduce(0) { $0 + $1.count * $1.mean } / count }
     }
 
@@ -33,7 +35,7 @@ public struct AdaptiveMeans: Sendable {
     public let samples: [Sample]
 
     /// - Parameters:
-    ///   - batches: in the order of time. Those in which a variation had no share say nothing of it.
+    ///   - batches: in the order of time. A batch in which a variation had no share is ignored for that variation.
     ///   - count: the number of variations.
     public init(_ batches: [Batch], of count: Int) {
         let batches = batches.filter { $0.count > 0 }
@@ -56,7 +58,7 @@ public struct AdaptiveMeans: Sendable {
         }
         guard known > 0 else { return Sample(count: 0, mean: 0, variance: 0) }
         let estimate = weighted / total
-        // What the variation's users differ by, over all batches.
+        // The sum of the squared deviations of the variation's users over all batches.
         let spread = zip(batches, augmenting).reduce(0) { sum, part in
             let (own, apart) = (part.0.samples[index], part.0.samples[index].mean - part.1)
             return sum + own.count * (own.variance + apart * apart)
@@ -77,9 +79,9 @@ public struct AdaptiveMeans: Sendable {
 
 /// The probability of each of several means to be the greatest, if each is normally distributed around its estimate.
 ///
-/// Computed numerically, not drawn, so that everybody who computes it gets the same.
+/// Computed numerically, not from random draws, so that the result is reproducible.
 public enum ChanceToBeBest {
-    /// How many standard errors to each side of an estimate are integrated.
+    /// The number of standard errors to each side of an estimate that are integrated.
     private static let reach = 8
 
     /// - Parameter means: with variances greater than 0.

@@ -1,10 +1,10 @@
 import Glibc
 
-/// What a contrast is tested against.
+/// A hypothesis that a contrast is tested against.
 public enum NullHypothesis: Sendable, Equatable {
     /// The variation's mean is the baseline's mean, changed by this share of its magnitude: m1 = m0 + lift · |m0|.
     case lift(Double)
-    /// The variation's mean is the baseline's mean plus this.
+    /// The variation's mean is the baseline's mean plus this number: m1 = m0 + difference.
     case difference(Double)
 
     /// No effect.
@@ -28,13 +28,14 @@ public protocol Contrast: Sendable {
     var difference: Double { get }
     /// The difference as a share of the magnitude of the baseline's mean; `nil` if that mean is 0.
     var lift: Double? { get }
-    /// The users of two sides of equal size that tell as much: 4·n1·n0 / (n1 + n0), added up over periods.
+    /// The number of users that gives the same precision if both sides have equally many: 4·n1·n0 / (n1 + n0), added up
+    /// over periods.
     var effectiveUsers: Double { get }
 
     /// Returns the evidence against a hypothesis; chi-squared with one degree of freedom if the hypothesis holds.
     func squaredZ(_ hypothesis: NullHypothesis) -> Double
 
-    /// Whether the estimate is above that of a hypothesis.
+    /// Whether the estimate is above the value of a hypothesis.
     func isAbove(_ hypothesis: NullHypothesis) -> Bool
 
     /// Returns the differences whose squared z is at most a number.
@@ -48,7 +49,7 @@ public protocol Contrast: Sendable {
     func lifts(upTo squaredZ: Double) -> ClosedRange<Double>?
 }
 
-/// Turns a squared z into a p-value, and a level into the greatest squared z that it does not reject.
+/// Converts a squared z to a p-value, and a level to the greatest squared z that is not rejected at it.
 public protocol LookingRule: Sendable {
     func pValue(squaredZ: Double, effectiveUsers: Double) -> Double
     func squaredZ(alpha: Double, effectiveUsers: Double) -> Double
@@ -70,7 +71,7 @@ extension LookingRule {
     }
 }
 
-/// One look, planned before: the two-sided normal test.
+/// One look at a time that was planned in advance: the two-sided normal test.
 public struct OneLook: LookingRule {
     public init() {}
 
@@ -84,7 +85,7 @@ public struct OneLook: LookingRule {
     }
 }
 
-/// Any number of looks, whenever one likes: the mixture of normal likelihood ratios over effects, an e-process (Robbins,
+/// Any number of looks at any time: the mixture of normal likelihood ratios over effects, an e-process (Robbins,
 /// Statistical methods related to the law of the iterated logarithm, 1970; Howard, Ramdas, McAuliffe and Sekhon,
 /// Time-uniform, nonparametric, nonasymptotic confidence sequences, 2021). The probability that the p-value of a true
 /// hypothesis ever falls to a level is at most that level, asymptotically.

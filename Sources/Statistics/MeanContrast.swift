@@ -2,9 +2,9 @@ import Glibc
 
 /// The means of two sides, or two ratios of sums, compared by the squared contrast in units of its variance.
 ///
-/// Of two variances the greater counts: the unpooled one, and the one in which each side has the other's number of users, as
-/// if both sides had the same distribution. So neither heavy tails nor a single outlier on the smaller side make a difference
-/// certain.
+/// The variance is the greater of two: the unpooled one, s1²/n1 + s0²/n0, and the pooled one, which assumes that both
+/// sides have the same distribution and equals s1²/n0 + s0²/n1. With the unpooled one alone, heavy tails or a single
+/// outlier on the smaller side could make a difference look certain.
 public struct MeanContrast: Contrast {
     /// A variance that depends on the multiple k of the baseline's mean: constant + linear · k + square · k².
     private struct Variance: Sendable {
@@ -31,14 +31,15 @@ public struct MeanContrast: Contrast {
     private let baseMean: Double
     private let unpooled: Variance
     private let pooled: Variance
-    /// The number by which the square of the contrast is divided in the pooled variance; infinite if nothing is pooled.
+    /// The pooled variance also contains the square of the contrast, divided by this number: the distance of the two
+    /// means is part of the spread of a common distribution. Infinite if nothing is pooled.
     private let users: Double
     public let effectiveUsers: Double
 
     /// Compares means, or ratios with the variance of the delta method (``PairedSample/ratio``).
     ///
-    /// - Parameter periods: the users of each period of allocation. Those with fewer than two users of a side say nothing, and
-    ///   are left out.
+    /// - Parameter periods: the users of each period of allocation. Periods with fewer than two users on a side are
+    ///   left out.
     /// - Returns: `nil` if no period is left.
     public init?(_ periods: [(variation: Sample, baseline: Sample)]) {
         self.init(
@@ -49,9 +50,9 @@ public struct MeanContrast: Contrast {
             })
     }
 
-    /// Compares means that are adjusted by earlier values of the same users: CUPED (Deng, Xu, Kohavi and Walker, Improving the
-    /// sensitivity of online controlled experiments by utilizing pre-experiment data, 2013). The coefficient is that of
-    /// the least variance when there is no effect, and stays the same for all hypotheses.
+    /// Compares means that are adjusted by earlier values of the same users: CUPED (Deng, Xu, Kohavi and Walker,
+    /// Improving the sensitivity of online controlled experiments by utilizing pre-experiment data, 2013). The
+    /// coefficient minimizes the variance if there is no effect, and is the same for all hypotheses.
     public init?(adjusting periods: [(variation: PairedSample, baseline: PairedSample)]) {
         let usable = periods.filter { $0.variation.count > 1 && $0.baseline.count > 1 }
         var (product, square) = (0.0, 0.0)
@@ -92,11 +93,11 @@ public struct MeanContrast: Contrast {
         effectiveUsers = Self.effectiveUsers(variation.count, baseline.count)
     }
 
-    /// One period.
+    /// One period of allocation.
     private struct Part {
         var (count, baseCount): (Double, Double)
         var (mean, baseMean): (Double, Double)
-        /// What the variation's users contribute to the variance, for one user.
+        /// The variance that one user of the variation contributes; `other` is that of a user of the baseline.
         var own: Variance
         var other: Variance
     }
@@ -140,7 +141,7 @@ public struct MeanContrast: Contrast {
     public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
         let (contrast, multiple) = contrast(hypothesis)
         guard contrast != 0 else { return 0 }
-        // Squares of the contrast alone could overflow.
+        // Divides before it squares, because the square of the contrast could overflow.
         func square(_ variance: Double) -> Double {
             let z = contrast / max(0, variance).squareRoot()
             return z * z
@@ -161,7 +162,8 @@ public struct MeanContrast: Contrast {
 
     // MARK: Intervals
 
-    /// The squared z with which the square of the contrast exceeds its own part of the pooled variance.
+    /// Returns the bound of contrast² / V that is equivalent to a bound of the squared z with the pooled variance, V +
+    /// contrast² / users; `nil` if no contrast reaches that squared z.
     private func pooledBound(_ squaredZ: Double) -> Double? {
         squaredZ < users ? squaredZ / (1 - squaredZ / users) : nil
     }
@@ -178,14 +180,14 @@ public struct MeanContrast: Contrast {
         guard let pooledBound = pooledBound(squaredZ), let first = multiples(squaredZ, unpooled),
             let second = multiples(pooledBound, pooled)
         else { return nil }
-        // Relative to the estimate, so that no precision is lost where it is nearly 1.
+        // Adds the distances to the estimated lift, because subtracting 1 from a multiple near 1 would lose precision.
         let (low, high) = (min(first.lowerBound, second.lowerBound), max(first.upperBound, second.upperBound))
         let lift = difference / baseMean
         return baseMean > 0 ? lift + low...lift + high : -lift - high...(-lift - low)
     }
 
-    /// How far the multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k) are from the estimated one; `nil` if they are
-    /// not bounded.
+    /// Returns the multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k), as distances from the estimated
+    /// multiple; `nil` if they are not bounded.
     private func multiples(_ q: Double, _ variance: Variance) -> ClosedRange<Double>? {
         let estimate = mean / baseMean
         let square = baseMean * baseMean - q * variance.square

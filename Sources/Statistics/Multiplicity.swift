@@ -1,6 +1,6 @@
 /// One of several hypotheses that were tested together.
 public struct TestedHypothesis: Sendable, Equatable {
-    /// Corrected for the number of hypotheses.
+    /// The p-value, corrected for the number of hypotheses.
     public var pValue: Double
     /// The level at which it was tested: an interval of this level excludes the hypothesis if and only if it is rejected.
     public var level: Double
@@ -9,8 +9,8 @@ public struct TestedHypothesis: Sendable, Equatable {
 
 /// Tests several hypotheses together.
 public enum Multiplicity {
-    /// Tests with a probability of at most α that any true hypothesis is rejected, whatever depends on what (Holm, A
-    /// simple sequentially rejective multiple test procedure, 1979).
+    /// Tests with a probability of at most α that any true hypothesis is rejected, however the hypotheses depend on
+    /// each other (Holm, A simple sequentially rejective multiple test procedure, 1979).
     ///
     /// - Returns: in the order of the p-values.
     public static func holm(_ pValues: [Double], alpha: Double) -> [TestedHypothesis] {
@@ -28,10 +28,10 @@ public enum Multiplicity {
         }
     }
 
-    /// Tests so that of the rejected hypotheses an expected share of at most α is true, if they are independent or depend
-    /// positively on each other (Benjamini and Hochberg, Controlling the false discovery rate, 1995). The levels of the
-    /// rejected ones are those of intervals with the same guarantee (Benjamini and Yekutieli, False discovery
-    /// rate-adjusted multiple confidence intervals, 2005).
+    /// Tests so that the expected share of true hypotheses among the rejected ones is at most α, if the tests are
+    /// independent or depend positively on each other (Benjamini and Hochberg, Controlling the false discovery rate,
+    /// 1995). Intervals of the levels of rejected hypotheses have the same guarantee (Benjamini and Yekutieli, False
+    /// discovery rate-adjusted multiple confidence intervals, 2005).
     ///
     /// - Returns: in the order of the p-values.
     public static func benjaminiHochberg(_ pValues: [Double], alpha: Double) -> [TestedHypothesis] {

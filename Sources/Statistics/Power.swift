@@ -1,12 +1,12 @@
 import Glibc
 
-/// The power of the tests of results: how likely they are to find an effect of some size.
+/// The power of the tests of results: the probability that they find an effect of some size.
 ///
-/// Effects are shares of the magnitude of the baseline's mean. The variation's values are assumed to vary as much as the
-/// baseline's. The z of a test is taken as normally distributed with a standard deviation of 1 around the z of the expected
-/// totals, computed by the same ``Contrast`` that decides.
+/// Effects are shares of the magnitude of the baseline's mean. The variation's values are assumed to have the variance
+/// of the baseline's. The z of a test is assumed to be normally distributed with a standard deviation of 1. Its mean is
+/// the z of the expected totals, computed by the same ``Contrast`` as the z of results.
 public struct Power: Sendable, Equatable {
-    /// What is known of the baseline.
+    /// The distribution of the baseline's values.
     public enum Baseline: Sendable, Equatable {
         /// A share of users.
         case rate(Double)
@@ -28,12 +28,13 @@ public struct Power: Sendable, Equatable {
         }
     }
 
-    /// How often results are looked at.
+    /// How often results may be looked at.
     public enum Looks: Sendable, Equatable {
-        /// Once, as planned before: ``OneLook``.
+        /// Once, at a time that was planned in advance: ``OneLook``.
         case one
-        /// As often as one likes: ``AlwaysValid`` with this tuning. Looking on the way finds more than one look with these users
-        /// does, by 0.26 standard deviations: simulated for tests of 1,000 to 1,000,000 users and powers of 0.8 and 0.9.
+        /// Any number of times: ``AlwaysValid`` with this tuning. Earlier looks can find an effect that the look at the
+        /// end misses. This raises the power as much as 0.26 standard deviations more distance would: simulated for
+        /// tests of 1,000 to 1,000,000 users and powers of 0.8 and 0.9.
         case any(tuning: Double)
 
         fileprivate var rule: any LookingRule {
@@ -46,7 +47,7 @@ public struct Power: Sendable, Equatable {
         fileprivate var gain: Double { self == .one ? 0 : 0.26 }
     }
 
-    /// What is to be shown.
+    /// The claim that the test is meant to support.
     public enum Aim: Sendable, Equatable {
         /// That a variation with the effect differs from the baseline.
         case difference
@@ -72,15 +73,15 @@ public struct Power: Sendable, Equatable {
         self.aim = aim
     }
 
-    /// The power that a test should have unless something else is said: the share of effects that it finds.
+    /// The default of the power that a test should have.
     public static let target = 0.8
 
     /// Returns the probability that an effect is found.
     ///
     /// - Parameters:
-    ///   - effect: not 0; of ``Aim/nonInferiority`` the margin, in the direction that is worse or the other one.
-    ///   - users: of the variation.
-    ///   - baselineUsers: of the baseline.
+    ///   - effect: not 0; for ``Aim/nonInferiority`` the margin, with either sign.
+    ///   - users: the number of users of the variation.
+    ///   - baselineUsers: the number of users of the baseline.
     /// - Returns: `nil` if the baseline cannot have such an effect, or there are no users.
     public func power(effect: Double, users: Double, baselineUsers: Double) -> Double? {
         guard users > 0, baselineUsers > 0, effect != 0,
@@ -93,7 +94,7 @@ public struct Power: Sendable, Equatable {
         return power.isFinite ? power : nil
     }
 
-    /// Returns what the totals are expected to be.
+    /// Returns the contrast of the expected totals.
     ///
     /// - Returns: `nil` if the baseline cannot have such an effect.
     private func expected(_ effect: Double, _ users: Double, _ baselineUsers: Double) -> (any Contrast)? {
@@ -107,7 +108,7 @@ public struct Power: Sendable, Equatable {
         case .mean(let mean, let standardDeviation):
             guard mean != 0, standardDeviation > 0 else { return nil }
             let variance = standardDeviation * standardDeviation
-            // A contrast needs two users of a side.
+            // A contrast of means needs more than one user on each side.
             return MeanContrast([
                 (
                     Sample(count: max(users, 1.5), mean: mean + effect * abs(mean), variance: variance),
@@ -120,7 +121,7 @@ public struct Power: Sendable, Equatable {
     /// Returns the smallest effect that is found with the target power.
     ///
     /// - Parameter decrease: whether effects below 0 are of interest.
-    /// - Returns: `nil` if no effect is.
+    /// - Returns: `nil` if no effect is found with that power.
     public func smallestEffect(users: Double, baselineUsers: Double, decrease: Bool = false) -> Double? {
         let sign: Double = decrease ? -1 : 1
         func isFound(_ size: Double) -> Bool? {
@@ -147,9 +148,9 @@ public struct Power: Sendable, Equatable {
     /// Returns the first time at which an effect is found with the target power, if users keep coming.
     ///
     /// - Parameters:
-    ///   - users: by time; must not decrease.
-    ///   - limit: the latest time that counts.
-    /// - Returns: 0 if it is found now; `nil` if it is not at the limit.
+    ///   - limit: the latest time to consider, in the unit of the parameter of `users`.
+    ///   - users: returns the numbers of users at a time; they must not decrease.
+    /// - Returns: 0 if the effect is found at time 0; `nil` if it is not found at the limit.
     public func time(
         toFind effect: Double, until limit: Double, users: (Double) -> (variation: Double, baseline: Double)
     ) -> Double? {
@@ -163,8 +164,8 @@ public struct Power: Sendable, Equatable {
         return Self.boundary(0, limit, isFound)
     }
 
-    /// Returns the least number for which a condition holds, between one for which it does not and one for which it
-    /// does.
+    /// Returns the least number for which a condition holds, by bisection. The condition must hold for `high`, and not
+    /// for `low`.
     private static func boundary(_ low: Double, _ high: Double, _ holds: (Double) -> Bool) -> Double {
         var (low, high) = (low, high)
         for _ in 0..<200 where high - low > 1e-13 * high {

@@ -2,11 +2,11 @@ import Glibc
 
 /// The rates of two sides, compared by the likelihood ratio of two binomials.
 ///
-/// It needs no minimum number of users: 0 of 400 and 20 of 400 differ as soon as that is certain. With several
-/// periods of allocation, all have one ratio of the rates, and each its own rate of the baseline; the difference is then the
-/// mean of the differences that this ratio makes in each period.
+/// It needs no minimum number of users, and is valid for rates near 0, such as 0 of 400 against 20 of 400. With several
+/// periods of allocation, the ratio of the rates is assumed to be the same in all periods, while each period has its
+/// own baseline rate. The difference is then the mean of the differences that follow from this ratio in each period.
 public struct RateContrast: Contrast {
-    /// Users who came while the variations had one ratio.
+    /// The users of one period of allocation, in which the shares of the variations did not change.
     public struct Period: Sendable, Equatable {
         var (successes, count): (Double, Double)
         var (baseSuccesses, baseCount): (Double, Double)
@@ -24,12 +24,12 @@ public struct RateContrast: Contrast {
     private let periods: [Period]
     private let successes: Double
     private let baseSuccesses: Double
-    /// The ratio of the rates that fits all periods best, and how badly it fits.
+    /// The ratio of the rates that fits all periods best, and its deviance.
     private let bestRatio: Double
     private let bestMisfit: Double
     public let effectiveUsers: Double
 
-    /// - Parameter periods: those in which one side has no users say nothing, and are left out.
+    /// - Parameter periods: periods in which one side has no users are left out.
     /// - Returns: `nil` if no period has users of both sides.
     public init?(_ periods: [Period]) {
         let periods = periods.filter { $0.count > 0 && $0.baseCount > 0 }
@@ -64,7 +64,7 @@ public struct RateContrast: Contrast {
             return max(0, Self.misfit(periods, ratio: max(0, 1 + lift)) - bestMisfit)
         case .difference(let difference):
             guard periods.count > 1 else { return Self.misfit(periods[0], difference: difference) }
-            // No ratio makes such a difference.
+            // Without any success on a side, the ratio is 0 or infinite, and no ratio results in a difference beyond.
             let isBeyond =
                 successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
             guard !isBeyond else { return Self.misfit(totals, difference: difference) }
@@ -84,14 +84,14 @@ public struct RateContrast: Contrast {
 
     public func differences(upTo squaredZ: Double) -> ClosedRange<Double>? {
         guard periods.count > 1 else { return Self.differences(periods[0], upTo: squaredZ) }
-        // Without any success on a side, the ratio says nothing of how far the other side's rate may be.
+        // Without any success on a side, the ratio does not bound the rate of the other side.
         let all = Self.differences(totals, upTo: squaredZ)
         let low = successes == 0 ? all.lowerBound : difference(ratio: ratio(-1, squaredZ))
         let high = baseSuccesses == 0 ? all.upperBound : difference(ratio: ratio(1, squaredZ))
         return min(low, difference)...max(high, difference)
     }
 
-    /// All periods as one.
+    /// The totals of all periods as one period.
     private var totals: Period {
         Period(
             successes, of: periods.reduce(0) { $0 + $1.count }, baseline: baseSuccesses,
@@ -112,7 +112,7 @@ public struct RateContrast: Contrast {
         return low <= high ? low - 1...high - 1 : nil
     }
 
-    /// The logarithm of the greatest ratio that is looked for.
+    /// The logarithm of the greatest ratio that is searched.
     private static let widest = 60.0
 
     /// Returns the ratio at which the squared z reaches a bound, below the best one (-1) or above it (1).
@@ -132,7 +132,7 @@ public struct RateContrast: Contrast {
         return exp(Root.between(near, far, excess))
     }
 
-    /// The mean difference that a ratio of the rates makes.
+    /// The mean of the differences that result from a ratio of the rates, weighted by the users of each period.
     private func difference(ratio: Double) -> Double {
         let users = periods.reduce(0) { $0 + $1.total }
         return periods.reduce(0) { sum, period in

@@ -57,7 +57,7 @@ public struct PairedSample: Sendable, Equatable {
         return Sample(count: count, mean: ratio, variance: variance)
     }
 
-    /// The variance that is left of the values when the earlier ones are known.
+    /// The variance of the values that the earlier values do not explain.
     public var residualVariance: Double {
         guard count > 1 else { return 0 }
         let explained = squaresBefore > 0 ? products * products / squaresBefore : 0

@@ -1,7 +1,7 @@
 import Glibc
 
-/// The test of a split into variations that may be looked at any time, over several periods with different expected
-/// shares.
+/// The test of whether users are split among variations as expected. Its result is valid at any time, and over several
+/// periods with different expected shares.
 ///
 /// The evidence of a period is a Bayes factor: how much better the counts are explained by shares that are spread around
 /// the expected ones (a Dirichlet distribution) than by the expected ones themselves (Lindon and Malek, Anytime-valid
@@ -14,11 +14,11 @@ import Glibc
 /// Counts of which none is expected are tested on their own, see ``strayShare``, and the evidence of a period is the mean of
 /// both tests.
 public struct SampleRatio: Sendable, Equatable {
-    /// The counts of one period and what is expected of them.
+    /// The number of users of each variation in one period, and the expected shares.
     public struct Period: Sendable, Equatable {
         public var counts: [Int]
-        /// Relative shares, one for each count, in any unit. The true expectation is some mixture of these: nearly always
-        /// there is only one.
+        /// Lists of relative shares, each with one share for each count, in any unit. The true expectation is some
+        /// mixture of these lists. Nearly always there is only one.
         public var expected: [[Double]]
 
         public init(counts: [Int], expected: [[Double]]) {
@@ -103,8 +103,8 @@ public struct SampleRatio: Sendable, Equatable {
             normalized(indices.map { shares.indices.contains($0) ? shares[$0] : 0 })
         }
         guard indices.count > 1, total > 0, let usual = components.first else { return nil }
-        // Of the mixtures that may be true, the one that explains the counts best: the evidence against the true one is
-        // not less.
+        // Takes the mixture that explains the counts best, because the evidence against the true mixture is at least as
+        // great.
         let expected = components.count == 1 ? usual : mixture(of: components, counts, total)
         let mixed = zip(counts, usual).reduce(
             Gamma.logarithm(concentration) - Gamma.logarithm(concentration + total)
@@ -116,11 +116,12 @@ public struct SampleRatio: Sendable, Equatable {
         return mixed - correct
     }
 
-    /// The number of components of a mixture that are considered one by one.
+    /// The maximum number of components of a mixture; see ``covering(_:)``.
     public static let componentLimit = 32
 
-    /// Returns few components whose mixtures include all mixtures of many: every split that gives each count at least
-    /// the least share that it has in any of them.
+    /// Replaces components, if there are more than ``componentLimit``, by one for each count. The mixtures of the
+    /// result are all splits that give each count at least the least share that it has in any component, so they
+    /// include all mixtures of the components.
     public static func covering(_ components: [[Double]]) -> [[Double]] {
         let components = components.compactMap(normalized)
         guard components.count > componentLimit, let first = components.first else { return components }

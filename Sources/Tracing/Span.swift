@@ -3,8 +3,8 @@ import Glibc
 /// One piece of work in a trace, from its creation to its ``end(_:_:error:links:)``. A span that is never ended is not
 /// recorded.
 public final class Span: Sendable {
-    /// The span that the current code works for; `nil` if nothing is traced. What handlers and completions begin, inherits
-    /// it.
+    /// The span that the current code belongs to; `nil` if nothing is traced. Tasks that handlers and completions start
+    /// inherit it.
     @TaskLocal public static var current: Span?
 
     public enum Kind: Int, Sendable {
@@ -21,12 +21,12 @@ public final class Span: Sendable {
     public typealias Attributes = [(name: StaticString, value: Value)]
 
     public let context: TraceContext
-    /// What other vendors want to be passed on (`tracestate`).
+    /// The `tracestate` of the request, which is passed on unchanged.
     public let state: String?
     private let parentID: UInt64?
     private let kind: Kind
     private let tracer: Tracer
-    /// In nanoseconds, since 1970 and on the monotonic clock.
+    /// The start in nanoseconds, since 1970 and on the monotonic clock.
     private let startedAt: (wall: UInt64, monotonic: UInt64)
 
     init(_ context: TraceContext, parentID: UInt64?, state: String?, _ kind: Kind, _ tracer: Tracer) {
@@ -47,7 +47,7 @@ public final class Span: Sendable {
     /// Ends the span, once.
     ///
     /// - Parameters:
-    ///   - name: few different ones.
+    ///   - name: one of few names, so that spans can be grouped by it.
     ///   - error: the kind of failure; `nil` for success.
     ///   - links: other spans for which the work was done, too.
     public func end(
@@ -61,7 +61,7 @@ public final class Span: Sendable {
                 endedAt: startedAt.wall &+ duration, attributes: attributes, error: error, links: links))
     }
 
-    /// Runs work for a span.
+    /// Runs work with a span as ``current``.
     @inline(__always)
     public static func with<Result>(_ span: Span?, _ work: () -> Result) -> Result {
         guard let span else { return work() }
@@ -75,7 +75,7 @@ public final class Span: Sendable {
     }
 }
 
-/// A span as it is sent.
+/// A span that has ended and can be sent.
 struct EndedSpan: Sendable {
     let context: TraceContext
     let parentID: UInt64?

@@ -1,4 +1,4 @@
-/// Where a span is in its trace, as the field `traceparent` says it (W3C Trace Context).
+/// The position of a span in its trace, as in the field `traceparent` (W3C Trace Context).
 public struct TraceContext: Sendable, Equatable {
     /// The two halves of the trace's id.
     public let trace: (high: UInt64, low: UInt64)
@@ -12,9 +12,9 @@ public struct TraceContext: Sendable, Equatable {
         self.isSampled = isSampled
     }
 
-    /// Reads a `traceparent` (W3C Trace Context §3.2). A version that is not known may have more behind another hyphen.
+    /// Reads a `traceparent` (W3C Trace Context §3.2). An unknown version may have further data behind another hyphen.
     ///
-    /// - Returns: `nil` for what the standard tells to ignore, also for several fields in one list.
+    /// - Returns: `nil` if the standard requires to ignore the text, also for several fields in one list.
     public init?(traceparent text: String) {
         let bytes = Array(text.utf8)
         guard bytes.count >= 55, [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
@@ -27,7 +27,7 @@ public struct TraceContext: Sendable, Equatable {
         self.init(trace: (high, low), spanID: span, isSampled: flags & 1 == 1)
     }
 
-    /// Lower case only, as the standard requires.
+    /// Reads hexadecimal digits, in lower case only, as the standard requires.
     private static func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var value: UInt64 = 0
         for digit in digits {
@@ -40,7 +40,7 @@ public struct TraceContext: Sendable, Equatable {
         return value
     }
 
-    /// The trace's id as logs and collectors show it.
+    /// The trace's id in the form that logs and collectors show.
     public var traceID: String { Self.text(trace.high) + Self.text(trace.low) }
 
     public var traceparent: String { "00-\(traceID)-\(Self.text(spanID))-0\(isSampled ? 1 : 0)" }

@@ -3,15 +3,15 @@ internal import JSON
 internal import Synchronization
 
 /// Begins traces, and sends the spans that have ended to a collector, in batches and on a queue of its own. While the
-/// collector is away, spans wait up to a limit; further ones are dropped.
+/// collector is unavailable, up to ``limit`` spans wait; further ones are dropped.
 public final class Tracer: Sendable {
-    /// What became of a batch.
+    /// The result of sending a batch.
     public enum Delivery: Sendable {
         /// - Parameter rejected: the number of spans that the collector did not take.
         case taken(rejected: Int)
-        /// The collector will never take it.
+        /// The collector will never accept the batch.
         case refused(String)
-        /// The same batch may succeed later.
+        /// Sending failed, but the same batch may succeed later.
         case failed(String)
     }
 
@@ -34,20 +34,20 @@ public final class Tracer: Sendable {
     private let report: @Sendable (String?) -> Void
     private let state = Mutex(State())
     private let queue = DispatchQueue(label: "traces", qos: .utility)
-    /// Dispatch lets any thread use it.
+    /// Safe: Dispatch allows any thread to use a timer.
     nonisolated(unsafe) private let timer: any DispatchSourceTimer
 
-    /// Spans that wait at most, and spans in one request.
+    /// The maximum number of spans that wait, and of spans in one request.
     package static let (limit, batch) = (4_096, 512)
     private static let interval = DispatchTimeInterval.seconds(1)
     /// How long a request may take, in seconds: while the server runs, and at its stop.
     private static let (patience, lastPatience) = (5, 2)
 
     /// - Parameters:
-    ///   - sample: which part of the traces that begin here is recorded, from 0 to 1.
-    ///   - resource: what the spans are of: attributes such as `service.name`.
+    ///   - sample: the share of the traces beginning here that is recorded, from 0 to 1.
+    ///   - resource: the attributes of the program, such as `service.name`.
     ///   - send: sends the JSON of an `ExportTraceServiceRequest`.
-    ///   - report: told when batches begin to fail, and why; and with `nil` when one is taken again.
+    ///   - report: called with the reason when batches begin to fail, and with `nil` when one is accepted again.
     public init(
         sample: Double, resource: [(StaticString, String)],
         send: @escaping @Sendable ([UInt8], _ seconds: Int) -> Delivery,
@@ -70,22 +70,24 @@ public final class Tracer: Sendable {
     /// Begins the span of a request.
     ///
     /// - Parameters:
-    ///   - traceparent: what the request has; if it is no valid one, a new trace begins.
-    ///   - isQuiet: whether only callers who record a trace want to see it, as for the checks of an orchestrator.
+    ///   - traceparent: the field of the request. If it is absent or invalid, a new trace begins.
+    ///   - isQuiet: whether a new trace is never recorded, as for the health checks of an orchestrator. The span is
+    ///     still recorded if the caller records its trace.
     public func begin(traceparent: String?, state: String?, isQuiet: Bool) -> Span {
         if let parent = traceparent.flatMap(TraceContext.init(traceparent:)) {
             let own = TraceContext(trace: parent.trace, spanID: Self.newID(), isSampled: parent.isSampled)
             return Span(own, parentID: parent.spanID, state: state, .server, self)
         }
         let trace = (high: Self.newID(), low: Self.newID())
-        // As OpenTelemetry's sampler by the trace's id does, so that all who sample alike keep the same traces.
+        // Decides by the trace's id, like OpenTelemetry's sampler, so that all programs with the same share record the
+        // same traces.
         let isSampled = !isQuiet && Double(trace.low >> 1) < sample * 0x1p63
         return Span(
             TraceContext(trace: trace, spanID: Self.newID(), isSampled: isSampled), parentID: nil, state: nil, .server,
             self)
     }
 
-    /// 0 is none.
+    /// Returns a random id. 0 is excluded because it means that there is none.
     static func newID() -> UInt64 { .random(in: 1...UInt64.max) }
 
     // MARK: Sending
@@ -102,7 +104,7 @@ public final class Tracer: Sendable {
         if count == Self.batch { queue.async { [weak self] in self?.flush(seconds: Self.patience) } }
     }
 
-    /// Sends what waits, until a batch fails. On the queue only.
+    /// Sends the waiting spans, until a batch fails. On the queue only.
     private func flush(seconds: Int) {
         while true {
             let batch = state.withLock { $0.waiting.prefix(Self.batch) }
@@ -133,7 +135,7 @@ public final class Tracer: Sendable {
         }
     }
 
-    /// Sends what waits, once; blocks until that is done or has failed.
+    /// Sends the waiting spans a last time. Blocks until they are sent or a batch has failed.
     ///
     /// - Returns: the number of spans that are lost.
     public func close() -> Int {

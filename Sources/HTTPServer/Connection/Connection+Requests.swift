@@ -132,7 +132,7 @@ extension Connection {
             return abortUpload()
         }
         guard awaitsBody else {
-            // Of an incomplete head the fields so far are known.
+            // The head is incomplete, but the fields that were parsed so far may include `Origin`.
             let fields = worker.application.fields(
                 of: machine.parser.head, in: machine.input.readableBytes, route: nil)
             let request = PendingRequest(refused: worker.nextRequestID(), at: worker.now, fields: fields)

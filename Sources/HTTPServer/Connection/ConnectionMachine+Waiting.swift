@@ -12,7 +12,7 @@ extension ConnectionMachine {
         case .head: return mayReadRequest && input.count < limits.headerBytes
         case .buffering: return true
         case .streaming(_, let isPaused): return !isPaused
-        // Reading on is how a peer that closed the connection is noticed; a few more bytes do no harm.
+        // Continues to read, because only that shows that the peer has closed the connection.
         case .holding: return input.count < limits.headerBytes
         case .routed, .ready: return false
         case .finished: return true

@@ -52,7 +52,7 @@ struct ConnectionMachine: ~Copyable {
     var waitingSince: UInt64
     private var state = Reading.head
 
-    /// Where reading is. After the last response nothing more is read.
+    /// The state of reading. After the last response nothing more is read.
     var reading: Reading {
         get { responses.isClosing ? .finished : state }
         set { state = newValue }

@@ -198,7 +198,7 @@ struct ResponseQueue: ~Copyable {
     }
 }
 
-/// What is kept of a request until its response is complete.
+/// The data of a request that are kept until its response is complete.
 package struct PendingRequest {
     package var id: RequestID
     var method: Method
@@ -273,7 +273,7 @@ extension PendingRequest {
 
     /// A request that is refused before its head is complete.
     ///
-    /// - Parameter fields: of the response.
+    /// - Parameter fields: further header fields of the response.
     package init(refused id: RequestID, at time: UInt64, fields: [(name: StaticString, value: String)]) {
         self.init(id: id, method: .get, isVersion11: true, keepsAlive: false, route: nil, startedAt: time)
         self.fields = fields

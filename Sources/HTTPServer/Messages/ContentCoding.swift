@@ -116,7 +116,8 @@ public enum ContentCoding {
         response.fields.append(("Content-Encoding", "gzip"))
     }
 
-    /// Whether it is a text, and not one whose pieces must arrive at once, or that is negotiated already.
+    /// Whether the response is a text. Excludes event streams, whose pieces must arrive without delay, and responses
+    /// that have chosen their own coding.
     private static func isCompressible(_ response: borrowing Response) -> Bool {
         guard let type = response.contentType.map({ $0.description.prefix { $0 != ";" } }), type != "text/event-stream",
             type.hasPrefix("text/") || type.hasPrefix("application/") && type.contains("json") || type.hasSuffix("+xml")

@@ -3,9 +3,9 @@ internal import CGzip
 /// Compresses bytes as gzip does (RFC 1952), piece by piece.
 public final class Gzip {
     public enum Level: Int32, Sendable {
-        /// For what is compressed once for one client.
+        /// For bytes that are sent to one client.
         case fast = 1
-        /// For what is compressed once for many.
+        /// For bytes that are compressed once and sent to many clients.
         case small = 9
     }
 
@@ -30,7 +30,7 @@ public final class Gzip {
         return compressed
     }
 
-    /// What ``expand(_:limit:)`` found.
+    /// The result of ``expand(_:limit:)``.
     public enum Expansion: Equatable {
         case expanded([UInt8])
         case malformed
@@ -62,7 +62,7 @@ public final class Gzip {
     /// Adds a piece.
     ///
     /// - Parameter isLast: whether the output ends with it.
-    /// - Returns: what the output has more now; often nothing, because small pieces are kept for later.
+    /// - Returns: the next bytes of the output; often none, because small pieces are kept for later.
     public func add(_ bytes: [UInt8], isLast: Bool) -> [UInt8] {
         var output: [UInt8] = []
         bytes.withUnsafeBufferPointer { bytes in

@@ -129,7 +129,7 @@ public struct EntityTag: Hashable, Sendable {
         value = hash
     }
 
-    /// Reads ``text``, also that of a compressed representation.
+    /// Reads the ``text`` of a tag, with or without ``compressedSuffix``.
     public init?(_ text: String) {
         var digits = text.dropFirst().dropLast()
         guard text.hasPrefix("\""), text.hasSuffix("\"") else { return nil }
@@ -143,14 +143,14 @@ public struct EntityTag: Hashable, Sendable {
         return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
     }
 
-    /// The representation that a tag is of.
+    /// The representation that a tag identifies.
     enum Form {
         case plain
-        /// With ``compressedSuffix``.
+        /// The gzip representation, whose tag ends with ``compressedSuffix``.
         case compressed
     }
 
-    /// What the tag of a compressed representation has behind the number.
+    /// The text behind the number in the tag of a compressed representation.
     static let compressedSuffix = "-gzip"
 
     /// Whether a condition lists this tag (RFC 9110 §13.1), of the plain representation or of the compressed one.

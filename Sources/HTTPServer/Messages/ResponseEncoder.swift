@@ -118,7 +118,8 @@ package enum ResponseEncoder {
         response.status == .ok && listedForm(response, request) != nil
     }
 
-    /// A client that no longer accepts gzip must not be sent to a compressed representation that a cache has.
+    /// Returns the form of the entity tag that `If-None-Match` lists. The compressed form does not count for a client
+    /// that no longer accepts gzip, because a 304 would make it use a cached compressed representation.
     private static func listedForm(
         _ response: borrowing Response, _ request: borrowing PendingRequest
     ) -> EntityTag.Form? {
@@ -126,7 +127,8 @@ package enum ResponseEncoder {
         return tag.listedForm(in: condition, includesCompressed: request.acceptsGzip)
     }
 
-    /// Whether the tag is that of the compressed representation: a 304 names the one that the client has.
+    /// Whether to send the tag of the compressed representation. A 304 has the tag of the representation that the
+    /// client has.
     @inline(__always)
     private static func sendsCompressedTag(
         of response: borrowing Response, _ status: Status, to request: borrowing PendingRequest

@@ -15,23 +15,24 @@ public struct Route {
     /// braces, as in `/datafiles/{sdk_key}.json`, must follow in the path.
     public let pattern: String
     public let handler: Handler
-    /// Whether it is served even when the server is overloaded.
+    /// Whether the route is served even when the server is overloaded.
     public let isVital: Bool
-    /// Returns the response to a request whose head alone shows that it is refused, and the caller's name as
-    /// ``Responder/setCaller(_:)`` takes it. Asked only if the client waits to be told to send the body; the handler
-    /// must check again.
+    /// Returns the response to a request that can be refused by its head alone, and the caller's name for
+    /// ``Responder/setCaller(_:)``. Called only if the client waits for `100 (Continue)` before it sends the body, so
+    /// the handler must check again.
     let refusal: Refusal?
-    /// The longest body that it takes, in bytes, where that is more than ``Limits/bodyBytes``; `nil` if it is not.
+    /// The maximum length of a body in bytes, if the route accepts more than ``Limits/bodyBytes``; `nil` otherwise.
     public let bodyBytes: Int?
-    /// Whether it changes state. Pipelined requests behind it wait for its response, so that they see the change.
+    /// Whether a request changes state. Pipelined requests behind it wait for its response, so that they see the
+    /// change.
     public let changesState: Bool
-    /// Whether another thread makes a large response later. Pipelined requests behind it wait, so that a connection
-    /// holds one such response at a time.
+    /// Whether another thread builds a large response later. Pipelined requests behind the request wait, so that a
+    /// connection holds one such response at a time.
     public let respondsLater: Bool
 
     var holdsNext: Bool { changesState || respondsLater }
 
-    /// The longest body that it takes.
+    /// The maximum length of a body in bytes.
     func bodyBytes(_ limits: Limits) -> Int { max(limits.bodyBytes, bodyBytes ?? 0) }
 
     /// - Parameter changesState: `nil` if it follows from the method. A `GET` that changes state does not serve `HEAD`.
@@ -244,7 +245,7 @@ extension Application {
         return response
     }
 
-    /// Returns the response to a request whose `If-Match` does not list the entity tag of what it asks for.
+    /// Returns the response to a request whose `If-Match` does not list the entity tag of the current representation.
     package func preconditionFailed(_ route: Int?) -> Response {
         response(
             to: RequestFailure(.preconditionFailed, "If-Match must list the current entity tag"),

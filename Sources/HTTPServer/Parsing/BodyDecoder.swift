@@ -21,7 +21,7 @@ enum BodyDecoder {
 
 /// Decodes the chunked transfer coding (RFC 9112 §7.1) from pieces of any size.
 struct ChunkedDecoder {
-    /// What follows at the reading position.
+    /// The bytes at the reading position.
     enum Piece: Equatable {
         /// More bytes are needed, after dropping `framing` bytes.
         case needsMore(framing: Int)

@@ -13,7 +13,7 @@ package struct RequestHeadParser {
 
     private var scanned = 0
     private var lineStart = 0
-    /// What has been parsed so far.
+    /// The part of the head that has been parsed so far.
     package private(set) var head = RequestHead()
     private var hasRequestLine = false
     private var hostCount = 0

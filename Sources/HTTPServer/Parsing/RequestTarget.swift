@@ -74,7 +74,7 @@ struct RequestTarget {
 public struct TargetText {
     /// The path, percent-encoded.
     public let path: String
-    /// As ``Request/queryItems()`` returns them.
+    /// The query parameters, decoded like those of ``Request/queryItems()``.
     public let queryItems: [(name: String, value: String)]
 
     /// Parses a target; `nil` if it is not valid in a request line, or its query is not UTF-8.

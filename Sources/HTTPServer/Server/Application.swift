@@ -1,10 +1,12 @@
 public import Tracing
 
-/// What a server serves. Each event loop has its own instance and uses it only on its thread, so it needs no locks.
+/// The program that a server runs. Each event loop has its own instance and uses it only on its thread, so it needs no
+/// locks.
 public protocol Application: AnyObject {
     var router: Router { get }
 
-    /// Whether ``requestCompleted(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
+    /// Whether the summaries for ``requestCompleted(_:)`` have the members that only an access log needs: target,
+    /// `X-Forwarded-For` and caller.
     var logsRequests: Bool { get }
 
     /// Begins a span for each request; `nil` if nothing is traced.
@@ -21,7 +23,7 @@ public protocol Application: AnyObject {
     /// - Parameter location: which path the request is for, so that each path can have its own error format.
     func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response
 
-    /// Whether ``fields(origin:route:)`` is asked.
+    /// Whether the server calls ``fields(origin:route:)``.
     var readsOrigin: Bool { get }
 
     /// Returns header fields that the response to a request gets in addition to its own, whatever it is.
@@ -105,9 +107,9 @@ public struct RequestSummary: Sendable {
     public let target: String?
     /// The values of `X-Forwarded-For`; `nil` unless ``Application/logsRequests``.
     public let forwardedFor: String?
-    /// As set by ``Responder/setCaller(_:)``.
+    /// The name that ``Responder/setCaller(_:)`` has set.
     public let caller: String?
-    /// To be ended by the application.
+    /// The span of the request, which the application must end; `nil` if nothing is traced.
     public let span: Span?
     /// The start of ``nanoseconds`` on the monotonic clock.
     let startedAt: UInt64
@@ -127,7 +129,7 @@ public struct RequestSummary: Sendable {
     }
 }
 
-/// What a server reports to its operator.
+/// An event that a server reports to its operator.
 public enum ServerEvent: Sendable {
     /// Accepting a connection failed, for example because no descriptors are left; accepting pauses briefly.
     case acceptFailed(SystemError)

@@ -16,7 +16,7 @@ public final class EventLoop: @unchecked Sendable {
     private let hasJobs = Atomic<Bool>(false)
     private let isAsleep = Atomic<Bool>(false)
     private let wakeDescriptor: Int32
-    /// What others watch, by token.
+    /// The watches of descriptors that belong to other modules, by token.
     private var watches: [UInt64: Watch] = [:]
     /// The watches whose descriptors are ready in this iteration.
     private var ready: [Watch] = []
@@ -172,7 +172,7 @@ public final class EventLoop: @unchecked Sendable {
     /// Whether there are jobs to run, or watched descriptors are ready.
     var hasWork: Bool { !ready.isEmpty || hasJobs.load(ordering: .sequentiallyConsistent) }
 
-    /// Calls those who wait for a descriptor.
+    /// Calls the closures of the watches that are ready.
     func callWatches() {
         let watches = ready
         ready.removeAll(keepingCapacity: true)
