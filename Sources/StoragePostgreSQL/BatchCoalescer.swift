@@ -1,23 +1,25 @@
-/// Decides at the end of a batch whether what waits is sent now or together with what the next batch brings.
+/// Decides at the end of a batch whether to send the waiting statements now, or together with those of the next batch.
 ///
-/// Clients that were just answered are about to send their next requests. Without a pause those that came while the last
-/// exchange was away would always go out without them, and exchanges would be half as large as they can be. A pause is
-/// an iteration of the event loop that does not sleep: a few microseconds if nothing comes.
+/// When an exchange ends, the clients that get its responses are about to send their next requests. Without a pause,
+/// the requests that arrived during the exchange would always be sent without those, and exchanges would be half as
+/// large as possible. A pause is one iteration of the event loop that does not sleep: a few microseconds if nothing
+/// arrives.
 struct BatchCoalescer {
     /// The maximum number of pauses in a row.
     static let mostPauses = 4
 
     private var isUnderWay = false
     private var pauses = 0
-    /// What waited at the end of the last batch.
+    /// The number of waiting statements at the end of the last batch.
     private var lastWaiting = 0
 
-    /// An exchange has ended, and those who waited for it are answered.
+    /// Notes that an exchange has ended and its responses are sent in this batch.
     mutating func begin() {
         isUnderWay = true
     }
 
-    /// Whether to wait for another batch: after the one that answered, and as long as each brings more.
+    /// Whether to wait for another batch: once after the batch that sent responses, and then as long as each batch adds
+    /// statements, at most ``mostPauses`` times.
     mutating func shouldWait(waiting: Int) -> Bool {
         let isMore = waiting > lastWaiting
         lastWaiting = waiting

@@ -9,12 +9,12 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let configuration: PostgreSQLConfiguration
     private let changed: @Sendable () -> Void
-    /// A separate one, because connecting blocks.
+    /// An executor of its own, because connecting blocks.
     private let executor = DispatchExecutor(label: "postgresql-listener")
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
     private var handle: Handle?
-    /// That of the server which notifies.
+    /// The timeline of the server that sends the notifications.
     private let timeline = Mutex<Cluster.Timeline?>(nil)
     private var watch: (any DescriptorWatch)?
     private var schedule = ReconnectSchedule()
@@ -35,7 +35,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         return false
     }
 
-    /// Listens to the server that became the primary instead.
+    /// Leaves a server that is no longer the primary, and listens to the new primary.
     private func leave() {
         guard configuration.cluster.hasLeftBehind(handle?.timeline) else { return }
         hangUp()

@@ -13,7 +13,7 @@ public struct ConnectionString: Sendable {
 
     var isWellFormed: Bool { parsed != nil }
 
-    /// Whether it has a password. `true` for a malformed string, which may contain one.
+    /// Whether the string has a password. `true` for a malformed string, which may contain one.
     public var hasPassword: Bool { parsed.map { $0["password"] != nil } ?? true }
 
     /// The settings by keyword; `nil` if the string is malformed.
@@ -29,20 +29,20 @@ public struct ConnectionString: Sendable {
         return values
     }
 
-    /// Whether it demands that connecting never gives up (`connect_timeout=0`): a server that is gone without a word would
-    /// be waited for until the kernel gives up.
+    /// Whether the string demands that connecting has no time-out (`connect_timeout=0`). Connecting to a server that
+    /// does not respond would then block until the kernel gives up.
     var waitsForever: Bool {
         guard let limit = parsed?["connect_timeout"] else { return false }
         return (Int(limit) ?? 0) <= 0
     }
 
-    /// One of several servers.
+    /// One of the servers to try.
     struct Host {
         var name: String?
         var address: String?
         var port: String?
 
-        /// The settings that restrict a connection string to this server; none if it names one only.
+        /// The settings that restrict a connection string to this server; none if the string has only one server.
         var settings: [(String, String)] {
             [("host", name), ("hostaddr", address), ("port", port)].compactMap { name, value in
                 value.map { (name, $0) }
@@ -50,8 +50,8 @@ public struct ConnectionString: Sendable {
         }
     }
 
-    /// The servers to try, at least one. If the order in which libpq tries them matters, or only libpq knows them, it is one
-    /// that restricts nothing.
+    /// The servers to try, at least one. If there is only one, if libpq must choose the server (`prefer-standby`), or
+    /// if the string is malformed, it is a single host without settings, so that libpq uses the string as it is.
     var hosts: [Host] {
         guard let values = parsed, values["target_session_attrs"] != "prefer-standby" else { return [Host()] }
         let servers = Self.servers(values)
@@ -67,13 +67,14 @@ public struct ConnectionString: Sendable {
         }
         let (names, addresses, ports) = (list("host"), list("hostaddr"), list("port"))
         return (0..<max(names.count, addresses.count)).map { index in
-            // The default of libpq; without it the list of ports would stay.
+            // An empty port means libpq's default. It must be set, because otherwise the list of ports would remain in
+            // effect.
             let port = ports.count > 1 ? element(ports, index) ?? "5432" : ports.first
             return Host(name: element(names, index), address: element(addresses, index), port: port)
         }
     }
 
-    /// Hosts, ports and database, for logs; neither user name nor password.
+    /// The hosts, ports and database without user name and password, for logs.
     public var withoutSecrets: String {
         guard let values = parsed else { return "postgresql://(malformed)" }
         let servers = Self.servers(values).map { server in

@@ -1,13 +1,14 @@
 import Storage
 
-/// Whether lookups, or writes, fail. Pure: times are passed in, in monotonic nanoseconds.
+/// Whether one kind of operations, lookups or writes, currently fails. It reads no clock: the caller passes times in
+/// monotonic nanoseconds.
 ///
-/// One success ends a failure, unless failures and successes have been alternating, as they do while some connections work
-/// and others do not: then it ends with the first success after a while without failures.
+/// One success ends a failure, unless failures and successes have been alternating for longer than ``onset``, as they
+/// do while only some connections work. Then the failure ends with the first success after ``hold`` without failures.
 struct Health {
-    /// How long failures may alternate with successes before they count as one.
+    /// How long failures may alternate with successes before they count as one lasting failure, in nanoseconds.
     static let onset: UInt64 = 1_000_000_000
-    /// How long nothing must fail then.
+    /// How long no operation must fail before a lasting failure can end, in nanoseconds.
     static let hold: UInt64 = 1_500_000_000
 
     /// Why operations fail; `nil` if they work.
@@ -15,10 +16,14 @@ struct Health {
     private var first: UInt64 = 0
     private var last: UInt64?
     private var reported: (error: StorageError, at: UInt64)?
-    /// After how long another reason is reported: the first one may only say that the connection was lost.
+    /// After how many nanoseconds a changed reason is reported. It is reported because the first reason may only be
+    /// that the connection was lost.
     static let nextReport: UInt64 = 5_000_000_000
 
-    /// - Returns: whether to report it: operations worked before, or have failed for another reason for a while.
+    /// Notes a failure.
+    ///
+    /// - Returns: whether to report it: if operations worked before, or if the last report was for another reason and
+    ///   longer than ``nextReport`` ago.
     mutating func failed(_ error: StorageError, at time: UInt64) -> Bool {
         if last.map({ time &- $0 > Self.hold }) ?? true { first = time }
         last = time
@@ -30,7 +35,9 @@ struct Health {
         return true
     }
 
-    /// - Returns: whether operations failed before, and count as working again.
+    /// Notes a success.
+    ///
+    /// - Returns: whether it ends a failure.
     mutating func succeeded(at time: UInt64) -> Bool {
         guard failure != nil, let last, last &- first < Self.onset || time &- last > Self.hold else { return false }
         failure = nil

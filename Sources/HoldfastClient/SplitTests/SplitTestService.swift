@@ -75,18 +75,19 @@ public final class SplitTestService: SplitTestServiceProtocol {
     private let timeLimit: Duration
     private let draw: @Sendable (_ count: Int) -> Int
     private let state = Locked(State())
-    /// Serializes all use of the storage, and hits.
+    /// Serializes all use of the storage.
     private let storing = Locked(())
     private let listeners = Listeners<Set<String>>()
-    /// What the service has registered with the client.
+    /// The observers that the service has registered with the client.
     private let registrations = OwnedTokens()
 
     /// - Parameters:
     ///   - client: asks the server and reports exposures to it; `nil` for tests without a server.
-    ///   - userID: by default the client's current user, whoever that is at the moment; without a client an anonymous id,
-    ///     which the storage keeps. Groups of an anonymous user have the storage keys of the tests; the id of another user
-    ///     is appended.
-    ///   - attributes: for audiences; by default those of the client's current user, if it is the same user.
+    ///   - userID: the user of the tests. By default the client's current user, also after it changes; without a client
+    ///     an anonymous id, which is kept in the storage. The groups of an anonymous user are stored with the keys of
+    ///     the tests; for any other user, the id is appended to the keys.
+    ///   - attributes: the user's attributes, which audiences use. By default those of the client's current user, if
+    ///     that is the same user.
     ///   - timeLimit: how long a fetch waits for the server.
     ///   - draw: returns a random number from 0 up to, but not including, its argument.
     public init(
@@ -140,7 +141,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
             if let id = try storage.string(forKey: anonymousKey) { return id }
             try storage.set(new, forKey: anonymousKey)
         } catch {
-            // For this run only: what the storage cannot read now may be there.
+            // Use the new id for this run only, because the storage may have one that it cannot read at the moment.
         }
         return new
     }
@@ -167,9 +168,9 @@ public final class SplitTestService: SplitTestServiceProtocol {
         return handle(test, definition, user, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
     }
 
-    /// Returns the user's part in a test at once, for a view that cannot wait. Without a client a group is drawn and kept if
-    /// there is none. With a client the server decides who is enrolled: a test of which nothing is known on the device yet is
-    /// fetched in the background, and the user is not enrolled until then; see ``addUpdateListener(_:)``.
+    /// Returns the user's group in a test at once, for a view that cannot wait. Without a client, a group is drawn and
+    /// kept if there is none. With a client, the server decides who is enrolled: if the device has no group yet, the
+    /// test is fetched in the background, and the user is not enrolled until then; see ``addUpdateListener(_:)``.
     public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
         if let kept = keptSplitTest(test) { return kept }
         let (definition, user) = (SplitTestDefinition(test), user)
@@ -195,7 +196,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         await refresh { _ in true }
     }
 
-    /// Asks again for the groups that the server could not be asked for.
+    /// Asks again for the groups for which the server was unavailable.
     private func refreshUnavailable() async {
         await refresh { assignment in if case .unavailable = assignment.error { true } else { false } }
     }
@@ -220,7 +221,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         guard let name = assignment.group, let group = Test.Group(rawValue: name) else {
             return SplitTestHandle(group: Test.fallbackGroup, source: .none, error: assignment.error)
         }
-        // Whoever logs in now takes over the group.
+        // If this anonymous user logs in, the account keeps the group.
         if case .anonymous(let id) = user { client?.core.noteAnonymousUse(of: id) }
         return SplitTestHandle(group: group, source: assignment.source, error: assignment.error) { [self] in
             hit(definition, user, name)
@@ -228,13 +229,13 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private func refresh(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
-        // A fetch that runs already may have asked before the change.
+        // A running fetch may have asked the server before the change, so its result does not count.
         let id = FetchID(test: definition.identifier, userID: Key(user.id))
         if let running = state.withLock({ $0.fetches[id] }) { _ = await running.value }
         return await assignment(definition, user)
     }
 
-    /// Concurrent calls for one test and user share the result.
+    /// Asks the server for a group. Concurrent calls for the same test and user share one request.
     private func assignment(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
         let id = FetchID(test: definition.identifier, userID: Key(user.id))
         let task = state.withLock { state in
@@ -262,7 +263,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     /// Remembers an assignment for this run.
     private func remember(_ assignment: Assignment, _ definition: SplitTestDefinition, _ owner: Key) {
-        // A user who has left meanwhile must not replace the present one.
+        // The user may have changed since the request.
         let isPresent = Key(userID) == owner
         let hasChanged = state.withLock { state in
             guard isPresent else { return false }
@@ -345,7 +346,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
         switch response {
         case .success(let server)?:
             guard let group = server.group else {
-                // A paused test goes on later: a drawn group is only known here.
+                // The test may be paused and continue later, and a drawn group is known on this device only, so keep
+                // it.
                 if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition, for: user) }
                 return Assignment(source: .none)
             }
@@ -367,7 +369,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         if let kept { return Assignment(group: kept.group, source: kept.isLocal ? .local : .kept, error: failure) }
         switch failure {
         case .refused?, .unknownGroup?:
-            // The server would not count what is drawn here.
+            // The server would refuse the hit of a group that is drawn here.
             return Assignment(source: .none, error: failure)
         default:
             break
@@ -383,7 +385,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     private func hit(_ definition: SplitTestDefinition, _ handled: SplitTestUser, _ group: String) {
         var user = user
         if case .account(_, let anonymousID?) = user, anonymousID.hasSameBytes(as: handled.id) {
-            // The user has logged in since, and takes over what was hit before.
+            // The user has logged in since. Reading the group copies the anonymous user's group and hit to the account.
             _ = storing.withLock { _ in try? groups.group(of: definition, for: user) }
         } else {
             user = handled
@@ -395,7 +397,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         let reported = storing.withLock { _ in try? groups.storage.string(forKey: hitKey) }
         guard reported != group else { return }
         if let client {
-            // If the queue does not take it, the next hit tries again.
+            // If the event cannot be queued, the next hit tries again.
             guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: user.id) else {
                 return
             }

@@ -2,22 +2,22 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// What a store knows of the servers that its connection string names; its connections share it.
+/// The state of the servers in a store's connection string, shared by all connections of the store.
 final class Cluster: Sendable {
-    /// The place of a server in the history of its cluster. A standby that is promoted begins a timeline with a greater
-    /// number, so a primary with a lower one was left behind: what it has may be stale, and its commits are lost.
+    /// The position of a server in the history of its cluster. A promoted standby begins a timeline with a greater
+    /// number. So a primary with a lower number has been replaced: its data may be stale, and its commits are lost.
     struct Timeline: Equatable {
-        /// What `initdb` gave the cluster. Timelines of different clusters cannot be compared.
+        /// The system identifier that `initdb` created. Timelines of different clusters cannot be compared.
         let systemID: String
         let number: Int
     }
 
-    /// What a backend is doing that has not responded in time.
+    /// The state of a backend that has not responded in time.
     enum Verdict {
         /// It has committed, and waits for a synchronous standby.
         case waitsForStandby
         case isBusy
-        /// Or it is not there: nothing that was sent has arrived, or its response has not.
+        /// Idle or gone: either the exchange did not arrive, or its response was lost.
         case isIdle
         case unknown
     }
@@ -25,11 +25,11 @@ final class Cluster: Sendable {
     /// The backends of a server that are not idle.
     struct Backends {
         var busy: Set<Int32> = []
-        /// Those of them that wait for a synchronous standby.
+        /// The busy backends that wait for a synchronous standby.
         var awaitingStandby: Set<Int32> = []
     }
 
-    /// What a server was found to be when it was last asked.
+    /// The role of a server when it was last asked.
     enum Finding {
         case primary(Timeline?)
         case standby
@@ -39,23 +39,23 @@ final class Cluster: Sendable {
     private struct State {
         var systemID: String?
         var lastGood = 0
-        /// When a connection to a host was last lost or refused, since one was made. All times are in monotonic
-        /// nanoseconds.
+        /// When a connection to each host was last lost or refused; no entry if a connection was made since. All times
+        /// are in monotonic nanoseconds.
         var failedAt: [Int: UInt64] = [:]
         var findings: [Int: (what: Finding, at: UInt64)] = [:]
-        /// By host, and when they were asked for.
+        /// The backends of each host, and when the query for them was sent.
         var backends: [Int: (found: Backends, askedAt: UInt64)] = [:]
     }
 
     private let state = Mutex(State())
-    /// The greatest number of a timeline.
+    /// The greatest timeline number that was seen; 0 if none was.
     private let newest = Atomic<Int>(0)
     private let synchronous = Atomic<Bool>(false)
     private let parked = Atomic<Int>(0)
     private let late = Atomic<Int>(0)
     private let reconnections = Atomic<Int>(0)
 
-    /// Whether a commit waits for a standby, as far as is known.
+    /// Whether commits wait for a standby, as the primary last reported.
     var isSynchronous: Bool { synchronous.load(ordering: .relaxed) }
 
     /// The number of connections whose backends have not confirmed a commit in time.
@@ -72,7 +72,7 @@ final class Cluster: Sendable {
         late.subtract(1, ordering: .relaxed)
     }
 
-    /// How often a connection was made in place of a lost one.
+    /// The number of connections that replaced a lost one.
     var reconnects: Int { reconnections.load(ordering: .relaxed) }
 
     func didReconnect() {
@@ -89,14 +89,14 @@ final class Cluster: Sendable {
 
     // MARK: Timelines
 
-    /// The greatest number of a timeline that was seen; 0 if none was.
+    /// The greatest timeline number that was seen; 0 if none was.
     var newestTimeline: Int { newest.load(ordering: .relaxed) }
 
-    /// Notes what a primary said of itself.
+    /// Stores what a primary reported.
     func didSee(_ timeline: Timeline?, isSynchronous: Bool) {
         if let timeline {
             let isCurrent = state.withLock { state in
-                // Another cluster may have taken its place, after an upgrade with pg_upgrade for example.
+                // Another cluster may have replaced the former one, for example after an upgrade with pg_upgrade.
                 if state.systemID != timeline.systemID || timeline.number > newest.load(ordering: .relaxed) {
                     state.systemID = timeline.systemID
                     newest.store(timeline.number, ordering: .relaxed)
@@ -108,7 +108,8 @@ final class Cluster: Sendable {
         synchronous.store(isSynchronous, ordering: .relaxed)
     }
 
-    /// Whether another server has become the primary since. Cheap.
+    /// Whether a server on this timeline has been replaced by another primary. Cheap enough to check after each
+    /// exchange.
     func hasLeftBehind(_ timeline: Timeline?) -> Bool {
         guard let timeline, timeline.number < newest.load(ordering: .relaxed) else { return false }
         return state.withLock { $0.systemID == timeline.systemID }
@@ -116,8 +117,8 @@ final class Cluster: Sendable {
 
     // MARK: Hosts
 
-    /// The order in which to try hosts: the last that served first, unless it has failed since, then those that are known
-    /// to be the primary, and last those that are known to be unreachable or left behind.
+    /// Returns the indices of the hosts in the order in which to try them: first the host of the last connection,
+    /// unless it has failed since; then known primaries; last the hosts that are known to be unreachable or replaced.
     func order(of hosts: Int) -> [Int] {
         let known = state.withLock { $0 }
         let ranks = (0..<hosts).map { rank($0, known) }
@@ -169,8 +170,8 @@ final class Cluster: Sendable {
     }
 
     /// - Parameters:
-    ///   - backend: its process id; `nil` behind a pooler, which hides it.
-    ///   - time: when it was late, in monotonic nanoseconds.
+    ///   - backend: the process id of the backend; `nil` behind a pooler, which hides it.
+    ///   - time: when the response was found to be late, in monotonic nanoseconds. Only later findings count.
     func verdict(on backend: Int32?, of host: Int, since time: UInt64) -> Verdict {
         guard let known = state.withLock({ $0.backends[host] }), known.askedAt > time else { return .unknown }
         let found = known.found

@@ -2,10 +2,12 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and, while
-/// connections wait for responses, which backends are busy. It has a connection of its own: otherwise a process whose
-/// connections are all idle would not notice that another server became the primary, and read what is stale from one that
-/// comes back; and connections that were cut without a word would be noticed only after the time-out of a statement.
+/// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and,
+/// while responses are late, which backends are busy.
+///
+/// It has connections of its own for two reasons. A process whose connections are all idle would not notice that
+/// another server became the primary, and would read stale data from the former primary when that returns. And
+/// connections that were lost without an error would be noticed only after the time-out of a statement.
 final class ClusterWatch: Sendable {
     private let hosts: [HostWatch]
 
@@ -14,7 +16,7 @@ final class ClusterWatch: Sendable {
         self.hosts = hosts.indices.map { HostWatch(configuration, hosts[$0], number: $0, isOnly: hosts.count == 1) }
     }
 
-    /// Blocks until each of several servers has been asked once, or for a second.
+    /// If there are several servers, blocks until each has been asked once, but for at most a second.
     func waitForFirst() {
         let deadline = DispatchTime.now() + 1
         for host in hosts { host.waitForFirst(until: deadline) }
@@ -47,7 +49,7 @@ private final class HostWatch: @unchecked Sendable {
         queue = DispatchQueue(label: "postgresql-watch-\(number)", qos: .utility)
         timer = DispatchSource.makeTimerSource(queue: queue)
         first.enter()
-        // The first connection to an only server tells as much.
+        // If there is only one server, the store's first connection inspects it anyway.
         timer.schedule(
             deadline: .now() + (isOnly ? configuration.watchInterval : 0), repeating: configuration.watchInterval)
         timer.setEventHandler { [weak self] in self?.ask() }
@@ -79,7 +81,7 @@ private final class HostWatch: @unchecked Sendable {
             let cluster = configuration.cluster
             cluster.didFind(handle.isPrimary ? .primary(handle.timeline) : .standby, at: number)
             guard cluster.hasLateConnections else { return }
-            // The state of others' backends is NULL.
+            // The state of other roles' backends is NULL, so they count as busy.
             let notIdle = """
                 SELECT pid, coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity
                 WHERE state IS NULL OR state NOT LIKE 'idle%'
@@ -92,7 +94,7 @@ private final class HostWatch: @unchecked Sendable {
             }
             cluster.didFind(backends, on: number, askedAt: askedAt)
         } catch {
-            // The next one connects anew.
+            // The next call opens a new connection.
             handle = nil
             configuration.cluster.didFind(.unreachable, at: number)
         }

@@ -28,7 +28,7 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         message.split(whereSeparator: \.isNewline).joined(separator: "; ")
     }
 
-    /// What to do about the error.
+    /// The reaction that can make the operation succeed.
     enum Remedy {
         /// Another writer has changed a record since it was read: read and apply the rules again.
         case applyAgain
@@ -43,22 +43,22 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// dividing by zero.
     static let versionConflict = "22012"
 
-    /// SQLSTATE of what this release cannot use, such as tables of a newer one. Also raised by this module.
+    /// SQLSTATE of a feature that is not supported. This module raises it for tables of a newer release, for example.
     static let unsupported = "0A000"
 
-    /// SQLSTATE of what the role may not do. Also raised by this module.
+    /// SQLSTATE of a missing privilege of the role. Also raised by this module.
     static let insufficientPrivilege = "42501"
 
-    /// The server is no longer the primary of its cluster, although it does not know.
+    /// The error for a server that still acts as primary although another one has become the primary of its cluster.
     static let leftBehind = PostgreSQLError(connection: "another server has become the primary")
 
     /// SQLSTATE of a lock that was not available within `lock_timeout`.
     static let lockNotAvailable = "55P03"
 
-    /// SQLSTATE of a commit of which nobody knows whether it will last.
+    /// SQLSTATE of a commit that may or may not be durable.
     static let outcomeUnknown = "40003"
 
-    /// The server warned when it committed.
+    /// Returns the error for a commit that succeeded with a warning of the server.
     static func inDoubt(_ warning: String) -> PostgreSQLError {
         PostgreSQLError(state: outcomeUnknown, message: "the change may be lost: \(warning)")
     }
@@ -84,7 +84,7 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// connection itself still works.
     var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
 
-    /// Whether it says nothing about changes of other users.
+    /// Whether the error concerns some users only, so that changes of others may succeed.
     func concernsSomeUsers(isDistributed: Bool) -> Bool {
         state == Self.lockNotAvailable || isDistributed && (mayConcernOneNode || state == Self.outcomeUnknown)
     }
@@ -93,10 +93,10 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         state.isEmpty ? "the database cannot be reached: \(message)" : "\(message) (SQLSTATE \(state))"
     }
 
-    /// The error as users of the store see it.
+    /// The error that the store reports.
     var asStorageError: StorageError {
         switch state {
-        // The only text that HTTP and JSON can say and a database cannot store has a NUL.
+        // Caused by a text with NUL, the only text that JSON can contain and the database cannot store.
         case "22021", "22P05": .unstorable
         case "53100": .unavailable(reason: "the disk of the database is full")
         case "25006": .unavailable(reason: "the database is read-only; a primary is required")

@@ -2,23 +2,24 @@ import Glibc
 import Storage
 import Synchronization
 
-/// Notices that somebody overwrote the database or its write-ahead log in place, for example by `cp backup holdfast.db`
-/// under a running server: the files keep their identity, and SQLite would go on to write into the wrong one.
+/// Detects that the database or its write-ahead log was overwritten in place, for example by `cp backup holdfast.db`
+/// while a server runs. The files keep their identity then, and SQLite would continue to write into them.
 ///
-/// - The log: its header has the salts of the log's index, and its last frame the checksum of all frames. The index is in
-///   memory, so that overwriting the log does not change it. A log that was copied in whole is not needed any more.
-/// - The database: only a checkpoint changes it. As long as the index shows none since the last check, and the log has no more
-///   to copy, header, size and the page of `counters` are the same. Otherwise the file has not shrunk, and ends with a later
-///   commit than before, but with none that is yet to come. Checkpoints and restarts of the log by other processes fulfil
-///   this, too.
+/// - The log must have the salts of the log's index in its header, and the checksum of the index in its last frame. The
+///   index is in memory, so overwriting the log does not change it. A log that was copied completely is not checked,
+///   because nobody reads it any more.
+/// - The database may be changed by checkpoints only. While the index shows no checkpoint since the last check, and the
+///   log has no more to copy, the header, the size and the page of `counters` must be the same. After a checkpoint, the
+///   file must not be shorter, and its last commit must be later than before, but not later than the last commit of
+///   all. Checkpoints and restarts of the log by other processes comply with this, too.
 ///
-/// Once anything differs, nothing is read or written any more until the server starts again.
+/// Once a difference is found, nothing is read or written any more until the server is restarted.
 final class ContentsCheck: Sendable {
     /// The state of the database file at the last check.
     private struct Seen {
         var size: Int64
         var header: [UInt8]
-        /// The page of `counters`.
+        /// The page of the table `counters`, which has the number of the last commit.
         var page: [UInt8]
         /// The number of the last commit in the file; `nil` after `VACUUM`, until the page is copied.
         var commit: Int64?
@@ -30,7 +31,7 @@ final class ContentsCheck: Sendable {
         var schema: ArraySlice<UInt8> { header[40..<44] }
     }
 
-    /// A checkpoint of another process may write the pages while they are read.
+    /// How often a check is repeated, because a checkpoint of another process may write the pages while they are read.
     private static let tries = 4
 
     private let path: String
@@ -48,9 +49,9 @@ final class ContentsCheck: Sendable {
         if let difference = difference.withLock({ $0 }) { throw difference }
     }
 
-    /// Compares the contents of the files with what they must be.
+    /// Checks the contents of the files.
     ///
-    /// - Throws: ``SQLiteError/fileWasOverwritten``
+    /// - Throws: ``SQLiteError/fileWasOverwritten`` if a file was changed by another program.
     func expectOwn(on connection: Connection) throws(SQLiteError) {
         try expectNoDifference()
         var tries = 0
@@ -119,7 +120,8 @@ final class ContentsCheck: Sendable {
         let size = try connection.databaseSize()
         guard let page = try connection.bytes(Int(read.pageSize), at: (root - 1) * Int64(read.pageSize), of: .database)
         else { return "the database is shorter than before" }
-        // Before and after the pages: a checkpoint announces itself before it writes, and may end meanwhile.
+        // Reads the state of checkpoints both before and after the pages: a checkpoint changes it before it writes, and
+        // may have ended when the pages are read.
         guard let copying = connection.logCopying else { return nil }
         var now = Seen(
             size: size, header: header, page: page, commit: former?.commit, root: root, copying: copying,
@@ -127,7 +129,8 @@ final class ContentsCheck: Sendable {
         if let former, isSameSchema {
             guard size >= former.size else { return "the database is shorter than before" }
             let isUnchanged = size == former.size && header == former.header && page == former.page
-            // A checkpoint whose sync failed may have copied more, and then be forgotten, so that the next one copies less.
+            // After a failed sync the count of copied pages is reset, so the file may have more pages than the index
+            // says.
             let hasMore = connection.logHeader.map { $0.salts != copying.salts || $0.frames != copying.copied } ?? true
             if former.isSettled, former.copying == copying, !hasMore, !isUnchanged {
                 return "the database was changed by something else than SQLite"

@@ -12,7 +12,7 @@ struct LeftLog {
 
     private static let headerLength = 32
     private static let frameHeaderLength = 24
-    /// About how much is read at once.
+    /// The approximate number of bytes that are read at once.
     private static let blockLength = 1 << 20
 
     /// Looks for the log of a database without side effects.
@@ -26,13 +26,13 @@ struct LeftLog {
 
     /// Counts the commits in a log, which may have a million frames.
     ///
-    /// Frames left from before the log began anew are not counted: the salts of its header change each time, and each frame
-    /// repeats them.
+    /// Does not count frames that remain from before the log was restarted. Each restart changes the salts in the
+    /// header, and each frame repeats the salts.
     ///
     /// - Parameters:
-    ///   - limit: where counting ends.
+    ///   - limit: the number of commits at which counting ends.
     ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a commit.
-    /// - Returns: `nil` if it is no log.
+    /// - Returns: `nil` if the file is missing or is not a log.
     private static func read(
         _ path: String, commits limit: Int64, frame: (Int, Int) -> Void = { _, _ in }
     ) -> (pageSize: UInt32, commits: Int64)? {
@@ -67,7 +67,8 @@ struct LeftLog {
     ///
     /// - Throws: ``DatabaseError``
     static func expectOwn(database: String) throws(DatabaseError) {
-        // A checkpoint of another process may restart the log between the reads below, but not time and again.
+        // A checkpoint of another process may restart the log between the reads below, which is unlikely to happen
+        // three times in a row.
         var tries = 0
         while let log = LeftLog(database: database), let contradiction = log.contradiction(to: database) {
             tries += 1
@@ -82,7 +83,7 @@ struct LeftLog {
         }
     }
 
-    /// Why the log cannot belong to the file; `nil` if it may.
+    /// Returns the reason why the log cannot belong to the file; `nil` if it may.
     private func contradiction(to database: String) -> String? {
         var status = stat()
         guard stat(database, &status) == 0, status.st_size > 0 else { return "the database is missing or empty" }
@@ -94,9 +95,9 @@ struct LeftLog {
         if let missing = Self.missingPage(path, of: status.st_size, header.pageSize) {
             return "the file ends before page \(missing), which is not in the log either"
         }
-        // The number of the last commit in the file itself, and with the log. Each commit of Holdfast raises it by one, and
-        // the log begins with a commit to the state that it was copied into. In this order, because other processes may
-        // commit meanwhile.
+        // Compares the number of the last commit in the file alone with that in the file with its log. Each commit of
+        // Holdfast raises the number by one, so a log that belongs to the file has at least as many commits as the
+        // difference. The file is read first, because other processes may commit meanwhile.
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
             let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog,
             let commits = Self.read(path, commits: inFile < withLog ? withLog - inFile : .max)?.commits, commits > 0,
@@ -109,7 +110,8 @@ struct LeftLog {
     /// Returns the first page behind the end of a database that the commits of its log do not have; `nil` if none is missing.
     private static func missingPage(_ path: String, of size: off_t, _ pageSize: UInt32) -> Int? {
         let present = Int(size) / Int(pageSize)
-        // What was read of the log in one transaction, and at the end of each, how long the database is.
+        // The pages of the current transaction, the pages of all completed transactions, and the length of the database
+        // after the last completed one.
         var (pending, logged, count): ([Int], Set<Int>, Int) = ([], [], 0)
         _ = read(path, commits: .max) { page, databasePages in
             if page > present { pending.append(page) }
@@ -119,7 +121,7 @@ struct LeftLog {
             count = databasePages
         }
         guard count > present else { return nil }
-        // SQLite leaves out the page of the lock bytes.
+        // SQLite never uses the page that contains the lock bytes.
         let lockPage = 0x4000_0000 / Int(pageSize) + 1
         return (present + 1...count).first { !logged.contains($0) && $0 != lockPage }
     }

@@ -2,8 +2,8 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Notices changes of projects by any process, over a connection of its own. The header of the log's index, which is shared
-/// memory, shows whether anything was committed; only then the counter of changes is read.
+/// Notices changes of projects by any process, over a connection of its own. It reads the counter of changes only if
+/// the header of the log's index, which is in shared memory, shows that something was committed.
 final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the queue only.
     private let file: DatabaseFile
@@ -57,12 +57,12 @@ final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
             let now = connection.logHeader
             guard now == nil || now != header else { return }
             let found = try connection.integer("SELECT project_changes FROM counters")
-            // What is committed during the query changes the header again.
+            // A commit during the query changes the header again, so the next look will notice it.
             header = now
             works.store(true, ordering: .relaxed)
             guard found != changes else { return }
             changes = found
-            // Not on this queue, where nobody can cancel the watch.
+            // Not on this queue, because `cancel` waits for it and would deadlock if called by `changed`.
             DispatchQueue.global(qos: .userInitiated).async(execute: changed)
         } catch {
             works.store(false, ordering: .relaxed)
