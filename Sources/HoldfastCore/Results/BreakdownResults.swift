@@ -33,7 +33,7 @@ public struct BreakdownResults: Sendable {
     public let usersWithoutGroup: Int
     /// When the breakdown was declared; `nil` if all users have a group.
     public let countsSince: Timestamp?
-    /// The groups with users: ``Kind/none`` first, ``Kind/other`` last.
+    /// The groups with users: ``Name/none`` first, ``Name/other`` last.
     public let groups: [Group]
 
     /// Reads the groups of an experiment by an attribute.
