@@ -34,9 +34,15 @@ private struct DecisionComparison {
     private let changesAll: Bool
     /// The keys of the experiments, deliveries and holdouts whose audience names a segment that changes.
     private let inSegments: Set<Identifier>
+    /// The rollouts before and after, by id.
+    private let rollouts: (before: [Identifier: [JSONValue]], after: [Identifier: [JSONValue]])
 
     init(from project: Project, to compiled: CompiledDefinitions, _ segments: [Segment]) {
         (before, after) = (project.compiled, compiled)
+        func byID(_ rollouts: [JSONValue]) -> [Identifier: [JSONValue]] {
+            Dictionary(grouping: rollouts) { $0.object?.identifier("id") ?? "" }
+        }
+        rollouts = (byID(before.definitions.rollouts), byID(after.definitions.rollouts))
         let datafile = project.datafile
         // An audience that names an undefined segment takes nobody; defined, it takes users.
         let changing = segments.filter { project.schema.segments[$0.name]?.conditions != $0.conditions }
@@ -65,7 +71,10 @@ private struct DecisionComparison {
         let owners = former.owners(of: id)
         return changesAll || was?.details != now?.details
             || owners.map(\.source) != edited.owners(of: id).map(\.source)
-            || owners.contains { deliveries(of: $0, in: before) != deliveries(of: $0, in: after) }
+            || owners.contains {
+                deliveries(of: $0, in: before.datafile, rollouts.before)
+                    != deliveries(of: $0, in: after.datafile, rollouts.after)
+            }
             || owners.contains { !inSegments.isDisjoint(with: deliveryKeys(of: $0)) }
             || before.datafile.groupRanges(of: id) != after.datafile.groupRanges(of: id)
             || (was?.details.metrics.all ?? []).contains { former.metrics[$0] != edited.metrics[$0] }
@@ -73,12 +82,11 @@ private struct DecisionComparison {
     }
 
     /// What the users of a flag get whom no experiment takes: the rules as the datafile has them, and their audiences.
-    private func deliveries(of flag: FlagDefinition, in compiled: CompiledDefinitions) -> [JSONValue] {
-        let datafile = compiled.datafile
-        let id = datafile.flag(key: flag.key)?.rollout?.id
-        let rollout = compiled.definitions.rollouts.filter { $0.object?.identifier("id") == id }
-        let rules = datafile.flag(key: flag.key)?.rollout?.rules ?? []
-        return rollout + rules.map { datafile.resolved($0.audienceConditions) }
+    private func deliveries(
+        of flag: FlagDefinition, in datafile: Datafile, _ rollouts: [Identifier: [JSONValue]]
+    ) -> [JSONValue] {
+        guard let rollout = datafile.flag(key: flag.key)?.rollout else { return [] }
+        return (rollouts[rollout.id] ?? []) + rollout.rules.map { datafile.resolved($0.audienceConditions) }
     }
 
     private func deliveryKeys(of flag: FlagDefinition) -> [Identifier] {

@@ -43,7 +43,8 @@ public protocol DefinedElement: Sendable {
 public protocol ElementChange: Sendable {
     init(_ value: JSONValue, key: String) throws(CoreError)
 
-    /// The conditions that the body has, and where. See ``checkSegments(_:)`` and ``warnings(_:_:)``.
+    /// The conditions that the body has, and where. See ``checkSegments(_:)`` and
+    /// ``warnings(_:_:changing:at:)``.
     var audiences: [(conditions: JSONValue, place: JSONPointer)] { get }
 
     /// The percentage of users who are enrolled, if the body has it.

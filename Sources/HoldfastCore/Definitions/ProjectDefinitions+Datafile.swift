@@ -107,11 +107,7 @@ extension ProjectDefinitions {
         if let changedExperiments, changedExperiments.allSatisfy({ $0.element.groupID == nil }) {
             replace("experiments", changedExperiments.map { ($0.index, $0.element.source) })
         } else {
-            var outside: [JSONValue] = []
-            var grouped: [Identifier: [JSONValue]] = [:]
-            for (groupID, element) in experiments.map({ ($0.groupID, JSONValue.object($0.source)) }) {
-                if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
-            }
+            let (outside, grouped) = experimentsByGroup { JSONValue.object($0.source) }
             root["experiments"] = .array(outside)
             root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
         }

@@ -48,11 +48,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// The generated datafile as it is stored. The text of an element is made once, however many edits leave it alone.
     public var content: [UInt8] {
         guard generation != nil else { return datafile.encoded() }
-        var outside: [WrittenElement] = []
-        var grouped: [Identifier: [WrittenElement]] = [:]
-        for (groupID, element) in experiments.map({ ($0.groupID, $0.written) }) {
-            if let groupID { grouped[groupID, default: []].append(element) } else { outside.append(element) }
-        }
+        let (outside, grouped) = experimentsByGroup(\.written)
         var writer = JSONWriter(capacity: 256 * (experiments.count + flags.count))
         writer.object(root) { writer, member in
             switch member.key {
@@ -72,6 +68,18 @@ public struct ProjectDefinitions: Sendable, Equatable {
             }
         }
         return writer.finish()
+    }
+
+    /// Returns a part of each experiment, in their order: of those outside of groups, and of those of each group.
+    func experimentsByGroup<Part>(
+        _ part: (ExperimentDefinition) -> Part
+    ) -> (outside: [Part], grouped: [Identifier: [Part]]) {
+        var outside: [Part] = []
+        var grouped: [Identifier: [Part]] = [:]
+        for (groupID, part) in experiments.map({ ($0.groupID, part($0)) }) {
+            if let groupID { grouped[groupID, default: []].append(part) } else { outside.append(part) }
+        }
+        return (outside, grouped)
     }
 
     /// Increments the revision. A revision that is not a number becomes 1.

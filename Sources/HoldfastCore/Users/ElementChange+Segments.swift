@@ -23,9 +23,23 @@ extension ElementChange {
         try faults.check()
     }
 
+    /// Returns everything that a change of an element is warned of.
+    ///
+    /// - Parameters:
+    ///   - datafile: `nil` if there is no project yet.
+    ///   - former: the element as `GET` presents it before the change; `nil` if it is new.
+    public func warnings(
+        _ schema: AttributeSchema, _ datafile: Datafile?, changing former: JSONValue?, at now: Timestamp
+    ) -> [DefinitionWarning] {
+        warnings(schema, datafile) + warnings(changing: former, at: now)
+    }
+
     /// Returns the conditions that no user with defined attributes can meet, and ``trafficWarnings``.
-    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [DefinitionWarning] {
-        trafficWarnings
+    ///
+    /// - Parameter datafile: `nil` if there is no project yet. Then conditions are not looked at.
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile?) -> [DefinitionWarning] {
+        guard let datafile else { return trafficWarnings }
+        return trafficWarnings
             + audiences.filter { !$0.conditions.isNull }.flatMap { audience in
                 SegmentRules.warnings(
                     in: audience.conditions, at: audience.place, schema: schema,
@@ -37,7 +51,7 @@ extension ElementChange {
     public func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning] { [] }
 
     /// A traffic that was most likely meant as a fraction.
-    var trafficWarnings: [DefinitionWarning] {
+    private var trafficWarnings: [DefinitionWarning] {
         guard let traffic, 0 < traffic, traffic < 1 else { return [] }
         let meant = ((traffic * 1e4).rounded() / 100).shortest
         let reason =

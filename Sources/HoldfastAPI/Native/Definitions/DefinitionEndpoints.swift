@@ -88,14 +88,11 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             })
         let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
         let (project, outcome) = (edited.project, edited.outcome)
-        let warnings =
-            outcome.change.map { change in
-                change.warnings(schema, project.datafile)
-                    + change.warnings(changing: outcome.description, at: services.store.clock.now())
-            } ?? []
+        let warnings = outcome.change?.warnings(
+            schema, project.datafile, changing: outcome.description, at: services.store.clock.now())
         let description = edited.notes.isEmpty ? outcome.description : edited.notes.first?.after.object?[Element.noun]
         return try Self.response(
-            outcome.status, with: input.key, of: project, showing: description, warnings: warnings,
+            outcome.status, with: input.key, of: project, showing: description, warnings: warnings ?? [],
             uses: try await uses(in: project), looks: try await looks(in: project))
     }
 
@@ -187,7 +184,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// - Parameters:
     ///   - description: the element as `GET` shows it, if it is known.
-    ///   - warnings: see ``ElementChange/warnings(_:_:)``.
+    ///   - warnings: see ``ElementChange/warnings(_:_:changing:at:)``.
     static func response(
         _ status: Status = .ok, with key: String, of project: Project, showing description: JSONValue? = nil,
         warnings: [DefinitionWarning] = [], uses: FlagUses? = nil, looks: BanditLooks? = nil,

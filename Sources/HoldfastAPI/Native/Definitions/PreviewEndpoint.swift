@@ -54,11 +54,9 @@ struct PreviewEndpoint {
         let change = try await catalog.inBackground { _ in try DefinitionEndpoints<Element>.change(input, schema) }
         let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(
             input.sdkKey, change)
-        guard let change = draft.outcome.change else { return (input, draft, []) }
-        let warnings =
-            change.warnings(schema, draft.datafile)
-            + change.warnings(changing: draft.outcome.description, at: clock.now())
-        return (input, draft, warnings)
+        let warnings = draft.outcome.change?.warnings(
+            schema, draft.datafile, changing: draft.outcome.description, at: clock.now())
+        return (input, draft, warnings ?? [])
     }
 }
 

@@ -14,15 +14,16 @@ struct PersonalExportEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let records = try await store.read(.records(of: userID))
-        guard !ErasedRecords(records).isEmpty || !projects.whitelisted(userID).isEmpty else {
-            throw ProfileEndpoints.unknown
-        }
-        let export = PersonalExport(head: try head(records), lists(records), pageSize: page)
+        let whitelisted = projects.whitelisted(userID)
+        guard !ErasedRecords(records).isEmpty || !whitelisted.isEmpty else { throw ProfileEndpoints.unknown }
+        let export = PersonalExport(head: try head(records, whitelisted), lists(records), pageSize: page)
         return call.response(MediaType.json, stream: export)
     }
 
     /// Encodes the records, without the end of the object.
-    private func head(_ records: UserRecords) throws(StorageError) -> [UInt8] {
+    private func head(
+        _ records: UserRecords, _ whitelisted: [(sdkKey: String, experiment: Identifier, variation: Identifier)]
+    ) throws(StorageError) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", records.userID.string)
@@ -35,26 +36,21 @@ struct PersonalExportEndpoint {
         }
         writer.key("attributes")
         (try records.attributes.get() ?? .empty).append(to: &writer, projects.schema)
-        writer.key("forced_variations")
-        writer.beginArray()
-        for variation in records.forcedVariations {
-            writer.beginObject()
-            writer.member("sdk_key", variation.sdkKey)
-            writer.member("experiment_key", variation.experimentKey.string)
-            writer.member("variation_key", variation.variationKey.string)
-            writer.endObject()
+        let forced = records.forcedVariations.map {
+            (sdkKey: $0.sdkKey, experiment: $0.experimentKey, variation: $0.variationKey)
         }
-        writer.endArray()
-        writer.key("whitelists")
-        writer.beginArray()
-        for (sdkKey, experiment, variation) in projects.whitelisted(records.userID) {
-            writer.beginObject()
-            writer.member("sdk_key", sdkKey)
-            writer.member("experiment_key", experiment.string)
-            writer.member("variation_key", variation.string)
-            writer.endObject()
+        for (name, variations) in [("forced_variations", forced), ("whitelists", whitelisted)] {
+            writer.key(text: name)
+            writer.beginArray()
+            for (sdkKey, experiment, variation) in variations {
+                writer.beginObject()
+                writer.member("sdk_key", sdkKey)
+                writer.member("experiment_key", experiment.string)
+                writer.member("variation_key", variation.string)
+                writer.endObject()
+            }
+            writer.endArray()
         }
-        writer.endArray()
         writer.key("sticky_documents")
         writer.beginArray()
         for document in records.stickyDocuments {

@@ -186,9 +186,7 @@ struct DefinitionSetRun {
         }
         guard let change = try Defined.change(.object(body), key: key.string, of: description, schema) else { return }
         _ = try change.apply(to: &definitions)
-        let found =
-            (project.map { change.warnings(schema, $0.datafile) } ?? change.trafficWarnings)
-            + change.warnings(changing: description, at: conclusion.time)
+        let found = change.warnings(schema, project?.datafile, changing: description, at: conclusion.time)
         warnings += found.map { warning in
             var warning = warning
             warning.fault.pointer = place.appending(warning.fault.pointer)
