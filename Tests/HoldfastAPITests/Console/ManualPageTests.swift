@@ -159,10 +159,13 @@ import Testing
         method: String, path: String, body: String, heading: String
     ) throws {
         let server = try startTestServer()
-        let created = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a","b"]}"#)
+        let created = try server.request("PUT", "/v1/experiments/checkout", #"{"id":"77","variations":["a","b"]}"#)
         #expect(created.status == 201)
-        #expect(try server.request("POST", "/v1/assign", #"{"user_id":"ann","experiment":"checkout"}"#).status == 200)
-        #expect(try server.request("POST", "/v1/assign", #"{"user_id":"bob","experiment":"checkout"}"#).status == 200)
+        // With this id both variations have some of them.
+        for user in 0..<20 {
+            let ask = #"{"user_id":"u\#(user)","experiment":"checkout"}"#
+            #expect(try server.request("POST", "/v1/assign", ask).status == 200)
+        }
         #expect(try server.request("PUT", "/v1/projects/stage", "{}").status == 201)
         let staged = try server.request(
             "PUT", "/v1/experiments/checkout", #"{"id":"7001","variations":["a","b"]}"#,
