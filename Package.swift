@@ -27,14 +27,16 @@ let fuzz: Target =
     ? .testTarget(
         name: "FuzzTests",
         dependencies: [
-            "Bucketing", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport",
+            "Bucketing", "Chronology", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI",
+            "TestSupport",
         ],
         path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
         resources: [.copy("Corpus")], swiftSettings: strict)
     : .executableTarget(
         name: "holdfast-fuzz",
         dependencies: [
-            "Bucketing", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport",
+            "Bucketing", "Chronology", "Definitions", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI",
+            "TestSupport",
         ],
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
@@ -83,13 +85,14 @@ let package = Package(
         .target(name: "CPostgreSQL", dependencies: ["CSystem"], linkerSettings: [loading]),
 
         // The server, from what depends on nothing to what depends on all.
-        .target(name: "JSON", swiftSettings: portable),
-        .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: portable),
-        .target(name: "Definitions", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
+        .target(name: "Chronology", swiftSettings: portable),
+        .target(name: "JSON", dependencies: ["Chronology"], swiftSettings: portable),
+        .target(name: "Bucketing", dependencies: ["Chronology", "JSON"], swiftSettings: portable),
+        .target(name: "Definitions", dependencies: ["Bucketing", "Chronology", "JSON"], swiftSettings: server),
         .target(name: "Tracing", dependencies: ["JSON"], swiftSettings: server),
         .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip", "Tracing"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
-        .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
+        .target(name: "Storage", dependencies: ["Bucketing", "Chronology", "JSON"], swiftSettings: server),
         .target(
             name: "Migrations",
             path: "migrations",
@@ -134,19 +137,20 @@ let package = Package(
         ),
         .target(
             name: "StorageSQLite",
-            dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
+            dependencies: ["Storage", "Bucketing", "Chronology", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
             swiftSettings: server),
         .target(
             name: "StorageEdge",
-            dependencies: ["Storage", "StorageSQLite", "Bucketing", "JSON", "CHTTPClient", "Tracing"],
+            dependencies: ["Storage", "StorageSQLite", "Bucketing", "Chronology", "JSON", "CHTTPClient", "Tracing"],
             swiftSettings: server),
         .target(
-            name: "StoragePostgreSQL", dependencies: ["Storage", "Bucketing", "JSON", "CPostgreSQL", "Migrations"],
+            name: "StoragePostgreSQL",
+            dependencies: ["Storage", "Bucketing", "Chronology", "JSON", "CPostgreSQL", "Migrations"],
             swiftSettings: server),
         .target(
             name: "HoldfastCore",
             dependencies: [
-                "Bucketing", "Definitions", "JSON", "Statistics", "Storage",
+                "Bucketing", "Chronology", "Definitions", "JSON", "Statistics", "Storage",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             swiftSettings: server
@@ -154,7 +158,8 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "Definitions", "JSON", "Statistics", "Storage", "Tracing",
+                "HTTPServer", "HoldfastCore", "Bucketing", "Chronology", "Definitions", "JSON", "Statistics", "Storage",
+                "Tracing",
                 "CCrypto", "CEmbedded",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
@@ -165,7 +170,8 @@ let package = Package(
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "CSystem", "HTTPServer", "Bucketing", "Definitions", "JSON", "Storage", "StorageSQLite", "StorageEdge",
+                "CSystem", "HTTPServer", "Bucketing", "Chronology", "Definitions", "JSON", "Storage", "StorageSQLite",
+                "StorageEdge",
                 "HoldfastCore",
                 "HoldfastAPI", "CEmbedded", "CHTTPClient", "CYAML", "Tracing",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
@@ -183,7 +189,8 @@ let package = Package(
         .target(name: "HoldfastOptimizely", dependencies: ["HoldfastClient"], swiftSettings: strict),
         // The client library with decisions on the device, by the server's own code.
         .target(
-            name: "HoldfastOnDevice", dependencies: ["HoldfastClient", "Bucketing", "JSON"], swiftSettings: portable),
+            name: "HoldfastOnDevice", dependencies: ["HoldfastClient", "Bucketing", "Chronology", "JSON"],
+            swiftSettings: portable),
         // The client library for Objective-C.
         .target(name: "HoldfastObjectiveC", dependencies: ["HoldfastClient"], swiftSettings: strict),
         // Macros for the client's remote values.
@@ -202,29 +209,34 @@ let package = Package(
         .executableTarget(
             name: "holdfast-parts",
             dependencies: [
-                "Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
+                "Bucketing", "Chronology", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastCore",
+                "HoldfastAPI",
             ],
             path: "Tests/Benchmarks/Parts",
             swiftSettings: strict
         ),
         .target(name: "ProcessTestSupport", path: "Tests/ProcessTestSupport", swiftSettings: strict),
         .target(
-            name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"],
+            name: "TestSupport", dependencies: ["Bucketing", "Chronology", "HTTPServer", "JSON", "Storage"],
             path: "Tests/TestSupport",
             swiftSettings: strict),
         .target(
             name: "APITestSupport",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "CSQLite",
+                "Chronology", "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite",
+                "CSQLite",
                 "ProcessTestSupport", "TestSupport",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             path: "Tests/APITestSupport", swiftSettings: strict),
+        .testTarget(
+            name: "ChronologyTests", dependencies: ["Chronology", "TestSupport"], swiftSettings: strict),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: strict),
         .testTarget(
-            name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")],
+            name: "BucketingTests", dependencies: ["Bucketing", "Chronology", "JSON", "TestSupport"],
+            resources: [.copy("Vectors")],
             swiftSettings: strict),
         fuzz,
         .testTarget(
@@ -232,7 +244,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastCoreTests",
             dependencies: [
-                "HoldfastCore", "Bucketing", "Definitions", "JSON", "Storage", "TestSupport",
+                "HoldfastCore", "Bucketing", "Chronology", "Definitions", "JSON", "Storage", "TestSupport",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             exclude: ["Golden/definitions.txt", "plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],
@@ -240,7 +252,8 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "Definitions", "JSON", "Storage",
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "Chronology", "Definitions", "JSON",
+                "Storage",
                 "APITestSupport",
                 "TestSupport",
             ],
@@ -284,7 +297,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "Storage", "StorageSQLite", "APITestSupport",
+                "holdfast", "Bucketing", "Chronology", "JSON", "CSQLite", "Migrations", "Storage", "StorageSQLite",
+                "APITestSupport",
                 "ProcessTestSupport", "TestSupport",
                 .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
@@ -299,7 +313,9 @@ let package = Package(
             resources: [.copy("contrast-vectors.jsonl"), .copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
             name: "StorageSQLiteTests",
-            dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
+            dependencies: [
+                "StorageSQLite", "Storage", "Bucketing", "Chronology", "JSON", "CSQLite", "Migrations", "TestSupport",
+            ],
             swiftSettings: strict),
         .target(
             name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL", "ProcessTestSupport"],
@@ -309,12 +325,14 @@ let package = Package(
         .testTarget(
             name: "StoragePostgreSQLTests",
             dependencies: [
-                "StoragePostgreSQL", "Storage", "Bucketing", "JSON", "PostgreSQLTestSupport", "ProcessTestSupport",
+                "StoragePostgreSQL", "Storage", "Bucketing", "Chronology", "JSON", "PostgreSQLTestSupport",
+                "ProcessTestSupport",
                 "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(
-            name: "StorageTests", dependencies: ["Storage", "Bucketing", "JSON", "TestSupport"], swiftSettings: strict),
+            name: "StorageTests", dependencies: ["Storage", "Bucketing", "Chronology", "JSON", "TestSupport"],
+            swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )
@@ -324,7 +342,7 @@ let package = Package(
 if Context.environment["HOLDFAST_CLIENT_ONLY"] != nil {
     let libraries = ["HoldfastClient", "HoldfastOptimizely", "HoldfastObjectiveC", "HoldfastOnDevice"]
     let tests = ["HoldfastOptimizelyTests", "HoldfastObjectiveCTests", "FirebaseRemoteConfig", "FirebaseExampleTests"]
-    let names = Set(libraries + tests + ["Bucketing", "JSON"])
+    let names = Set(libraries + tests + ["Bucketing", "Chronology", "JSON"])
     package.targets.removeAll { !names.contains($0.name) }
     package.products.removeAll { !libraries.contains($0.name) }
     package.dependencies = []

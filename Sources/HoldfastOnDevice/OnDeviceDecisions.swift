@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 public import Foundation
 public import HoldfastClient
 import JSON
@@ -122,7 +123,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
             guard let experiment = datafile.experiment(id: assignment.experimentID),
                 let lifetime = datafile.assignmentLifetime(of: experiment)
             else { continue }
-            lifetimes[name] = lifetime.milliseconds.map { Double($0) / 1_000 } ?? 0
+            lifetimes[name] = lifetime.span?.inSeconds ?? 0
         }
         profiles.save(profile, lifetimes: lifetimes)
     }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 
@@ -77,7 +78,7 @@ struct FeedBatch {
 extension Assignment {
     /// Decodes an assignment with its origin.
     fileprivate init(edge object: JSONObject) throws(UpstreamError) {
-        func time(_ name: String) -> Timestamp? { object[name]?.string.flatMap { Timestamp(rfc3339: $0) } }
+        func time(_ name: String) -> Instant? { object[name]?.string.flatMap { Instant(rfc3339: $0) } }
         guard let variationID = object["variation_id"]?.string, let name = object["source"]?.string,
             let source = Source.allCases.first(where: { $0.name == name }), let assignedAt = time("assigned_at"),
             let updatedAt = time("updated_at")
@@ -180,7 +181,7 @@ struct UpstreamDefinitions {
         state = ProjectState(
             changes: changes,
             projects: try Self.elements("projects", of: object) { element in
-                guard let sdkKey = element["sdk_key"]?.string, let createdAt = element["created_at"]?.integer else {
+                guard let sdkKey = element["sdk_key"]?.string, let createdAt = element["created_at"]?.instant else {
                     return nil
                 }
                 return ProjectRecord(
@@ -203,7 +204,7 @@ struct UpstreamDefinitions {
 
     private static func datafile(_ element: JSONObject) -> StoredDatafile? {
         guard let version = element["version"]?.integer, let sdkKey = element["sdk_key"]?.string,
-            let revision = element["revision"]?.string, let storedAt = element["stored_at"]?.integer,
+            let revision = element["revision"]?.string, let storedAt = element["stored_at"]?.instant,
             let content = element["content"]?.string.flatMap({ Base64URL.decode($0.utf8) })
         else { return nil }
         return StoredDatafile(

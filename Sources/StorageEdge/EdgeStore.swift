@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 public import Storage
 public import StorageSQLite
@@ -157,7 +158,7 @@ public final class EdgeStore: Store {
                 ? "the copy cannot be written; changes and events pass to the upstream" : nil)
     }
     /// How far this host's clock is ahead of the upstream's time, in seconds.
-    public var clockOffset: Double { -Double(upstream.identity.clockOffset) / 1_000 }
+    public var clockOffset: Double { (-upstream.identity.clockOffset).inSeconds }
 
     /// Uses another token from the next request on.
     public func replaceToken(_ secret: String?) { upstream.identity.replaceToken(secret) }

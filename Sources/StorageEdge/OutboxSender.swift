@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import JSON
 import Storage
@@ -175,9 +176,9 @@ final class OutboxSender: Sendable {
 enum OutboxEntry {
     /// - Parameter acceptedAt: when the edge accepted the event, by the upstream's clock or a little earlier.
     /// - Returns: the members of a JSON object, all but the user's id.
-    static func encode(_ event: UserEvent, acceptedAt: Timestamp) -> [UInt8] {
+    static func encode(_ event: UserEvent, acceptedAt: Instant) -> [UInt8] {
         var writer = JSONWriter()
-        writer.member("accepted_at", acceptedAt)
+        writer.member("accepted_at", acceptedAt.milliseconds)
         switch event {
         case .exposure(let exposure):
             writer.member("kind", "exposure")
@@ -185,7 +186,7 @@ enum OutboxEntry {
             writer.member("experiment_key", exposure.experimentKey.string)
             // Without a variation the upstream uses the user's assignment.
             if !exposure.variationID.string.isEmpty { writer.member("variation_id", exposure.variationID.string) }
-            writer.member("happened_at", exposure.happenedAt)
+            writer.member("happened_at", exposure.happenedAt.milliseconds)
             writer.member("is_chosen", exposure.isChosen)
             writer.member("sdk_key", exposure.sdkKey)
             writer.member("enrolls", exposure.enrollsWith != nil)
@@ -195,8 +196,8 @@ enum OutboxEntry {
             writer.member("goal", goal.goal.string)
             writer.key("value")
             writer.shortest(goal.value)
-            writer.member("happened_at", goal.happenedAt)
-            writer.member("received_at", goal.receivedAt)
+            writer.member("happened_at", goal.happenedAt.milliseconds)
+            writer.member("received_at", goal.receivedAt.milliseconds)
             // The id lets the upstream recognize an event that it receives twice.
             writer.member("id", goal.senderID?.string ?? randomID())
             writer.member("sdk_key", goal.sdkKey)

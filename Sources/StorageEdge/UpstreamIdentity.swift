@@ -1,3 +1,4 @@
+import Chronology
 import Dispatch
 import Glibc
 import Storage
@@ -22,14 +23,14 @@ final class UpstreamIdentity: Sendable {
     private static let (generationField, timeField) = (
         "\(EdgeFields.generation)".lowercased(), "\(EdgeFields.time)".lowercased()
     )
-    /// The clock offset in milliseconds from which operators are warned.
-    static let greatOffset: Int64 = 60_000
+    /// The clock offset from which operators are warned.
+    static let greatOffset = TimeSpan.minutes(1)
 
     init(_ configuration: EdgeConfiguration, _ state: EdgeState = EdgeState()) {
         token = Mutex(configuration.token)
         report = configuration.report
         storeID = Atomic(state.upstreamID)
-        origin = Atomic(systemWallClock() &+ state.clockOffset &- Self.sinceStart())
+        origin = Atomic((systemWallClock() + state.clockOffset - Self.sinceStart()).milliseconds)
     }
 
     var authorization: String? { token.withLock { $0 }.map { "Authorization: Bearer \($0)" } }
@@ -38,35 +39,35 @@ final class UpstreamIdentity: Sendable {
 
     var upstreamID: Int64 { storeID.load(ordering: .relaxed) }
 
-    /// How far the upstream's time is ahead of this host's clock, in milliseconds.
-    var clockOffset: Int64 { now() &- systemWallClock() }
+    /// How far the upstream's time is ahead of this host's clock.
+    var clockOffset: TimeSpan { now() - systemWallClock() }
 
     /// The present time of the upstream: as the last response has shown it, or else as the file of the edge has noted.
-    func now() -> Timestamp { Self.sinceStart() &+ origin.load(ordering: .relaxed) }
+    func now() -> Instant { Instant(milliseconds: origin.load(ordering: .relaxed)) + Self.sinceStart() }
 
     /// Returns the earliest time of the upstream at which something may have been received. So what was accepted before
     /// an erasure never seems to come after it.
     ///
     /// - Parameter receivedAt: in monotonic nanoseconds.
-    func earliest(of receivedAt: UInt64) -> Timestamp {
+    func earliest(of receivedAt: UInt64) -> Instant {
         let now = DispatchTime.now().uptimeNanoseconds
-        let age = Int64((now - min(now, receivedAt)) / 1_000_000)
+        let age = TimeSpan.milliseconds(Int64((now - min(now, receivedAt)) / 1_000_000))
         // Both times are without fractions of a millisecond.
-        return self.now() - age - uncertainty.load(ordering: .relaxed) - 2
+        return self.now() - age - .milliseconds(uncertainty.load(ordering: .relaxed)) - .milliseconds(2)
     }
 
-    /// Milliseconds since this host was started.
-    static func sinceStart() -> Int64 {
+    /// The time since this host was started.
+    static func sinceStart() -> TimeSpan {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)
-        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+        return .milliseconds(Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
     /// - Parameters:
     ///   - fields: of a response, with names in lower case.
     ///   - sentAt: when the request was sent; see ``sinceStart()``.
     func check(
-        _ fields: [(name: String, value: String)], status: Int, sentAt: Int64
+        _ fields: [(name: String, value: String)], status: Int, sentAt: TimeSpan
     ) throws(UpstreamError) {
         guard let text = fields.last(where: { $0.name == Self.generationField })?.value else {
             throw .foreign(
@@ -87,27 +88,27 @@ final class UpstreamIdentity: Sendable {
                     + "to follow that one")
         }
         if known == 0, generation.storeID != 0 { storeID.store(generation.storeID, ordering: .relaxed) }
-        if let time = fields.last(where: { $0.name == Self.timeField }).flatMap({ Timestamp($0.value) }),
+        if let time = fields.last(where: { $0.name == Self.timeField }).flatMap({ Int64($0.value) }),
             (0...1 << 48).contains(time)
         {
-            measure(time, since: sentAt)
+            measure(Instant(milliseconds: time), since: sentAt)
         }
     }
 
     /// The store showed its time between the request and the response, and so in this range. What may be right stays, so that
     /// clocks that agree are not corrected.
-    private func measure(_ time: Timestamp, since sentAt: Int64) {
-        let known = origin.load(ordering: .relaxed)
+    private func measure(_ time: Instant, since sentAt: TimeSpan) {
+        let known = Instant(milliseconds: origin.load(ordering: .relaxed))
         let range = time - max(sentAt, Self.sinceStart())...time - sentAt
         let measured = min(max(known, range.lowerBound), range.upperBound)
-        let width = range.upperBound - range.lowerBound
-        if measured != known { origin.store(measured, ordering: .relaxed) }
+        let width = (range.upperBound - range.lowerBound).milliseconds
+        if measured != known { origin.store(measured.milliseconds, ordering: .relaxed) }
         if measured != known || width < uncertainty.load(ordering: .relaxed) {
             uncertainty.store(width, ordering: .relaxed)
         }
         let offset = clockOffset
         let isFar = !(-Self.greatOffset...Self.greatOffset).contains(offset)
         guard isFarOff.exchange(isFar, ordering: .relaxed) != isFar, isFar else { return }
-        report(.clockIsFarOff(seconds: -Double(offset) / 1_000))
+        report(.clockIsFarOff(seconds: (-offset).inSeconds))
     }
 }

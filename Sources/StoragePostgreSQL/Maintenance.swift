@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 
@@ -97,9 +98,9 @@ final class Maintenance: @unchecked Sendable {
         let sentAt = ServerTime.monotonic
         // A failure shows elsewhere. The monotonic clock goes on.
         guard let rows = try? await session.read([ServerTime.read()]), let time = rows[0].first else { return }
-        store.time.take(microseconds: time.integer(0), latest: time.integer(1), sentAt: sentAt)
+        store.time.take(microseconds: time.integer(0), latest: time.instant(1), sentAt: sentAt)
         guard !store.settings.isReadOnly else { return }
-        _ = try? await session.read([ServerTime.keep(.integer(store.clock.now()))], onlyReads: false)
+        _ = try? await session.read([ServerTime.keep(.instant(store.clock.now()))], onlyReads: false)
     }
 
     private func readFeed() async {
@@ -107,7 +108,7 @@ final class Maintenance: @unchecked Sendable {
             let state = rows[0].first.map({ FeedState($0) })
         else { return }
         var metrics = FeedMetrics()
-        (metrics.rows, metrics.bytes, metrics.oldest) = (state.rows, state.bytes, rows[1].first?.bounded(0))
+        (metrics.rows, metrics.bytes, metrics.oldest) = (state.rows, state.bytes, rows[1].first?.instant(0))
         store.took(metrics)
     }
 
@@ -138,20 +139,20 @@ final class Maintenance: @unchecked Sendable {
         switch kind {
         case .profiles: return await deleteExpired(at: now)
         case .audit:
-            let time = now - settings.auditRetention.wholeMilliseconds
-            let count = await delete(AuditRows.prune(.integer(time), .integer(batch)))
+            let time = now - settings.auditRetention
+            let count = await delete(AuditRows.prune(.instant(time), .integer(batch)))
             store.countDeleted(expiredAssignments: 0, auditEntries: count)
             return count == batch
         case .erasures:
-            _ = await delete(ErasureRows.prune(.double(ErasureRules.memory)))
+            _ = await delete(ErasureRows.prune(.double(ErasureRules.memory.inSeconds)))
             _ = await delete(RemovedUser.prune(before: now))
             return false
         case .goalEvents:
             guard let retention = settings.eventRetention else { return false }
             let time = now - max(retention, EventRules.minimumRetention)
-            let count = await delete(EventRows.deleteOldestGoalEvents(.integer(time), .integer(batch)))
+            let count = await delete(EventRows.deleteOldestGoalEvents(.instant(time), .integer(batch)))
             guard count > 0 else { return false }
-            _ = await write([SeriesRows.noteDeletedEvents(.integer(time))])
+            _ = await write([SeriesRows.noteDeletedEvents(.instant(time))])
             return count == batch
         case .attributes: return await removeAttributes()
         case .tallies: return await foldTallies()
@@ -177,9 +178,9 @@ final class Maintenance: @unchecked Sendable {
         return await settled { done in session.submit(PendingChange(kind, steps) { done($0 == nil) }) }
     }
 
-    private func deleteExpired(at now: Timestamp) async -> Bool {
+    private func deleteExpired(at now: Instant) async -> Bool {
         let batch = store.settings.retentionBatch
-        guard let rows = try? await session.read([UserRows.expired(.integer(now), .integer(batch))]) else {
+        guard let rows = try? await session.read([UserRows.expired(.instant(now), .integer(batch))]) else {
             return false
         }
         let found = rows[0].map { (userID: $0.identifier(0), isEmpty: $0.integer(1) != 0) }
@@ -288,7 +289,7 @@ final class Maintenance: @unchecked Sendable {
 
     /// Deletes what has been kept long enough. The newest rows are left alone until the next sweep: a transaction with a
     /// lower number may still be open.
-    private func deleteFeed(at now: Timestamp) async -> Bool {
+    private func deleteFeed(at now: Instant) async -> Bool {
         let (mode, batch, bound) = (store.settings.feed, store.settings.retentionBatch, settledFeed)
         guard let rows = try? await session.read([FeedState.lastNumber(.postgreSQL), FeedState.read]),
             let last = rows[0].first?.integer(0), let known = rows[1].first.map({ FeedState($0) })

@@ -1,3 +1,4 @@
+import Chronology
 import Dispatch
 import Storage
 import Synchronization
@@ -38,13 +39,13 @@ final class ServerTime: Sendable {
     /// Keeps the latest time, as ``StoreClock`` does.
     static let keep = Statement(
         "keep_latest_time",
-        "UPDATE latest_time SET time = $1 WHERE time < $1 OR time - $1 > \(StoreClock.maximumStep)")
+        "UPDATE latest_time SET time = $1 WHERE time < $1 OR time - $1 > \(StoreClock.maximumStep.milliseconds)")
 
     init(_ settings: StoreSettings) {
         let difference = Difference()
         self.difference = difference
         let serverClock: WallClock = {
-            (difference.value.load(ordering: .relaxed) + Self.monotonic) / 1_000_000
+            Instant(milliseconds: (difference.value.load(ordering: .relaxed) + Self.monotonic) / 1_000_000)
         }
         clock = StoreClock(settings.clock ?? serverClock, report: settings.reportClock)
     }
@@ -61,12 +62,12 @@ final class ServerTime: Sendable {
                 throw PostgreSQLError(
                     state: PostgreSQLError.unsupported, message: "its table latest_time must have one row")
             }
-            take(microseconds: row[0], latest: row[1], sentAt: sentAt)
+            take(microseconds: row[0], latest: Instant(milliseconds: row[1]), sentAt: sentAt)
         }
     }
 
     /// Takes what ``read`` returned just now.
-    func take(microseconds: Int64, latest: Timestamp, sentAt: Int64) {
+    func take(microseconds: Int64, latest: Instant, sentAt: Int64) {
         let receivedAt = Self.monotonic
         let roundTrip = receivedAt - sentAt
         let (time, overflow) = microseconds.multipliedReportingOverflow(by: 1_000)

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// Reads profiles and attributes on one thread, from its caches or from its own connection.
@@ -231,7 +232,7 @@ final class SQLiteReader {
         if commit.number == known.number &+ 1, notices.isAnnounced(commit.number) { return false }
         if commit != known {
             clearCache()
-            clock.advance(to: try connection.integer("SELECT latest_time FROM counters"))
+            clock.advance(to: Instant(milliseconds: try connection.integer("SELECT latest_time FROM counters")))
         }
         known = commit
         return true

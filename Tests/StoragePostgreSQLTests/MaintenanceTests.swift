@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import PostgreSQLTestSupport
 import Storage
 import TestSupport
@@ -88,9 +89,9 @@ extension PostgreSQLTests {
             let reader = try store.makeReader()
             defer { reader.close() }
             let record = try #require(try reader.profile(of: "user"))
-            for now in [0, 1, clock.wallClock(), .max - 1] as [Timestamp] {
+            for now in [0, 1, clock.wallClock(), .distantFuture - 1] as [Instant] {
                 let (exact, rounded) = (try #require(record.earliestExpiry), try #require(record.sweptAt(from: now)))
-                #expect((exact...exact + 1 << 26).contains(rounded))
+                #expect((exact...exact + .milliseconds(1 << 26)).contains(rounded))
             }
         }
     }

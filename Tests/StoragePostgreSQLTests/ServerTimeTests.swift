@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import PostgreSQLTestSupport
 import Storage
 import TestSupport
@@ -15,7 +16,7 @@ extension PostgreSQLTests {
             return try #require(rows.first?.first?.flatMap { Int64($0) })
         }
 
-        private func save(_ variation: Identifier, _ store: PostgreSQLStore) async throws -> Timestamp? {
+        private func save(_ variation: Identifier, _ store: PostgreSQLStore) async throws -> Instant? {
             try await store.apply(.save(["e": variation], onConflict: .replace), to: "user").profile?["e"]?.updatedAt
         }
 
@@ -29,7 +30,7 @@ extension PostgreSQLTests {
                 let now = store.clock.now()
                 let after = try microseconds(database) / 1_000
                 // The measurement is exact to half of a round trip.
-                #expect((before - 100...after + 100).contains(now))
+                #expect((before - 100...after + 100).contains(now.milliseconds))
             }
         }
 
@@ -43,8 +44,9 @@ extension PostgreSQLTests {
                     $0.settings.retentionInterval = 0.01
                 }
             }
-            func kept() throws -> Timestamp? {
-                try database.execute("SELECT time FROM latest_time").first?.first?.flatMap { Timestamp($0) }
+            func kept() throws -> Instant? {
+                try database.execute("SELECT time FROM latest_time").first?.first?.flatMap { Int64($0) }
+                    .map { Instant(milliseconds: $0) }
             }
             try await SessionPool.with {
                 let first = try open()
@@ -85,14 +87,16 @@ extension PostgreSQLTests {
             var settings = StoreSettings()
             settings.clock = nil
             let time = ServerTime(settings)
-            func take(ahead milliseconds: Int64, roundTrip: Int64) -> Timestamp {
+            func take(ahead milliseconds: Int64, roundTrip: Int64) -> TimeSpan {
                 let now = ServerTime.monotonic
                 let middle = now - roundTrip * 500_000
                 time.take(
                     microseconds: middle / 1_000 + milliseconds * 1_000, latest: 0, sentAt: now - roundTrip * 1_000_000)
-                return time.clock.now() - ServerTime.monotonic / 1_000_000
+                return time.clock.now() - Instant(milliseconds: ServerTime.monotonic / 1_000_000)
             }
-            func isAbout(_ found: Timestamp, _ expected: Timestamp) -> Bool { abs(found - expected) <= 20 }
+            func isAbout(_ found: TimeSpan, _ expected: TimeSpan) -> Bool {
+                (expected - 20...expected + 20).contains(found)
+            }
             #expect(isAbout(take(ahead: 50_000, roundTrip: 1_000), 50_000))
             #expect(isAbout(take(ahead: 50_200, roundTrip: 400), 50_200))
             #expect(isAbout(take(ahead: 50_300, roundTrip: 900), 50_200))

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import PostgreSQLTestSupport
 import Storage
@@ -113,7 +114,7 @@ extension PostgreSQLTests {
                         group.addTask {
                             for round in 0..<rounds {
                                 let events = users.shuffled().prefix(4).map {
-                                    StoreContract.goal($0, at: Timestamp(2 * round + index))
+                                    StoreContract.goal($0, at: .milliseconds(Int64(2 * round + index)))
                                 }
                                 _ = try await store.record(events)
                             }

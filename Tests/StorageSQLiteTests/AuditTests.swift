@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Foundation
 import JSON
 import Migrations

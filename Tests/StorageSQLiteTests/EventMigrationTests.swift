@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Migrations
 import Storage
 import TestSupport

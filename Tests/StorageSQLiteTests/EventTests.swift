@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 import TestSupport
 import Testing
@@ -60,8 +61,9 @@ extension SQLiteStoreTests {
                 $0.settings.retentionBatch = 2
             }
             defer { store.close() }
-            _ = try await store.record([StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: $0) })
-            clock.advance(by: .milliseconds(EventRules.minimumRetention + 5))
+            _ = try await store.record(
+                [StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: .milliseconds($0)) })
+            clock.advance(by: EventRules.minimumRetention + 5)
             while try store.goalEvents(after: 0, limit: 9).count > 1 { try await Task.sleep(for: .milliseconds(1)) }
             #expect(try store.goalEvents(after: 0, limit: 9).map(\.event.happenedAt) == [StoreContract.noon + 5])
             #expect(try store.tallies(experimentID: "e", goal: "g").first?.goal.events == 5)
@@ -84,8 +86,9 @@ extension SQLiteStoreTests {
             let value = SeriesDefinition(.sum(.init("g", .value), cap: 100))
             _ = try await store.activate("1", sdkKey: "sdk", series: ["e": [count]])
             try await filler.run()
-            _ = try await store.record([StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: $0) })
-            clock.advance(by: .milliseconds(EventRules.minimumRetention + 5))
+            _ = try await store.record(
+                [StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: .milliseconds($0)) })
+            clock.advance(by: EventRules.minimumRetention + 5)
             while try store.goalEvents(after: 0, limit: 9).count > 1 { try await Task.sleep(for: .milliseconds(1)) }
             _ = try await store.activate("2", sdkKey: "sdk", series: ["e": [count, value]])
             try await filler.run()

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 import TestSupport
 import Testing
@@ -27,7 +28,7 @@ extension SQLiteStoreTests {
         func `Old rows are deleted by age and by size, and a cursor before them is noticed`() async throws {
             let clock = ManualClock()
             let store = try SQLiteStore.make(in: directory, clock: clock) {
-                $0.settings.feed = .kept(milliseconds: 60_000, bytes: 400)
+                $0.settings.feed = .kept(for: .minutes(1), bytes: 400)
                 $0.settings.retentionInterval = 0.01
             }
             defer { store.close() }

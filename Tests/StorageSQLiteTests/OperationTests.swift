@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Foundation
 import Storage
 import TestSupport
@@ -124,7 +125,7 @@ extension SQLiteStoreTests {
                 }
             }
             var beneath: ProfileRecord?
-            for (user, lifetime) in [("short", 30_000 as Timestamp), ("long", 90_000)] {
+            for (user, lifetime) in [("short", 30_000 as TimeSpan), ("long", 90_000)] {
                 beneath = try await store.apply(.replace(["e": "v"]), to: Identifier(user)).profile
                 try await store.apply(
                     .override(experimentID: "e", variationID: "forced", expiresAt: clock.now + lifetime),

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 import TestSupport
 import Testing
@@ -21,8 +22,7 @@ extension SQLiteStoreTests {
         }
 
         @discardableResult
-        private func save(_ variation: Identifier, _ store: SQLiteStore, of user: Identifier) async throws -> Timestamp?
-        {
+        private func save(_ variation: Identifier, _ store: SQLiteStore, of user: Identifier) async throws -> Instant? {
             try await store.apply(.save(["e": variation], onConflict: .replace), to: user).profile?["e"]?.updatedAt
         }
 

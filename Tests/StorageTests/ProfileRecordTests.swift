@@ -1,18 +1,19 @@
 import Bucketing
+import Chronology
 import Storage
 import TestSupport
 import Testing
 
 @Suite("Profile record")
 struct ProfileRecordTests {
-    private static let extremes: [Timestamp] = [.min, -1, 0, 1, 127, 128, 1_700_000_000_000, .max]
+    private static let extremes: [Instant] = [.distantPast, -1, 0, 1, 127, 128, 1_700_000_000_000, .distantFuture]
 
-    private func assignment(_ variationID: Identifier, expiresAt: Timestamp? = nil) -> Assignment {
+    private func assignment(_ variationID: Identifier, expiresAt: Instant? = nil) -> Assignment {
         Assignment(variationID: variationID, source: .saved, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt)
     }
 
     @Test(arguments: extremes, extremes)
-    func `Decodes what was encoded`(first: Timestamp, second: Timestamp) throws {
+    func `Decodes what was encoded`(first: Instant, second: Instant) throws {
         let assignments: [Identifier: Assignment] = [
             "": Assignment(variationID: "", source: .override, assignedAt: first, updatedAt: second, expiresAt: nil),
             "é": Assignment(
@@ -42,7 +43,7 @@ struct ProfileRecordTests {
     @Test
     func `An empty record is a profile that stays visible`() throws {
         #expect(ProfileRecord.empty.isEmpty)
-        #expect(ProfileRecord.empty.visible(at: .max) == .empty)
+        #expect(ProfileRecord.empty.visible(at: .distantFuture) == .empty)
         #expect(try ProfileRecord(checking: ProfileRecord.empty.bytes) == .empty)
     }
 
@@ -98,7 +99,7 @@ struct ProfileRecordTests {
     }
 
     private static func override(
-        _ variationID: Identifier, expiresAt: Timestamp? = nil, _ layer: OverrideLayer?
+        _ variationID: Identifier, expiresAt: Instant? = nil, _ layer: OverrideLayer?
     ) -> Assignment {
         Assignment(
             variationID: variationID, source: .override, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt,
@@ -107,7 +108,7 @@ struct ProfileRecordTests {
 
     @Test(arguments: [nil, "on-call"], [nil, "é"])
     func `Decodes layers, whatever they have`(author: String?, reason: String?) throws {
-        let beneath = [nil, assignment("v"), assignment("v", expiresAt: 100), assignment("v", expiresAt: .min)]
+        let beneath = [nil, assignment("v"), assignment("v", expiresAt: 100), assignment("v", expiresAt: .distantPast)]
         for beneath in beneath {
             let layer = OverrideLayer(author: author, reason: reason, beneath: beneath)
             let record = ProfileRecord(["a": Self.override("o", layer), "b": assignment("w")])

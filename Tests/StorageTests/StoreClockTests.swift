@@ -1,3 +1,4 @@
+import Chronology
 import Dispatch
 import Storage
 import Synchronization
@@ -10,7 +11,7 @@ final class StoreClockTests {
         let all = Mutex<[StoreClock.Event]>([])
     }
 
-    private static let start: Timestamp = 1_000_000_000_000
+    private static let start: Instant = 1_000_000_000_000
     private let source = ManualClock(now: start)
     private let events = Events()
     private let clock: StoreClock
@@ -37,14 +38,14 @@ final class StoreClockTests {
     @Test
     func `A step back is followed if it is longer than a day`() {
         _ = clock.now()
-        source.advance(by: .milliseconds(-StoreClock.maximumStep))
+        source.advance(by: -StoreClock.maximumStep)
         #expect(clock.now() == Self.start)
         source.advance(by: .milliseconds(-1))
         #expect(clock.now() == source.now && clock.now() == Self.start - StoreClock.maximumStep - 1)
         source.advance(by: .seconds(1))
         #expect(clock.now() == source.now)
         let step = StoreClock.maximumStep
-        #expect(events.all.withLock { $0 } == [.stands(back: step), .follows(back: step + 1)])
+        #expect(events.all.withLock { $0 } == [.stands(back: step), .follows(back: step + .milliseconds(1))])
     }
 
     @Test
@@ -55,7 +56,7 @@ final class StoreClockTests {
         #expect(clock.now() == Self.start + 5)
         clock.advance(to: Self.start + StoreClock.maximumStep)
         #expect(clock.now() == Self.start + StoreClock.maximumStep)
-        for time in [Self.start + StoreClock.maximumStep + 1, .max] {
+        for time in [Self.start + StoreClock.maximumStep + 1, .distantFuture] {
             clock.advance(to: time)
             #expect(clock.now() == Self.start + StoreClock.maximumStep)
         }
@@ -66,9 +67,9 @@ final class StoreClockTests {
         let stepsBack = Mutex(0)
         DispatchQueue.concurrentPerform(iterations: 4) { [source, clock] thread in
             var random = SeededGenerator(seed: UInt64(thread))
-            var last = Timestamp.min
+            var last = Instant.distantPast
             for _ in 0..<2_000 {
-                source.advance(by: .milliseconds(Int.random(in: -20...21, using: &random)))
+                source.advance(by: .milliseconds(Int64.random(in: -20...21, using: &random)))
                 let now = clock.now()
                 if now < last { stepsBack.withLock { $0 += 1 } }
                 last = now

@@ -1,23 +1,22 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
 
 /// What metrics compute, counted from scratch.
 extension EventLedger {
-    private static let day: Timestamp = 86_400_000
-
     static let series: [SeriesDefinition] = [
         SeriesDefinition(.sum(.init("g", .count), cap: nil)),
-        SeriesDefinition(.sum(.init("g", .count), cap: nil), to: 3 * day),
+        SeriesDefinition(.sum(.init("g", .count), cap: nil), to: .days(3)),
         SeriesDefinition(.sum(.init("h", .value), cap: 2_500_000.5)),
-        SeriesDefinition(.sum(.init("h", .count), cap: nil), from: day, to: 7 * day),
+        SeriesDefinition(.sum(.init("h", .count), cap: nil), from: .days(1), to: .days(7)),
         SeriesDefinition(.ratio(.init("g", .value), .init("g", .count))),
-        SeriesDefinition(.ratio(.init("h", .value), .init("g", .count)), to: 5 * day),
+        SeriesDefinition(.ratio(.init("h", .value), .init("g", .count)), to: .days(5)),
         SeriesDefinition(.funnel(["g", "h"])),
-        SeriesDefinition(.funnel(["h", "g"]), to: 4 * day),
-        SeriesDefinition(.sum(.init("g", .value), cap: nil), covariate: .before(3 * day)),
-        SeriesDefinition(.sum(.init("h", .count), cap: 2), covariate: .before(20 * day)),
+        SeriesDefinition(.funnel(["h", "g"]), to: .days(4)),
+        SeriesDefinition(.sum(.init("g", .value), cap: nil), covariate: .before(.days(3))),
+        SeriesDefinition(.sum(.init("h", .count), cap: 2), covariate: .before(.days(20))),
         SeriesDefinition(.ratio(.init("g", .value, cap: 0.5), .init("g", .count))),
         SeriesDefinition(.sum(.init("g", .value), cap: 1.5), covariate: .attribute("amount")),
     ]
@@ -46,13 +45,13 @@ extension EventLedger {
 
     /// What a user contributes to a series; of a funnel to each step.
     private func contributions(
-        of user: Identifier, _ series: TrackedSeries, since moment: Timestamp
+        of user: Identifier, _ series: TrackedSeries, since moment: Instant
     ) -> [GoalTally] {
         let definition = series.definition
         let own = events.filter { $0.userID == user }
         let after = own.filter {
             $0.happenedAt >= moment + definition.from
-                && $0.happenedAt < (definition.to.map { moment + $0 } ?? .max) && $0.happenedAt >= moment
+                && $0.happenedAt < (definition.to.map { moment + $0 } ?? .distantFuture) && $0.happenedAt >= moment
         }
         switch definition.content {
         case .sum(let term, let cap):
@@ -74,7 +73,7 @@ extension EventLedger {
             return [Self.tally(y.count, y.reduce(0, +), before: x.count, x.reduce(0, +))]
         case .funnel(let goals):
             var tallies: [GoalTally] = []
-            var last: Timestamp? = moment
+            var last: Instant? = moment
             for goal in goals {
                 last = last.flatMap { last in
                     after.filter { $0.goal == goal && $0.happenedAt >= last }.map(\.happenedAt).min()
@@ -166,7 +165,7 @@ extension EventLedger {
 
     private func expect(
         _ breakdown: TrackedSeries, _ name: Identifier, _ store: any Store,
-        _ contribution: (Identifier, Timestamp) -> GoalTally
+        _ contribution: (Identifier, Instant) -> GoalTally
     ) throws {
         let experiment = breakdown.experimentID
         let stored = try store.read(

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 import Testing
 
@@ -120,7 +121,7 @@ struct EventLedger {
 
     /// - Parameter goal: what the user did, given the time of the first exposure.
     func tally(
-        of user: Identifier, _ experiment: Identifier, goal: (Timestamp) -> GoalTally
+        of user: Identifier, _ experiment: Identifier, goal: (Instant) -> GoalTally
     ) -> (day: Int64, tally: VariationTally)? {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
         // Of two at the same time, the one that arrived first; `min` returns the first of equals.
@@ -137,7 +138,7 @@ struct EventLedger {
         return (first.happenedAt.day, tally)
     }
 
-    func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {
+    func total(_ user: Identifier, _ goal: Identifier, since moment: Instant) -> UserGoal {
         var total = UserGoal()
         for event in events
         where event.userID == user && event.goal == goal && event.happenedAt >= moment - EventRules.lookBack {
@@ -146,9 +147,9 @@ struct EventLedger {
         return total
     }
 
-    /// - Parameter offset: milliseconds, less than a second, so that no two events happen at the same time.
-    static func randomEvent(_ random: inout SeededGenerator, offset: Timestamp = 0) -> UserEvent {
-        let time = Timestamp.random(in: 0..<2_000_000, using: &random) * 1_000 + offset
+    /// - Parameter offset: less than a second, so that no two events happen at the same time.
+    static func randomEvent(_ random: inout SeededGenerator, offset: TimeSpan = .zero) -> UserEvent {
+        let time = Instant(milliseconds: Int64.random(in: 0..<2_000_000, using: &random) * 1_000) + offset
         let user = users.randomElement(using: &random) ?? "0"
         guard Int.random(in: 0..<5, using: &random) == 0 else {
             // Large values that differ little: sums of squares lose their differences.
@@ -157,7 +158,7 @@ struct EventLedger {
             return .goal(
                 GoalEvent(
                     userID: user, goal: goals.randomElement(using: &random) ?? "g", value: value, happenedAt: time,
-                    receivedAt: time, senderID: offset == 0 && id % 2 == 0 ? Identifier("\(id % 200)") : nil))
+                    receivedAt: time, senderID: offset == .zero && id % 2 == 0 ? Identifier("\(id % 200)") : nil))
         }
         // Most users stay in one variation.
         let usual: Identifier = (users.firstIndex(of: user) ?? 0).isMultiple(of: 2) ? "a" : "b"

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// The use of an ``InMemoryStore`` by one executor.

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 public import Storage
 import Synchronization

@@ -1,10 +1,11 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 
 /// What all users share, and sticky documents.
 extension InMemoryTables {
-    mutating func apply<Value>(_ change: SharedChange<Value>, at now: Timestamp) throws(StorageError) -> Value {
+    mutating func apply<Value>(_ change: SharedChange<Value>, at now: Instant) throws(StorageError) -> Value {
         var records = SharedRecords()
         for part in change.parts { read(part, into: &records) }
         let value = try change.rule(&records, RuleContext(rules, at: now))
@@ -42,7 +43,7 @@ extension InMemoryTables {
         }
     }
 
-    private mutating func perform(_ write: SharedRecords.Write, at now: Timestamp) {
+    private mutating func perform(_ write: SharedRecords.Write, at now: Instant) {
         hasWritten = true
         switch write {
         case .putProject(let record):

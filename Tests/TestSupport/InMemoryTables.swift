@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 
@@ -46,7 +47,7 @@ struct InMemoryTables {
     /// What the present change adds to the feed.
     private var feedEncoder = FeedEncoder()
     private var feedCauses: [FeedRemoval.Cause] = []
-    private var feedTime: Timestamp = 0
+    private var feedTime: Instant = 0
     /// Whether the present change has written something.
     var hasWritten = false
 
@@ -114,7 +115,7 @@ struct InMemoryTables {
     // MARK: Users
 
     mutating func apply(
-        _ change: ProfileChange, by author: Author?, at now: Timestamp
+        _ change: ProfileChange, by author: Author?, at now: Instant
     ) throws(StorageError) -> ProfileChangeResult {
         var anonymous: ProfileRecord?
         if case .assign(_, let version, let anonymousID) = change.operation {
@@ -134,7 +135,7 @@ struct InMemoryTables {
         return try apply(.profile(change, by: author), at: now)
     }
 
-    mutating func apply<Value>(_ change: UserChange<Value>, at now: Timestamp) throws(StorageError) -> Value {
+    mutating func apply<Value>(_ change: UserChange<Value>, at now: Instant) throws(StorageError) -> Value {
         var records = change.userIDs.map { UserRecords(userID: $0) }
         var tallies = TallyChanges()
         while true {
@@ -217,7 +218,7 @@ struct InMemoryTables {
         }
     }
 
-    private mutating func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) {
+    private mutating func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Instant) {
         hasWritten = true
         switch write {
         case .putProfile(let record, _): setProfile(record, of: userID)
@@ -257,7 +258,7 @@ struct InMemoryTables {
         }
     }
 
-    private mutating func noteRemoval(of userID: Identifier, into account: Identifier?, at now: Timestamp) {
+    private mutating func noteRemoval(of userID: Identifier, into account: Identifier?, at now: Instant) {
         let hash = ErasureRules.hash(userID)
         for index in removedUsers.indices where removedUsers[index].account == userID {
             removedUsers[index].account = account
@@ -345,7 +346,7 @@ struct InMemoryTables {
 
     // MARK: Audit
 
-    mutating func record(_ note: AuditNote, by author: Author, at now: Timestamp) {
+    mutating func record(_ note: AuditNote, by author: Author, at now: Instant) {
         var entry = AuditEntry(note, by: author, at: now)
         entry.id = Int64(auditEntries.count) + 1
         auditEntries.append(entry)
@@ -372,7 +373,7 @@ struct InMemoryTables {
     }
 
     /// - Returns: what ``StoreQuery`` with this subject returns.
-    func find(_ subject: QuerySubject, at now: Timestamp) -> any Sendable {
+    func find(_ subject: QuerySubject, at now: Instant) -> any Sendable {
         switch subject {
         case .profiles(let after, let limit): return page(after: after, limit: limit, at: now)
         case .knownUsers(let prefix, let after, let limit):
@@ -495,7 +496,7 @@ struct InMemoryTables {
         }
     }
 
-    private func page(after: Identifier?, limit: Int, at now: Timestamp) -> ProfilePage {
+    private func page(after: Identifier?, limit: Int, at now: Instant) -> ProfilePage {
         let userIDs = profiles.keys.filter { userID in after.map { $0 < userID } ?? true }.sorted().prefix(limit)
         let visible = userIDs.compactMap { userID in
             profiles[userID]?.visible(at: now).map { (userID: userID, profile: $0) }

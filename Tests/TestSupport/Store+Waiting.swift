@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Dispatch
 import JSON
 public import Storage
@@ -227,7 +228,7 @@ extension Store {
         try read(.datafileHistory(sdkKey: sdkKey, limit: limit))
     }
 
-    public func datafile(sdkKey: String, activeAt time: Timestamp) throws(StorageError) -> StoredDatafile? {
+    public func datafile(sdkKey: String, activeAt time: Instant) throws(StorageError) -> StoredDatafile? {
         try read(.datafile(sdkKey: sdkKey, activeAt: time))
     }
 

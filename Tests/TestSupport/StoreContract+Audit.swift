@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -122,7 +123,7 @@ extension StoreContract {
                 try await store.record(note, by: author)
                 context.clock.advance(by: .seconds(1))
             }
-            let start = context.clock.now - 10_000
+            let start = context.clock.now - .seconds(10)
             func found(_ adjust: (inout AuditQuery) -> Void) async throws -> [Int64] {
                 try await store.audit(adjust).map { $0.id - 1 }
             }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -14,7 +15,7 @@ extension StoreContract {
     }
 
     private static func seen(
-        _ user: Identifier, _ attributes: String?, at time: Timestamp = 0, to variation: Identifier = "a"
+        _ user: Identifier, _ attributes: String?, at time: TimeSpan = 0, to variation: Identifier = "a"
     ) -> UserEvent {
         .exposure(
             Exposure(
@@ -25,7 +26,7 @@ extension StoreContract {
 
     /// The users of each group and what they did for the goal g, by the value; `none` and `other` for those without.
     private static func groups(
-        _ context: Context, of name: Identifier = "g", frozenAt time: Timestamp? = nil
+        _ context: Context, of name: Identifier = "g", frozenAt time: Instant? = nil
     ) throws -> [String: [Double]] {
         let series = try context.store.read(StoreQuery.series(experimentID: "e"))
         let breakdown = try #require(series.first { $0.breakdown == "country" })

@@ -1,11 +1,12 @@
 import Bucketing
+import Chronology
 import Storage
 import Testing
 
 extension StoreContract {
     /// An exposure that names a variation of a running experiment.
     private static func report(
-        _ user: Identifier, _ variation: Identifier = "a", in experiment: Identifier = "e", at time: Timestamp,
+        _ user: Identifier, _ variation: Identifier = "a", in experiment: Identifier = "e", at time: Instant,
         with version: Int64, isChosen: Bool = false
     ) -> UserEvent {
         .exposure(

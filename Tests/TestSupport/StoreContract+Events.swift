@@ -1,17 +1,18 @@
 public import Bucketing
+public import Chronology
 import Dispatch
 import JSON
 public import Storage
 import Testing
 
 extension StoreContract {
-    public static let noon: Timestamp = 1_700_000_000_000
+    public static let noon: Instant = 1_700_000_000_000
 
     /// An exposure of one experiment.
     ///
-    /// - Parameter time: milliseconds after ``noon``.
+    /// - Parameter time: after ``noon``.
     public static func exposure(
-        _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isChosen: Bool = false
+        _ user: Identifier, _ variation: Identifier = "a", at time: TimeSpan = 0, isChosen: Bool = false
     ) -> UserEvent {
         .exposure(
             Exposure(
@@ -21,9 +22,9 @@ extension StoreContract {
 
     /// A goal event; without an id it is never taken for a repeated one.
     ///
-    /// - Parameter time: milliseconds after ``noon``.
+    /// - Parameter time: after ``noon``.
     public static func goal(
-        _ user: Identifier, _ value: Double = 1, at time: Timestamp = 1, id: Identifier? = nil
+        _ user: Identifier, _ value: Double = 1, at time: TimeSpan = 1, id: Identifier? = nil
     ) -> UserEvent {
         .goal(
             GoalEvent(
@@ -81,7 +82,7 @@ extension StoreContract {
                 let store = context.store
                 try await store.define(AttributeDefinition(name: "a", number: 0, type: .number))
                 _ = try await store.record([
-                    exposure("u"), exposure("v", "b", at: 86_400_000), exposure("w", isChosen: true), exposure("x"),
+                    exposure("u"), exposure("v", "b", at: .days(1)), exposure("w", isChosen: true), exposure("x"),
                     exposure("x", "b", at: 9), goal("u", 2), goal("u", 3), goal("v", 4, at: -5), goal("y"),
                 ])
                 _ = try await store.update([1: .set(.number(7))], of: "v")
@@ -98,7 +99,7 @@ extension StoreContract {
                 #expect(found.map(\.users.counted) == [1, 1, 0, 0] && found[2].users.chosen == 1)
                 #expect(found[3].users.multipleVariations == 1)
                 #expect(found.map(\.cohort.variationID) == ["a", "b", "a", "a"])
-                #expect(found[1].exposedAt == noon + 86_400_000 && found[1].cohort.day == noon.day + 1)
+                #expect(found[1].exposedAt == noon + .days(1) && found[1].cohort.day == noon.day + 1)
                 #expect(found[0].totals == [UserGoal(afterCount: 2, afterValue: 5, valuedCount: 2), nil])
                 #expect(found[1].totals == [UserGoal(beforeCount: 1, beforeValue: 4), nil])
                 #expect(found[2].totals == [nil, nil])
@@ -150,7 +151,7 @@ extension StoreContract {
                         "e": EnrolledUsers(count: 2, firstDay: day), "f": EnrolledUsers(count: 1, firstDay: day),
                     ])
                 try await store.apply(.erase, to: "u")
-                _ = try await store.record([exposure("x", at: -86_400_000)])
+                _ = try await store.record([exposure("x", at: .days(-1))])
                 #expect(try store.read(.enrolledUsers) == ["e": EnrolledUsers(count: 2, firstDay: day - 1)])
             },
             StoreContract("An event with an id that its user has sent before is known; other users may use the id") {
@@ -305,7 +306,7 @@ extension StoreContract {
             var ledger = EventLedger()
             var events: [UserEvent] = []
             for index in 0..<400 {
-                let event = EventLedger.randomEvent(&random, offset: Timestamp(index))
+                let event = EventLedger.randomEvent(&random, offset: .milliseconds(Int64(index)))
                 events.append(event)
                 ledger.record(event)
             }

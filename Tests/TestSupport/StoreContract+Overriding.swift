@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 import Testing
 
@@ -103,7 +104,7 @@ extension StoreContract {
         },
         StoreContract("An override has its author, reason and expiry, and a repeated one changes nothing") { context in
             let (store, end) = (context.store, context.clock.now + 60_000)
-            func set(_ reason: String?, _ expiresAt: Timestamp?, by name: String = "on-call") async throws -> Bool {
+            func set(_ reason: String?, _ expiresAt: Instant?, by name: String = "on-call") async throws -> Bool {
                 let before = try context.reader.profile(of: "user")
                 let operation = ProfileChange.Operation.override(
                     experimentID: "e", variationID: "forced", reason: reason, expiresAt: expiresAt)
@@ -163,7 +164,7 @@ extension StoreContract {
                     .override(experimentID: "e", variationID: "a", expiresAt: end), to: user)
             }
             context.clock.advance(by: .seconds(120))
-            func exposure(of user: Identifier, at time: Timestamp) -> UserEvent {
+            func exposure(of user: Identifier, at time: Instant) -> UserEvent {
                 .exposure(
                     Exposure(
                         userID: user, experimentID: "e", experimentKey: "k", variationID: "a", happenedAt: time,

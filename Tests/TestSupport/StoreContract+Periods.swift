@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -6,16 +7,15 @@ import Testing
 extension StoreContract {
     /// An allocation of "a" and "b".
     ///
-    /// - Parameter time: milliseconds after ``noon``.
-    private static func period(_ number: Int64, at time: Timestamp, a: Int, sdkKey: String = "sdk") -> AllocationPeriod
-    {
+    /// - Parameter time: after ``noon``.
+    private static func period(_ number: Int64, at time: TimeSpan, a: Int, sdkKey: String = "sdk") -> AllocationPeriod {
         AllocationPeriod(
             number: number, sdkKey: sdkKey, since: noon + time,
             allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: a), .init(entityID: "b", end: 10_000)]))
     }
 
     private static func exposure(
-        _ user: Identifier, _ active: AllocationPeriod, _ variation: Identifier = "a", at time: Timestamp
+        _ user: Identifier, _ active: AllocationPeriod, _ variation: Identifier = "a", at time: TimeSpan
     ) -> UserEvent {
         .exposure(
             Exposure(
@@ -43,14 +43,12 @@ extension StoreContract {
             allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: end), .init(entityID: "b", end: 10_000)]))
     }
 
-    private static let day: Timestamp = 86_400_000
-
     static let periods = [
         StoreContract("An import comes before all other users, in parts with one start and the same shares") {
             context async throws in
             let store = context.store
             let author = Author(name: "ann")
-            let half = period(AllocationPeriod.imported, at: -9 * day, a: 5_000)
+            let half = period(AllocationPeriod.imported, at: .days(-9), a: 5_000)
             func begin(_ period: AllocationPeriod, into experiment: Identifier = "e") async throws -> ImportStart {
                 try await store.write(
                     .beginImport(
@@ -60,14 +58,14 @@ extension StoreContract {
             #expect(try await begin(half) == .begun)
             #expect(try await begin(half) == .continued)
             let others = [
-                period(AllocationPeriod.imported, at: -9 * day, a: 4_000),
-                period(AllocationPeriod.imported, at: -8 * day, a: 5_000),
+                period(AllocationPeriod.imported, at: .days(-9), a: 4_000),
+                period(AllocationPeriod.imported, at: .days(-8), a: 5_000),
             ]
             for other in others { #expect(try await begin(other) == .differs(half)) }
             #expect(
                 try await store.audit { $0.target = "e" }.map(\.action) == ["experiment.import", "experiment.import"])
             // It counts although the experiment has never run here; a user has one first exposure.
-            _ = try await store.record([exposure("u", half, at: -8 * day), exposure("v", half, "b", at: -7 * day)])
+            _ = try await store.record([exposure("u", half, at: .days(-8)), exposure("v", half, "b", at: .days(-7))])
             let here = try await activate(a: 9_000, store)
             _ = try await store.record([
                 exposure("u", here, at: here.since - noon), exposure("w", here, at: here.since - noon),
@@ -90,7 +88,7 @@ extension StoreContract {
         StoreContract("An import begins before the experiment was known") { context async throws in
             let here = try await activate(a: 9_000, context.store)
             for (offset, start) in [(0, ImportStart.isKnown(since: here.since)), (-1, .begun)]
-                as [(Timestamp, ImportStart)]
+                as [(TimeSpan, ImportStart)]
             {
                 let part = AllocationPeriod(
                     number: AllocationPeriod.imported, sdkKey: "sdk", since: here.since + offset,
@@ -147,14 +145,14 @@ extension StoreContract {
                     GoalEvent(userID: user, goal: goal, value: value, happenedAt: noon, receivedAt: noon, sdkKey: "sdk")
                 )
             }
-            func exposure(_ user: Identifier, _ variation: Identifier, _ day: Timestamp = 0) -> UserEvent {
+            func exposure(_ user: Identifier, _ variation: Identifier, daysAgo: Int64 = 0) -> UserEvent {
                 .exposure(
                     Exposure(
                         userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
-                        happenedAt: noon - day * Self.day, isChosen: false, sdkKey: "sdk", active: first))
+                        happenedAt: noon - .days(daysAgo), isChosen: false, sdkKey: "sdk", active: first))
             }
             _ = try await store.record([
-                exposure("u", "a"), exposure("v", "a", 1), exposure("w", "b"), event("u", "buy", 0.1),
+                exposure("u", "a"), exposure("v", "a", daysAgo: 1), exposure("w", "b"), event("u", "buy", 0.1),
                 event("v", "buy", 1e15), event("w", "buy", 3), event("w", "see", 0),
             ])
             let live = try store.tally(experimentID: "e", goal: "buy")
@@ -162,7 +160,7 @@ extension StoreContract {
             _ = try await store.activate("{}", sdkKey: "sdk", freezing: [freeze])
             _ = try await store.record([exposure("x", "b"), event("x", "buy", 5), event("u", "late", 1)])
             try await store.apply(.erase, to: "u")
-            func frozen(_ goal: Identifier, at time: Timestamp = 77) throws -> FrozenResults? {
+            func frozen(_ goal: Identifier, at time: Instant = 77) throws -> FrozenResults? {
                 try store.read(.frozenResults(experimentID: "e", goal: goal, frozenAt: time))
             }
             let kept = try #require(try frozen("buy"))
@@ -204,7 +202,7 @@ extension StoreContract {
         StoreContract("A user assigned under an earlier allocation is counted under it, however late the exposure") {
             context async throws in
             let store = context.store
-            let (start, ttl) = (context.clock.now - noon, Duration.seconds(100))
+            let (start, ttl) = (context.clock.now - noon, TimeSpan.seconds(100))
             let (first, second) = (period(1, at: start - 5, a: 5_000), period(2, at: start + 50_000, a: 9_000))
             _ = try await store.record([exposure("other", first, at: start)])
             try await save("a", store, of: "u")
@@ -291,7 +289,7 @@ extension StoreContract {
             let store = context.store
             let active = period(1, at: 0, a: 5_000)
             _ = try await store.record([
-                exposure("u", active, at: day), goal("u", 5, at: 3 * day), exposure("v", active, at: 2 * day),
+                exposure("u", active, at: .days(1)), goal("u", 5, at: .days(3)), exposure("v", active, at: .days(2)),
             ])
             let today = noon.day
             var days = try store.tally(experimentID: "e", goal: "g").days

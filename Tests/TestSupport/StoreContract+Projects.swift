@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -149,10 +150,10 @@ extension StoreContract {
             let store = context.store
             try await store.putProject("shop")
             try await store.putProject("app")
-            func look(_ sdkKey: String, at time: Timestamp) -> StoredLook {
-                StoredLook(sdkKey: sdkKey, experimentID: "7", lookedAt: time, content: ["users": .integer(time)])
+            func look(_ sdkKey: String, at time: Instant) -> StoredLook {
+                StoredLook(sdkKey: sdkKey, experimentID: "7", lookedAt: time, content: ["users": .instant(time)])
             }
-            func put(_ look: StoredLook, after former: Timestamp?) async throws -> Bool {
+            func put(_ look: StoredLook, after former: Instant?) async throws -> Bool {
                 let note = AuditNote(.experimentBandit, of: "e", after: look.content)
                 return try await store.write(.putLook(look, after: former, note, by: Author(name: "schedule")))
             }
@@ -238,8 +239,8 @@ extension StoreContract {
                 context.clock.advance(by: .seconds(10))
                 _ = try await store.activate(revision)
             }
-            func revision(_ seconds: Timestamp, sdkKey: String = "key") throws -> String? {
-                let datafile = try store.datafile(sdkKey: sdkKey, activeAt: start + seconds * 1_000)
+            func revision(_ seconds: Int64, sdkKey: String = "key") throws -> String? {
+                let datafile = try store.datafile(sdkKey: sdkKey, activeAt: start + .seconds(seconds))
                 return datafile?.revision
             }
             #expect(try [20, 25, 30, 99].map { try revision($0) } == ["2", "2", "3", "3"])

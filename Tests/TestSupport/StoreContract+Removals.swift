@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -8,13 +9,13 @@ extension StoreContract {
     private static let admin = Author(name: "on-call")
 
     /// - Parameter time: when an edge has accepted it.
-    private static func goal(_ user: Identifier, _ id: Identifier, at time: Timestamp) -> UserEvent {
+    private static func goal(_ user: Identifier, _ id: Identifier, at time: Instant) -> UserEvent {
         var event = GoalEvent(userID: user, goal: "g", value: 1, happenedAt: time, receivedAt: time, senderID: id)
         event.acceptedAt = time
         return .goal(event)
     }
 
-    private static func exposure(_ user: Identifier, at time: Timestamp) -> UserEvent {
+    private static func exposure(_ user: Identifier, at time: Instant) -> UserEvent {
         var exposure = Exposure(
             userID: user, experimentID: "e", experimentKey: "key", variationID: "v", happenedAt: time, isChosen: false,
             sdkKey: "key")
@@ -23,7 +24,7 @@ extension StoreContract {
     }
 
     /// What has become of what was accepted of a user at a time: of whom it is, or that it is erased.
-    private static func fate(_ user: Identifier, at time: Timestamp, _ context: Context) throws -> String {
+    private static func fate(_ user: Identifier, at time: Instant, _ context: Context) throws -> String {
         let removals = try context.store.read(.removedUsers([user, "nobody"]))
         #expect(removals.allSatisfy { $0.userHash == ErasureRules.hash(user) })
         guard let removal = RemovedUser.first(since: time, of: removals) else { return "present" }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 import Testing

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -50,7 +51,7 @@ extension StoreContract {
                 try await track(["e": [count, mean]], store, "1")
                 _ = try await store.record([exposure("u"), exposure("v")])
                 for (index, value) in [4.0, 9, 900].enumerated() {
-                    _ = try await store.record([goal("u", value, at: Timestamp(index) + 2)])
+                    _ = try await store.record([goal("u", value, at: .milliseconds(Int64(index) + 2))])
                 }
                 _ = try await store.record([goal("v", 1, at: 2)])
                 try await fill(store)
@@ -62,9 +63,8 @@ extension StoreContract {
             StoreContract("A sum may be adjusted by longer ago, or by the number that an attribute had") {
                 context async throws in
                 let store = context.store
-                let day: Timestamp = 86_400_000
-                func event(daysBefore days: Timestamp, _ value: Double) -> UserEvent {
-                    let time = noon - days * day
+                func event(daysBefore days: Int64, _ value: Double) -> UserEvent {
+                    let time = noon - .days(days)
                     return .goal(
                         GoalEvent(userID: "u", goal: "g", value: value, happenedAt: time, receivedAt: time))
                 }
@@ -77,8 +77,8 @@ extension StoreContract {
                 }
                 let sum = SeriesDefinition.Content.sum(.init("g", .value), cap: nil)
                 let (short, long) = (
-                    SeriesDefinition(sum, covariate: .before(3 * day)),
-                    SeriesDefinition(sum, covariate: .before(40 * day))
+                    SeriesDefinition(sum, covariate: .before(.days(3))),
+                    SeriesDefinition(sum, covariate: .before(.days(40)))
                 )
                 let attribute = SeriesDefinition(sum, covariate: .attribute("amount"))
                 // One user before the series are tracked, and one after.
@@ -133,7 +133,7 @@ extension StoreContract {
                 context async throws in
                 let funnel = SeriesDefinition(.funnel(["g", "h"]))
                 try await track(["e": [funnel]], context.store, "1")
-                func event(_ goal: Identifier, at time: Timestamp) -> UserEvent {
+                func event(_ goal: Identifier, at time: TimeSpan) -> UserEvent {
                     .goal(
                         GoalEvent(userID: "u", goal: goal, value: 1, happenedAt: noon + time, receivedAt: noon + time))
                 }

@@ -1,11 +1,12 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
 
 extension StoreContract {
     private static func exposed(
-        _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp, sdkKey: String = "sdk",
+        _ user: Identifier, _ variation: Identifier = "a", at time: Instant, sdkKey: String = "sdk",
         with version: Int64? = nil
     ) -> UserEvent {
         .exposure(
@@ -20,7 +21,7 @@ extension StoreContract {
     @discardableResult
     private static func set(
         _ status: String, sdkKey: String = "sdk", _ context: Context
-    ) async throws -> (version: Int64, time: Timestamp) {
+    ) async throws -> (version: Int64, time: Instant) {
         let state = status == "draft" ? #""status":"Running","holdfast":{"status":"draft"}"# : #""status":"\#(status)""#
         let content = """
             {"version":"4","revision":"\(status)","accountId":"1","projectId":"1",
@@ -87,7 +88,7 @@ extension StoreContract {
             let end = try await set("Concluded", context)
             let late = [
                 exposed("first", at: start.time), exposed("last", at: end.time - 1), exposed("after", at: end.time),
-                exposed("draft", at: start.time - 1), exposed("before", at: draft.time - 86_400_000),
+                exposed("draft", at: start.time - 1), exposed("before", at: draft.time - .days(1)),
             ]
             let outcomes: [EventOutcome] = [.stored, .stored, .notRunning, .notRunning, .notRunning]
             #expect(try await store.record(late) == outcomes)

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -141,7 +142,9 @@ extension StoreContract {
             #expect(try await claim(store, "b") == nil)
             context.clock.advance(by: .milliseconds(200))
             #expect(try await claim(store, "b")?.state.position == 5)
-            #expect(try await store.write(.advanceWebhook("ops", by: "a", for: 1_000) { $0.position = $1 }) == nil)
+            #expect(
+                try await store.write(.advanceWebhook("ops", by: "a", for: 1_000) { state, _ in state.position = 9 })
+                    == nil)
             #expect(try await webhook(store)?.state.deliveries.map(\.eventID) == ["evt_5"])
         },
         StoreContract("A webhook that is paused is not sent to, until it is enabled again, where it has stopped") {
@@ -167,7 +170,7 @@ extension StoreContract {
         StoreContract("What was found in an experiment is told once, and not again by a look that began before") {
             context async throws in
             let store = context.store
-            func put(_ warnings: JSONValue, at time: Timestamp, after former: JSONValue?) async throws -> Bool {
+            func put(_ warnings: JSONValue, at time: Instant, after former: JSONValue?) async throws -> Bool {
                 let finding = StoredLook(sdkKey: "shop", experimentID: "7", lookedAt: time, content: warnings)
                 let note = AuditNote(.experimentWarning, of: "checkout", after: warnings, in: "shop")
                 return try await store.write(.putFinding(finding, after: former, [note], by: admin))

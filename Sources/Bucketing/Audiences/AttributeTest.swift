@@ -1,3 +1,4 @@
+import Chronology
 public import JSON
 
 /// One condition on one attribute of the user. A class, because each evaluation takes it out of a ``Condition``, and copies
@@ -118,7 +119,7 @@ public enum AttributeTest: Sendable {
     }
 
     private static func order(_ comparison: Comparison, _ value: JSONValue) -> AttributeTest {
-        if let text = value.string { return .moment(comparison, UTCInstant(rfc3339: text)?.description ?? text) }
+        if let text = value.string { return .moment(comparison, Instant(rfc3339: text)?.rfc3339 ?? text) }
         return value.usableNumber.map { .number(comparison, $0) } ?? .unsupportedValue
     }
 

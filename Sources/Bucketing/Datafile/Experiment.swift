@@ -1,3 +1,4 @@
+public import Chronology
 public import JSON
 
 /// An experiment or a delivery rule.
@@ -121,8 +122,8 @@ public struct ExperimentAnnotations: Sendable {
     public let isClosed: Bool
     /// The id of the variation that was named the winner when the experiment was concluded.
     let winner: Identifier?
-    /// When the results of a concluded experiment were frozen, in milliseconds since 1970; `nil` if they were not.
-    public let frozenAt: Int64?
+    /// When the results of a concluded experiment were frozen; `nil` if they were not.
+    public let frozenAt: Instant?
     /// The traffic that applies again once enrollment is reopened.
     public let allocation: TrafficAllocation?
     /// The percentage of users whom a contextual bandit admits once enrollment is open again.
@@ -140,7 +141,7 @@ public struct ExperimentAnnotations: Sendable {
         isClosed = isDraft || object?["enrollment"] == "closed"
         let conclusion = object?["conclusion"]?.object
         winner = conclusion?["winner"]?.string.map { Identifier($0) }
-        frozenAt = conclusion?["frozenAt"]?.integer
+        frozenAt = conclusion?["frozenAt"]?.instant
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
         gate = object?["gate"]?.double
         traffic = object?["traffic"]?.double

@@ -1,3 +1,4 @@
+public import Chronology
 import HTTPServer
 public import Storage
 internal import Synchronization
@@ -151,14 +152,14 @@ public final class AccessControl: Sendable {
 public struct IdentityKeys: Sendable {
     /// Whether the keys are fetched from an address instead of read from a file.
     public var areFetched = false
-    /// When the keys were last read, in milliseconds since 1970; initially when the server started.
-    public var readAt: Timestamp
+    /// When the keys were last read; initially when the server started.
+    public var readAt: Instant
     /// The number of failed reads.
     public var failures = 0
     /// Why the last read has failed, without details; `nil` if it has succeeded.
     public var failure: String?
 
-    public init(readAt: Timestamp) {
+    public init(readAt: Instant) {
         self.readAt = readAt
     }
 }

@@ -1,4 +1,5 @@
 import CCrypto
+import Chronology
 import HTTPServer
 import HoldfastCore
 import JSON
@@ -33,8 +34,8 @@ public struct IdentityProvider: Sendable {
     private let keys: [JSONWebKey]
     private let rules: [ScopeRule]
 
-    /// The maximum clock difference to the identity provider, in milliseconds.
-    private static let leeway: Timestamp = 60_000
+    /// The maximum clock difference to the identity provider.
+    private static let leeway = TimeSpan.minutes(1)
     /// The maximum length of a token in bytes.
     static let longestToken = 8 * 1_024
 
@@ -85,7 +86,7 @@ public struct IdentityProvider: Sendable {
     /// - Parameter isTaken: returns whether another holder has the name. Such tokens are refused, because the audit log
     ///   could not distinguish the holders.
     /// - Throws: 401 with the reason.
-    func token(_ text: Substring, at now: Timestamp, isTaken: (String) -> Bool) throws(Problem) -> Token {
+    func token(_ text: Substring, at now: Instant, isTaken: (String) -> Bool) throws(Problem) -> Token {
         func refused(_ reason: String) -> Problem { Problem(.unauthorized, reason) }
         guard text.utf8.count <= Self.longestToken else {
             throw refused("a signed token must have at most \(Self.longestToken) bytes; got \(text.utf8.count)")
@@ -145,8 +146,8 @@ public struct IdentityProvider: Sendable {
 
     /// - Returns: when the token expires.
     private func check(
-        _ claims: JSONObject, at now: Timestamp, _ refused: (String) -> Problem
-    ) throws(Problem) -> Timestamp {
+        _ claims: JSONObject, at now: Instant, _ refused: (String) -> Problem
+    ) throws(Problem) -> Instant {
         guard claims["iss"]?.string == settings.issuer else {
             throw refused("`iss` of a signed token must be '\(settings.issuer)'")
         }
@@ -176,10 +177,10 @@ public struct IdentityProvider: Sendable {
         return name
     }
 
-    /// Returns the time of a `NumericDate` in milliseconds.
-    private static func time(_ name: String, _ claims: JSONObject) -> Timestamp? {
+    /// Returns the time of a `NumericDate`.
+    private static func time(_ name: String, _ claims: JSONObject) -> Instant? {
         guard let seconds = claims[name]?.double, (0...Double(1 << 40)).contains(seconds) else { return nil }
-        return Timestamp(seconds * 1_000)
+        return Instant(milliseconds: Int64(seconds * 1_000))
     }
 
     private static func values(of claim: String, in claims: JSONObject) -> [String] {

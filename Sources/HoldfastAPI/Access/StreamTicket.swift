@@ -1,3 +1,4 @@
+import Chronology
 import Storage
 
 /// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It can only open a stream of
@@ -18,8 +19,8 @@ struct StreamTicket {
     private static let codeBytes = 16
 
     /// Makes a ticket for the bearer of a token.
-    init(for token: Token, at now: Timestamp) {
-        let seconds = now / 1_000
+    init(for token: Token, at now: Instant) {
+        let seconds = now.secondsSince1970
         self.init(for: token, expiry: (seconds / Self.period + 2) * Self.period)
     }
 
@@ -34,8 +35,8 @@ struct StreamTicket {
     var text: String { "\(expiry).\(code)" }
 
     /// Whether a text is a ticket that this token made and that has not expired.
-    static func isValid(_ text: String, of token: Token, at now: Timestamp) -> Bool {
-        guard let end = text.firstIndex(of: "."), let expiry = Int64(text[..<end]), expiry > now / 1_000 else {
+    static func isValid(_ text: String, of token: Token, at now: Instant) -> Bool {
+        guard let end = text.firstIndex(of: "."), let expiry = Int64(text[..<end]), expiry > now.secondsSince1970 else {
             return false
         }
         let expected = Array(StreamTicket(for: token, expiry: expiry).text.utf8)

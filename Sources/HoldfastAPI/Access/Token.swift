@@ -1,5 +1,6 @@
 import Bucketing
 import CCrypto
+import Chronology
 import Glibc
 import HoldfastCore
 public import JSON
@@ -40,7 +41,7 @@ public final class Token: Sendable {
     public let name: String
     private let secret: [UInt8]
     /// When the secret expires; `nil` for never.
-    let expiresAt: Timestamp?
+    let expiresAt: Instant?
     let projects: ProjectAccess
     /// The person whom an identity provider has signed in; `nil` for a token of the token file.
     let person: Person?
@@ -53,7 +54,7 @@ public final class Token: Sendable {
     static let minimumSecretLength = 16
 
     init(
-        scope: Scope, name: String, secret: [UInt8], expiresAt: Timestamp? = nil, projects: ProjectAccess = .all
+        scope: Scope, name: String, secret: [UInt8], expiresAt: Instant? = nil, projects: ProjectAccess = .all
     ) {
         self.scope = scope
         self.projects = projects
@@ -74,7 +75,7 @@ public final class Token: Sendable {
     }
 
     /// The token of a person. It has no secret that a request could send.
-    init(name: String, expiresAt: Timestamp, person: Person) {
+    init(name: String, expiresAt: Instant, person: Person) {
         scope = person.rule.scope
         projects = person.rule.projects
         self.name = name
@@ -122,9 +123,9 @@ public final class Token: Sendable {
     }
 
     /// When a request was admitted last, to the second; `nil` if none was since the start of the process.
-    var lastUsedAt: Timestamp? {
+    var lastUsedAt: Instant? {
         let seconds = lastUse.load(ordering: .relaxed)
-        return seconds == 0 ? nil : seconds * 1_000
+        return seconds == 0 ? nil : Instant(secondsSince1970: seconds)
     }
 
     /// Returns the HMAC-SHA-256 of a message with the secret as key.
@@ -276,9 +277,9 @@ extension Token {
         }
 
         /// Parses an RFC 3339 time, or a date, which stands for its first moment in UTC.
-        func expiry(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> Timestamp? {
+        func expiry(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> Instant? {
             guard let text = expires else { return nil }
-            guard let time = Timestamp(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {
+            guard let time = Instant(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {
                 throw wrong("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
             }
             return time

@@ -1,4 +1,5 @@
 import CCrypto
+import Chronology
 import HTTPServer
 import JSON
 
@@ -13,15 +14,15 @@ struct ChangeToken {
     /// The header field `If-Match` or `If-None-Match` of the change.
     let condition: (name: String, value: String)?
     let author: String
-    /// The expiry in seconds since 1970.
-    let expiry: Int64
+    /// The expiry in whole seconds.
+    let expiry: Instant
 
-    /// The lifetime in seconds.
-    static let lifetime: Int64 = 600
+    /// The lifetime of a token.
+    static let lifetime = TimeSpan.minutes(10)
 
     init(
         path: String, query: [(name: String, value: String)], project: String?, body: [UInt8],
-        condition: (name: String, value: String)?, author: String, expiry: Int64
+        condition: (name: String, value: String)?, author: String, expiry: Instant
     ) {
         self.path = path
         self.query = query
@@ -38,7 +39,7 @@ struct ChangeToken {
         let content: JSONValue = [
             "path": .string(path), "query": .array(query), "project": project.map { .string($0) } ?? .null,
             "body": .string(String(decoding: body, as: UTF8.self)), "condition": condition ?? .null,
-            "author": .string(author), "expiry": .integer(expiry),
+            "author": .string(author), "expiry": .integer(expiry.secondsSince1970),
         ]
         let payload = content.encoded()
         return "\(Base64URL.encode(payload)).\(Base64URL.encode(Self.code(of: payload, key)))"
@@ -62,7 +63,8 @@ struct ChangeToken {
         }
         self.init(
             path: path, query: (content["query"]?.array ?? []).compactMap(pair), project: content["project"]?.string,
-            body: Array(body.utf8), condition: pair(content["condition"]), author: author, expiry: expiry)
+            body: Array(body.utf8), condition: pair(content["condition"]), author: author,
+            expiry: Instant(secondsSince1970: expiry))
     }
 
     private static func code(of payload: [UInt8], _ key: [UInt8]) -> [UInt8] {

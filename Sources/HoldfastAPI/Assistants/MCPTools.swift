@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -274,11 +275,11 @@ struct MCPTools {
         let token = ChangeToken(
             path: change.path, query: change.query, project: change.project, body: change.body,
             condition: change.condition, author: caller.author.name,
-            expiry: systemWallClock() / 1_000 + ChangeToken.lifetime)
+            expiry: Instant(secondsSince1970: systemWallClock().secondsSince1970) + ChangeToken.lifetime)
         return Self.result(
             [
                 "preview": value, "change_token": .string(token.text(key: key(of: caller))),
-                "change_token_expires_at": .string((token.expiry * 1_000).rfc3339),
+                "change_token_expires_at": .string(token.expiry.rfc3339),
             ], isError: false)
     }
 
@@ -291,7 +292,7 @@ struct MCPTools {
                 ["detail": "`change_token` must be that of a preview for the same token of the server; it is not"],
                 isError: true)
         }
-        guard token.expiry > systemWallClock() / 1_000 else {
+        guard token.expiry > systemWallClock() else {
             return Self.result(
                 ["detail": "the preview is older than 10 minutes; preview the change again"], isError: true)
         }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -54,7 +55,7 @@ struct BucketeerEventEndpoint {
 
     /// - Returns: the event to store; `nil` if it is accepted and not stored.
     private func event(
-        _ element: JSONValue, id: Identifier, _ call: Call, now: Timestamp
+        _ element: JSONValue, id: Identifier, _ call: Call, now: Instant
     ) async throws -> UserEvent? {
         let event = try BucketeerEvent(element, id: id, try? projects.project(named: nil, for: call.access), now: now)
         switch event.kind {
@@ -83,15 +84,15 @@ private struct BucketeerEvent {
     let kind: Kind
     private let event: JSONObject
     private let project: Project?
-    private let now: Timestamp
+    private let now: Instant
 
-    /// The maximum age of an event in the contract, in milliseconds.
-    private static let maximumAge: Timestamp = 31 * 86_400_000
-    /// The maximum lead of an event's time in the contract, in milliseconds.
-    private static let maximumLead: Timestamp = 3_600_000
+    /// The maximum age of an event in the contract.
+    private static let maximumAge = TimeSpan.days(31)
+    /// The maximum lead of an event's time in the contract.
+    private static let maximumLead = TimeSpan.hours(1)
     private static let typePrefix = "type.googleapis.com/bucketeer.event.client."
 
-    init(_ value: JSONValue, id: Identifier, _ project: Project?, now: Timestamp) throws(EventRefusal) {
+    init(_ value: JSONValue, id: Identifier, _ project: Project?, now: Instant) throws(EventRefusal) {
         self.id = id
         self.project = project
         self.now = now
@@ -169,15 +170,15 @@ private struct BucketeerEvent {
     }
 
     /// Returns the time. An event that is older than Holdfast's rules allow gets the oldest allowed time.
-    private func happenedAt() throws(EventRefusal) -> Timestamp {
+    private func happenedAt() throws(EventRefusal) -> Instant {
         let seconds: Int64
         do throws(CoreError) {
             seconds = try event.protobufInteger("timestamp")
         } catch {
             throw EventRefusal(error)
         }
-        let (time, isTooGreat) = seconds.multipliedReportingOverflow(by: 1_000)
-        guard !isTooGreat, time >= now - Self.maximumAge, time <= now + Self.maximumLead else {
+        let time = Instant(secondsSince1970: seconds)
+        guard time >= now - Self.maximumAge, time <= now + Self.maximumLead else {
             throw Self.refusal(
                 "`timestamp` must be in seconds, at most 31 days ago and 1 hour ahead of the server's clock; got \(seconds)"
             )

@@ -1,3 +1,4 @@
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -156,8 +157,8 @@ extension JSONObject {
 }
 
 extension JSONWriter {
-    /// Writes a time in milliseconds as whole seconds since 1970.
-    mutating func member(seconds name: StaticString, _ time: Timestamp) {
-        member(name, String(time / 1_000))
+    /// Writes a time as whole seconds since 1970.
+    mutating func member(seconds name: StaticString, _ time: Instant) {
+        member(name, String(time.secondsSince1970))
     }
 }

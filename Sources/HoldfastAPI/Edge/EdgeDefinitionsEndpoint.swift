@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -73,7 +74,7 @@ struct EdgeDefinitionsEndpoint {
         list("projects", state.projects) { project, writer in
             writer.member("sdk_key", project.sdkKey)
             writer.member("name", project.name)
-            writer.member("created_at", project.createdAt)
+            writer.member("created_at", project.createdAt.milliseconds)
             writer.member("is_default", project.isDefault)
         }
         list("datafiles", state.datafiles) { datafile, writer in
@@ -81,7 +82,7 @@ struct EdgeDefinitionsEndpoint {
             writer.member("sdk_key", datafile.sdkKey)
             writer.member("revision", datafile.revision)
             writer.member("content", base64URL: datafile.content)
-            writer.member("stored_at", datafile.storedAt)
+            writer.member("stored_at", datafile.storedAt.milliseconds)
             writer.member("author", datafile.author)
         }
         list("attributes", state.schema.attributes) { attribute, writer in

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HoldfastCore
 import JSON
@@ -19,7 +20,7 @@ struct EdgeEventBatch {
     }
 
     let projects: [String: Project]
-    let now: Timestamp
+    let now: Instant
     private var elements: [Element] = []
     private(set) var unresolved: [Unresolved] = []
     /// The number of events that are dropped, because their users were erased since they were accepted.
@@ -28,7 +29,7 @@ struct EdgeEventBatch {
     private var taken: [Int64] = []
     private var refused: [(entry: Int64, reason: String, isUnassigned: Bool)] = []
 
-    init(projects: [String: Project], now: Timestamp) {
+    init(projects: [String: Project], now: Instant) {
         self.projects = projects
         self.now = now
     }
@@ -161,8 +162,8 @@ struct EdgeEventBatch {
             throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
         }
         /// Returns a time, corrected by the lead of the edge's clock; never in the future.
-        func time(_ name: String) throws(CoreError) -> Timestamp {
-            min(try object.time(name, in: place) - lead, now)
+        func time(_ name: String) throws(CoreError) -> Instant {
+            min(try object.time(name, in: place) - .milliseconds(lead), now)
         }
         func name(_ member: String) throws(CoreError) -> Identifier {
             let text = try object.text(member, in: place)
@@ -232,12 +233,12 @@ struct EdgeEventBatch {
 }
 
 extension JSONObject {
-    /// Returns a required member that is a time in milliseconds since 1970.
-    fileprivate func time(_ name: String, in place: JSONPointer) throws(CoreError) -> Timestamp {
+    /// Returns a required member that is a time.
+    fileprivate func time(_ name: String, in place: JSONPointer) throws(CoreError) -> Instant {
         guard let time = self[name]?.integer, (0...1 << 48).contains(time) else {
             throw CoreError(
                 .invalid, "`\(name)` must be a time in milliseconds since 1970", at: place.appending(name))
         }
-        return time
+        return Instant(milliseconds: time)
     }
 }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Glibc
 import HTTPServer
 import HoldfastCore
@@ -143,7 +144,7 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_feed_oldest_seconds", .gauge,
             "When the oldest change of the feed was recorded, in seconds since 1970.",
-            (store.feed.oldest ?? 0) / 1_000)
+            store.feed.oldest?.secondsSince1970 ?? 0)
         for metric in store.own {
             page.single(metric.name, metric.kind == .counter ? .counter : .gauge, metric.help, metric.text)
         }
@@ -214,7 +215,7 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_identity_keys_age_seconds", .gauge,
             "Time since the keys of the identity provider were fetched, or since the start; 0 if they need not be.",
-            keys.map { max(0, systemWallClock() - $0.readAt) / 1_000 } ?? 0)
+            keys.map { max(.zero, systemWallClock() - $0.readAt).milliseconds / 1_000 } ?? 0)
         page.single(
             "holdfast_identity_keys_failures_total", .counter,
             "How often the keys of the identity provider could not be fetched.", keys?.failures ?? 0)

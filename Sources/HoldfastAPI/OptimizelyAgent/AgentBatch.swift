@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -189,7 +190,7 @@ private struct BatchResponse: Sendable {
 
     /// - Parameter requestID: the batch's request id, for operations without one.
     static func encode(
-        _ operations: [BatchOperation], _ responses: [BatchResponse], requestID: String, startedAt: Timestamp
+        _ operations: [BatchOperation], _ responses: [BatchResponse], requestID: String, startedAt: Instant
     ) -> AgentResponse {
         var writer = JSONWriter()
         writer.beginObject()
@@ -207,7 +208,7 @@ private struct BatchResponse: Sendable {
     }
 
     private func append(
-        to writer: inout JSONWriter, _ operation: BatchOperation, requestID: String, startedAt: Timestamp
+        to writer: inout JSONWriter, _ operation: BatchOperation, requestID: String, startedAt: Instant
     ) {
         let hasBody = !response.json.isEmpty
         writer.beginObject()

@@ -1,3 +1,4 @@
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -36,7 +37,7 @@ struct SDKDatafileEndpoint {
     /// The time in milliseconds after which the response has the time of the activation as its date. Dates have a
     /// precision of seconds: if two datafiles were activated within one second, a client would never get the second
     /// one. This time is longer than a server takes to notice the activation by another server.
-    private static let settlingTime: Timestamp = 2_000
+    private static let settlingTime = TimeSpan.seconds(2)
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
     /// sends only the latter.
@@ -49,7 +50,7 @@ struct SDKDatafileEndpoint {
         let early = Self.date(of: project.contentHash)
         let settled =
             project.storedAt + Self.settlingTime <= services.store.clock.now()
-            ? HTTPDate.text(secondsSince1970: project.storedAt / 1_000) : nil
+            ? HTTPDate.text(secondsSince1970: project.storedAt.secondsSince1970) : nil
         // Caches must revalidate each time, so that a client gets a change within its polling interval.
         let fields: [(name: StaticString, value: String)] = [
             ("Cache-Control", "no-cache"), ("Last-Modified", settled ?? early),

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HoldfastCore
 import JSON
@@ -13,7 +14,7 @@ struct SDKEventBatch {
     let visitors: [JSONValue]
     /// The projects to which the events may belong; the payload has no SDK key.
     private let projects: [Project]
-    private let now: Timestamp
+    private let now: Instant
     /// The size in bytes of the visitors' attributes in the details of all previous events.
     private var attributeBytes = 0
     private var ignoredAmounts: [CoreError] = []
@@ -26,7 +27,7 @@ struct SDKEventBatch {
 
     /// - Throws: 400 if the body is not an object with `visitors`, 404 if no project has the SDK key.
     init(
-        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, now: Timestamp
+        _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, now: Instant
     ) throws(CoreError) {
         let object = try value.payload("a batch of events", at: [])
         guard let visitors = try object.list("visitors", in: []) else {
@@ -116,18 +117,20 @@ struct SDKEventBatch {
         append(activations, of: visitor, in: place, to: &events)
     }
 
-    /// Returns the `timestamp`, in milliseconds since 1970; the current time if it is absent or ahead, because the
+    /// Returns the `timestamp`; the current time if it is absent or ahead, because the
     /// clock of a phone may be wrong, and the protocol cannot report that.
-    private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
+    private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let value = event["timestamp"], !value.isNull else { return now }
-        guard let time = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
+        guard let milliseconds = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
             throw CoreError(
                 .invalid, "`timestamp` must be a whole number of milliseconds since 1970; got \(value.kind)",
                 at: place.appending("timestamp"))
         }
+        let time = Instant(milliseconds: milliseconds)
         guard time >= now - EventRules.maximumAge else {
             throw CoreError(
-                .unprocessable, "`timestamp` must be at most 7 days ago; got \(time)", at: place.appending("timestamp"))
+                .unprocessable, "`timestamp` must be at most 7 days ago; got \(milliseconds)",
+                at: place.appending("timestamp"))
         }
         return min(time, now)
     }
@@ -141,8 +144,8 @@ extension SDKEventBatch {
     private struct Activations {
         let decisions: [JSONValue]
         private let campaigns: Set<[UInt8]>
-        private var times: [[UInt8]: Timestamp] = [:]
-        private var timeOfAll: Timestamp?
+        private var times: [[UInt8]: Instant] = [:]
+        private var timeOfAll: Instant?
 
         init(of decisions: [JSONValue]) {
             self.decisions = decisions
@@ -152,7 +155,7 @@ extension SDKEventBatch {
         /// Values are compared by their JSON. An absent value equals only an absent one.
         private static func key(_ value: JSONValue?) -> [UInt8] { value?.encoded() ?? [] }
 
-        mutating func add(_ event: JSONObject, at time: Timestamp) {
+        mutating func add(_ event: JSONObject, at time: Instant) {
             let campaign = Self.key(event["entity_id"])
             if campaigns.contains(campaign) {
                 times[campaign] = min(times[campaign] ?? time, time)
@@ -162,7 +165,7 @@ extension SDKEventBatch {
         }
 
         /// - Returns: `nil` if no event activates the decision.
-        func time(of decision: JSONValue) -> Timestamp? {
+        func time(of decision: JSONValue) -> Instant? {
             [times[Self.key(decision.object?["campaign_id"])], timeOfAll].compactMap(\.self).min()
         }
     }
@@ -200,7 +203,7 @@ extension SDKEventBatch {
     }
 
     private mutating func reported(
-        _ decision: JSONObject, _ experimentID: String, of visitor: Visitor, _ happenedAt: Timestamp,
+        _ decision: JSONObject, _ experimentID: String, of visitor: Visitor, _ happenedAt: Instant,
         at place: JSONPointer
     ) throws(CoreError) -> ReportedExposure {
         let metadata = decision["metadata"]?.object ?? JSONObject()
@@ -221,7 +224,7 @@ extension SDKEventBatch {
     }
 
     private mutating func goal(
-        _ event: JSONObject, of visitor: Visitor, _ happenedAt: Timestamp, at place: JSONPointer
+        _ event: JSONObject, of visitor: Visitor, _ happenedAt: Instant, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
         let key = try event.text("key", in: place)
         guard EventInput.isGoal(key) else {

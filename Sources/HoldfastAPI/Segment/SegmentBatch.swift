@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HoldfastCore
 import JSON
@@ -10,9 +11,9 @@ struct SegmentBatch {
     let messages: [JSONValue]
     /// The projects to which the events may belong. The first one that has an experiment counts.
     private let projects: [Project]
-    private let now: Timestamp
-    /// The lead of the sender's clock in milliseconds; 0 without `sentAt`.
-    private let lead: Timestamp
+    private let now: Instant
+    /// The lead of the sender's clock; zero without `sentAt`.
+    private let lead: TimeSpan
 
     private static let place = JSONPointer().appending("batch")
     /// The name of the exposure event in Segment's specification of A/B tests.
@@ -21,7 +22,7 @@ struct SegmentBatch {
     /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
     init(
         _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, limit: Int,
-        now: Timestamp
+        now: Instant
     ) throws(CoreError) {
         guard let object = value.object else {
             throw CoreError(.invalid, "a batch must be an object; got \(value.kind)", at: [])
@@ -37,8 +38,8 @@ struct SegmentBatch {
         self.messages = messages
         self.projects = try projects.projects(sdkKey: sdkKey, projectID: nil, for: access)
         self.now = now
-        let sentAt = object["sentAt"]?.string.flatMap { Timestamp(rfc3339: $0) }
-        lead = sentAt.map { $0 - now } ?? 0
+        let sentAt = object["sentAt"]?.string.flatMap { Instant(rfc3339: $0) }
+        lead = sentAt.map { $0 - now } ?? .zero
     }
 
     /// - Returns: the event of a message; `nil` for a message that is not an event, such as `identify`.
@@ -69,7 +70,7 @@ struct SegmentBatch {
 
     /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if it is
     /// absent or still ahead.
-    private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
+    private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let time = try message.optionalTime("timestamp", in: place) else { return now }
         let corrected = time - lead
         guard corrected >= now - EventRules.maximumAge else {
@@ -82,7 +83,7 @@ struct SegmentBatch {
 
     private func goal(
         _ name: String, _ message: JSONObject, _ properties: JSONObject, of userID: Identifier,
-        _ happenedAt: Timestamp, at place: JSONPointer
+        _ happenedAt: Instant, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
         guard EventInput.isGoal(name) else {
             throw CoreError(.invalid, "`event` \(EventInput.goalRule(name))", at: place.appending("event"))
@@ -105,7 +106,7 @@ struct SegmentBatch {
 
     /// Returns the exposure to the experiment and the variation that the properties name, by ids or keys.
     private func exposure(
-        _ properties: JSONObject, of userID: Identifier, _ happenedAt: Timestamp, at place: JSONPointer
+        _ properties: JSONObject, of userID: Identifier, _ happenedAt: Instant, at place: JSONPointer
     ) throws(CoreError) -> Exposure {
         func names(_ members: String...) -> [Identifier] {
             members.compactMap { properties[$0]?.string }.map { Identifier($0) }

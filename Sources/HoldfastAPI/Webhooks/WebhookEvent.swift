@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import HoldfastCore
 import JSON
 import Storage
@@ -33,15 +34,15 @@ struct WebhookMessage {
     }
 
     /// Creates a test message.
-    init(testing key: String, _ format: Webhook.Format, publicURL: String?, at now: Timestamp) {
+    init(testing key: String, _ format: Webhook.Format, publicURL: String?, at now: Instant) {
         self.init(
-            id: "evt_test_\(now)", event: WebhookEvent.test, format, at: now,
+            id: "evt_test_\(now.milliseconds)", event: WebhookEvent.test, format, at: now,
             sentence: "This is a test of the webhook '\(key)'.", link: publicURL.map { $0 + "/console/" }
         ) { $0["target"] = .string(key) }
     }
 
     private init(
-        id: String, event: String, _ format: Webhook.Format, at time: Timestamp, sentence: String, link: String?,
+        id: String, event: String, _ format: Webhook.Format, at time: Instant, sentence: String, link: String?,
         _ fill: (inout JSONObject) -> Void
     ) {
         self.id = id

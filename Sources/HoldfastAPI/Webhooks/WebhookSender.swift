@@ -1,3 +1,4 @@
+import Chronology
 import Dispatch
 import Definitions
 import HoldfastCore
@@ -61,7 +62,7 @@ public final class WebhookSender: Sendable {
         var seen: [String: Int64] = [:]
         /// The time of the event that is being sent, by the key of the webhook, for webhooks to which this process is
         /// sending.
-        var sending: [String: Timestamp] = [:]
+        var sending: [String: Instant] = [:]
         var accepted: [String: UInt64] = [:]
         var failed: [String: UInt64] = [:]
         var session: BackgroundSession?
@@ -82,8 +83,8 @@ public final class WebhookSender: Sendable {
     private let sends = DispatchQueue(label: "webhooks", qos: .utility, attributes: .concurrent)
     /// Identifies this process in claims.
     private let holder = String(UInt64.random(in: .min ... .max), radix: 16)
-    /// The duration of a claim in milliseconds. A request takes at most half of it.
-    private var claim: Timestamp { Timestamp(options.timeout * 2_000) }
+    /// The duration of a claim. A request takes at most half of it.
+    private var claim: TimeSpan { TimeSpan(seconds: options.timeout * 2) }
 
     init(_ store: any Store, _ options: WebhookOptions, _ logger: Logger) {
         self.store = store
@@ -139,7 +140,7 @@ public final class WebhookSender: Sendable {
                 let since = [webhook.state.pendingSince, state.sending[webhook.key]].compactMap(\.self).min()
                 return Measure(
                     key: webhook.key, isPaused: webhook.state.pause != nil,
-                    lagSeconds: since.map { Double(max(0, now - $0)) / 1_000 } ?? 0,
+                    lagSeconds: since.map { max(.zero, now - $0).inSeconds } ?? 0,
                     accepted: state.accepted[webhook.key] ?? 0, failed: state.failed[webhook.key] ?? 0)
             }
         }
@@ -218,9 +219,9 @@ public final class WebhookSender: Sendable {
             }
         }
         _ = try await session.write(
-            .advanceWebhook(key, by: holder, for: 0) { [position] state, _ in
+            .advanceWebhook(key, by: holder, for: .zero) { [position] state, _ in
                 state.position = position
-                (state.holder, state.heldUntil) = (nil, 0)
+                (state.holder, state.heldUntil) = (nil, .epoch)
             })
     }
 
@@ -239,13 +240,13 @@ public final class WebhookSender: Sendable {
             return try await session.write(
                 .advanceWebhook(webhook.key, by: holder, for: claim) { state, _ in
                     state.position = entry.id
-                    (state.failures, state.failingSince, state.nextAttempt) = (0, nil, 0)
+                    (state.failures, state.failingSince, state.nextAttempt) = (0, nil, .epoch)
                     state.pendingSince = nil
                     state.add(delivery)
                 })
         }
         state.withLock { $0.failed[webhook.key, default: 0] += 1 }
-        let period = Timestamp(options.retryPeriod * 1_000)
+        let period = TimeSpan(seconds: options.retryPeriod)
         let jitter = Double.random(in: 0.5...1)
         let isGone = response.status == 410
         let reason = isGone ? "the receiver responds 410, which means that it is gone" : failure
@@ -261,9 +262,9 @@ public final class WebhookSender: Sendable {
                 state.pendingSince = entry.recordedAt
                 // 1 s, 2 s, 4 s and so on up to one hour, reduced by up to a half at random.
                 let delay = min(3_600, Double(1 << min(state.failures - 1, 20))) * jitter
-                state.nextAttempt = now + Timestamp(delay * 1_000)
+                state.nextAttempt = now + TimeSpan(seconds: delay)
                 if isGone || state.nextAttempt - since > period { state.pause = reason }
-                (state.holder, state.heldUntil) = (nil, 0)
+                (state.holder, state.heldUntil) = (nil, .epoch)
                 state.add(delivery)
             })
         if changed?.state.pause != nil {
@@ -280,7 +281,7 @@ public final class WebhookSender: Sendable {
 
     /// Sends a message without blocking the caller's executor.
     func send(_ message: WebhookMessage, to definition: Webhook.Definition) async -> WebhookResponse {
-        let seconds = store.clock.now() / 1_000
+        let seconds = store.clock.now().secondsSince1970
         let (keys, problem) = keys(of: definition)
         if let problem { return WebhookResponse(status: 0, failure: problem) }
         guard let send = options.send else {

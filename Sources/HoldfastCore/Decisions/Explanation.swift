@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Definitions
 public import Storage
 
@@ -26,7 +27,7 @@ extension StickyDecisionService {
     /// - Throws: 404 if the datafile does not have the experiment, or if no datafile of that time is kept; 409 if that
     ///   datafile does not compile with this version.
     public func explain(
-        _ name: Identifier, for userID: Identifier, in project: Project, at time: Timestamp?,
+        _ name: Identifier, for userID: Identifier, in project: Project, at time: Instant?,
         showingValues showsValues: Bool
     ) async throws -> Explanation {
         let used =
@@ -70,7 +71,7 @@ extension ProjectView {
     /// Reads and compiles the datafile of a project that was active at a time.
     ///
     /// - Throws: 404 if that datafile is not kept; 409 if it does not compile.
-    func datafile(of project: Project, activeAt time: Timestamp) async throws -> ExplainedDatafile {
+    func datafile(of project: Project, activeAt time: Instant) async throws -> ExplainedDatafile {
         try await catalog.inBackground { session in
             let found = try await session.read(.datafile(sdkKey: project.sdkKey, activeAt: time))
             guard let found else {

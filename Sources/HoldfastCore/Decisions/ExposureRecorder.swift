@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import JSON
 public import Storage
 
@@ -53,7 +54,7 @@ public struct ExposureRecorder: Sendable {
 
     /// - Parameter attributes: the encoded attributes of the request; `nil` if it has none.
     private static func exposure(
-        _ impression: Impression, of userID: Identifier, _ attributes: [UInt8]?, _ project: Project, _ now: Timestamp
+        _ impression: Impression, of userID: Identifier, _ attributes: [UInt8]?, _ project: Project, _ now: Instant
     ) -> Exposure {
         Exposure(
             userID: userID, experimentID: impression.experimentID, experimentKey: impression.ruleKey,

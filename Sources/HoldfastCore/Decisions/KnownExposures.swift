@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 internal import Dispatch
 public import Storage
 internal import Synchronization
@@ -27,11 +28,11 @@ public final class KnownExposures: Sendable {
         var recent = Generation()
         var former = Generation()
         /// When `recent` becomes `former`.
-        var rotation: Timestamp = 0
+        var rotation = Instant.epoch
         /// The last number of a forgotten user.
         var lastNumber = 0
 
-        mutating func rotate(at now: Timestamp, _ span: Timestamp) {
+        mutating func rotate(at now: Instant, _ span: TimeSpan) {
             // After a long pause the recent generation has expired as well.
             if now >= rotation + span { recent.removeAll() }
             swap(&recent, &former)
@@ -43,10 +44,10 @@ public final class KnownExposures: Sendable {
     private let state = Mutex(State())
     /// The maximum number of exposures in one generation; two generations are kept.
     private let capacity: Int
-    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations.
-    private let generation: Timestamp
+    /// The length of a generation. An exposure is remembered for one to two generations.
+    private let generation: TimeSpan
 
-    public init(capacity: Int = 131_072, generation: Timestamp = 60_000) {
+    public init(capacity: Int = 131_072, generation: TimeSpan = .minutes(1)) {
         self.capacity = capacity
         self.generation = generation
     }
@@ -54,14 +55,14 @@ public final class KnownExposures: Sendable {
     /// Returns a larger cache for an edge, which sends unknown exposures over the network. A generation takes 8 MiB: a
     /// set of 2^20 places, which is filled to three quarters.
     public static func ofEdge() -> KnownExposures {
-        KnownExposures(capacity: 3 << 18, generation: 3_600_000)
+        KnownExposures(capacity: 3 << 18, generation: .hours(1))
     }
 
     /// Remembers an exposure.
     ///
     /// - Returns: whether it was already known, and its key for ``remove(_:)``.
     public func insert(
-        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool, at now: Timestamp
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool, at now: Instant
     ) -> (isKnown: Bool, key: Int) {
         let exposure = Self.hash(userID, experimentID, variationID, isChosen: isChosen)
         return state.withLock { state in

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 internal import Dispatch
 public import Storage
 internal import Synchronization
@@ -26,11 +27,8 @@ public final class UseRecorder: Sendable {
 
     public init(_ store: any Store) {
         self.store = store
-        today = Atomic(Self.day(at: store.clock.now()))
+        today = Atomic(store.clock.now().day)
     }
-
-    /// Returns the UTC day of a time, counted from 1970-01-01.
-    public static func day(at time: Timestamp) -> Int64 { time / 86_400_000 }
 
     /// Starts to write every minute, until ``close()``.
     public func start(_ catalog: ProjectCatalog) {
@@ -81,7 +79,7 @@ public final class UseRecorder: Sendable {
     }
 
     private func noteDay() {
-        let day = Self.day(at: store.clock.now())
+        let day = store.clock.now().day
         guard today.exchange(day, ordering: .relaxed) != day else { return }
         // Subjects that still wait are written with the new day.
         state.withLock { $0.noted = $0.waiting }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -53,7 +54,7 @@ public protocol ElementChange: Sendable {
     /// What the body most likely does unmeant.
     ///
     /// - Parameter former: the element as `GET` presented it; `nil` for a new one.
-    func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning]
+    func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning]
 
     /// - Returns: whether the element is new.
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 public import JSON
 public import Storage
@@ -27,7 +28,7 @@ public struct DefinitionHistory {
 
     private let sdkKey: String
     /// With the time since which they are valid.
-    private var valid: [(row: Row, since: Timestamp)] = []
+    private var valid: [(row: Row, since: Instant)] = []
     /// The rows that are valid no longer, the oldest first.
     private var ended: [JSONObject] = []
 
@@ -95,7 +96,7 @@ public struct DefinitionHistory {
         return rows
     }
 
-    private func json(_ row: Row, since: Timestamp, until: Timestamp?) -> JSONObject {
+    private func json(_ row: Row, since: Instant, until: Instant?) -> JSONObject {
         var object = JSONObject()
         object["project"] = .string(sdkKey)
         object["kind"] = .string(row.name.kind)

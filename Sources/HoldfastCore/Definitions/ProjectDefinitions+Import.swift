@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 public import JSON
 import Storage
@@ -173,7 +174,7 @@ extension ProjectDefinitions {
     /// Returns the definitions of a datafile whose conclusions have the times of their results.
     ///
     /// - Parameter times: by the ids of the experiments.
-    func keepingResults(at times: [Identifier: Timestamp]) -> ProjectDefinitions {
+    func keepingResults(at times: [Identifier: Instant]) -> ProjectDefinitions {
         func completed(_ owner: JSONObject) -> JSONObject {
             guard let experiments = owner["experiments"]?.array else { return owner }
             var owner = owner
@@ -183,7 +184,7 @@ extension ProjectDefinitions {
                         var members = experiment[Annotations.member]?.object,
                         var conclusion = members["conclusion"]?.object
                     else { return element }
-                    conclusion["frozenAt"] = .integer(time)
+                    conclusion["frozenAt"] = .instant(time)
                     members["conclusion"] = .object(conclusion)
                     experiment[Annotations.member] = .object(members)
                     return .object(experiment)

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -19,11 +20,11 @@ public struct EventRefusal: Error {
 public struct EventInput {
     public let object: JSONObject
     public let place: JSONPointer
-    public let now: Timestamp
+    public let now: Instant
     /// The project, if the event names none.
     private let defaultSDKKey: String?
     /// The earliest time of an imported event, which must have a time; `nil` for a reported event.
-    private let earliest: Timestamp?
+    private let earliest: Instant?
 
     /// - Parameters:
     ///   - known: the members that this kind of event may have.
@@ -32,7 +33,7 @@ public struct EventInput {
     /// - Throws: 400 if the value is not an object or has other members.
     public init(
         _ value: JSONValue, knowing known: [String], at place: JSONPointer, sdkKey: String? = nil,
-        importedSince earliest: Timestamp? = nil, now: Timestamp
+        importedSince earliest: Instant? = nil, now: Instant
     ) throws(CoreError) {
         self.earliest = earliest
         object = try value.object("an event", knowing: known, at: place)
@@ -72,7 +73,7 @@ public struct EventInput {
     /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
     ///
     /// - Throws: 400 if it is not an RFC 3339 time, 422 if it is further back or ahead than ``EventRules`` allow.
-    public func happenedAt() throws(CoreError) -> Timestamp {
+    public func happenedAt() throws(CoreError) -> Instant {
         let pointer = place.appending("timestamp")
         guard let time = try object.optionalTime("timestamp", in: place) else {
             guard earliest == nil else {

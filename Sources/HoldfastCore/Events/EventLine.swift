@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 public import JSON
 public import Storage
 

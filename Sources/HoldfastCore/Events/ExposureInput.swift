@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Definitions
 import JSON
 public import Storage
@@ -7,7 +8,7 @@ public import Storage
 /// "sdk_key"?}`, with the experiment and variation looked up.
 public struct ExposureInput {
     public let userID: Identifier
-    public let happenedAt: Timestamp
+    public let happenedAt: Instant
     public let project: Project
     public let experiment: Experiment
     /// `nil` if the event names no variation; the user's assignment then counts.
@@ -43,7 +44,7 @@ public struct ExposureInput {
     /// Creates an exposure to a variation of an experiment in the datafile of a project. Without a variation, the
     /// user's assignment counts.
     public init(
-        userID: Identifier, happenedAt: Timestamp, project: Project, experiment: Experiment, variation: Variation?
+        userID: Identifier, happenedAt: Instant, project: Project, experiment: Experiment, variation: Variation?
     ) {
         self.userID = userID
         self.happenedAt = happenedAt

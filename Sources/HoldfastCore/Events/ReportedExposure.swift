@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -7,7 +8,7 @@ public import Storage
 /// experiment: a team may use the server for profiles only, and upload the datafile later.
 public struct ReportedExposure {
     public let userID: Identifier
-    public let happenedAt: Timestamp
+    public let happenedAt: Instant
     public let experimentID: Identifier
     /// The key that the client sends; `nil` to use the id.
     public let experimentKey: Identifier?
@@ -18,7 +19,7 @@ public struct ReportedExposure {
     public let payload: [UInt8]
 
     public init(
-        userID: Identifier, happenedAt: Timestamp, experimentID: Identifier, experimentKey: Identifier?,
+        userID: Identifier, happenedAt: Instant, experimentID: Identifier, experimentKey: Identifier?,
         variationID: Identifier?, variationKey: Identifier?, payload: [UInt8]
     ) {
         self.userID = userID

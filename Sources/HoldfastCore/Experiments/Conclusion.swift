@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -43,13 +44,13 @@ struct Conclusion: Sendable, Equatable {
     var formerStatus: String
     /// When its results were kept; `nil` if an earlier release concluded it. It stays if the winner or the reason is
     /// changed.
-    var frozenAt: Timestamp?
+    var frozenAt: Instant?
     var reason = ""
     var concludedAt = ""
     var author = ""
 
     init(
-        winner: Identifier?, formerStatus: String, frozenAt: Timestamp?, reason: String, at time: Timestamp,
+        winner: Identifier?, formerStatus: String, frozenAt: Instant?, reason: String, at time: Instant,
         by author: String
     ) {
         self.winner = winner
@@ -64,7 +65,7 @@ struct Conclusion: Sendable, Equatable {
     init(_ annotation: JSONObject, _ details: JSONObject?) {
         winner = annotation.identifier("winner")
         formerStatus = annotation["status"]?.string ?? ExperimentStatus.running.rawValue
-        frozenAt = annotation["frozenAt"]?.integer
+        frozenAt = annotation["frozenAt"]?.instant
         reason = details?["reason"]?.string ?? ""
         concludedAt = details?["concluded_at"]?.string ?? ""
         author = details?["author"]?.string ?? ""
@@ -74,7 +75,7 @@ struct Conclusion: Sendable, Equatable {
         var object = JSONObject()
         object["winner"] = winner.map { JSONValue($0) } ?? .null
         object["status"] = .string(formerStatus)
-        object["frozenAt"] = frozenAt.map { .integer($0) }
+        object["frozenAt"] = frozenAt.map { .instant($0) }
         return .object(object)
     }
 
@@ -116,7 +117,7 @@ extension ProjectDefinitions {
     /// - Throws: 409 if the experiment has not run, or a flag that a datafile brought has it; 422 if it has no such
     ///   variation.
     public mutating func conclude(
-        _ key: Identifier, as input: ConclusionInput, at time: Timestamp, by author: Author
+        _ key: Identifier, as input: ConclusionInput, at time: Instant, by author: Author
     ) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
         let status = ExperimentStatus(name: experiment.status)

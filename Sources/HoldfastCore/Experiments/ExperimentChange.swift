@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -48,11 +49,11 @@ public struct ExperimentChange: Sendable {
 
     // MARK: Warnings
 
-    public func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning] {
+    public func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning] {
         [startWarning(at: now), weightWarning(changing: former)].compactMap { $0 }
     }
 
-    private func startWarning(at now: Timestamp) -> DefinitionWarning? {
+    private func startWarning(at now: Instant) -> DefinitionWarning? {
         guard given.has("schedule"), let start = details.schedule?.startAt, start < now else { return nil }
         let reason = "`start_at` is in the past, \(start.rfc3339): a draft starts at once; is the date as it is meant?"
         return DefinitionWarning(

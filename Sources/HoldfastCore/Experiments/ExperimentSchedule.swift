@@ -1,3 +1,4 @@
+import Chronology
 import Definitions
 import JSON
 import Storage
@@ -5,12 +6,12 @@ import Storage
 /// When an experiment starts and ends by itself.
 struct ExperimentSchedule: Sendable, Equatable {
     /// When a draft starts to run.
-    var startAt: Timestamp?
+    var startAt: Instant?
     /// When enrollment closes: enrolled users keep their variation, and nobody else gets one.
-    var endAt: Timestamp?
+    var endAt: Instant?
     /// When it was done.
-    var startedAt: Timestamp?
-    var endedAt: Timestamp?
+    var startedAt: Instant?
+    var endedAt: Instant?
 
     init() {}
 

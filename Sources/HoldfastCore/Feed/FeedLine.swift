@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import JSON
 public import Storage
 
@@ -27,7 +28,7 @@ public enum FeedLine {
     ///   - time: when the change was recorded.
     ///   - records: the stored attributes of users, for lines about attributes.
     public static func append(
-        _ entry: FeedEntry, at time: Timestamp?, cursor: FeedCursor?, _ schema: AttributeSchema,
+        _ entry: FeedEntry, at time: Instant?, cursor: FeedCursor?, _ schema: AttributeSchema,
         records: [Identifier: AttributeRecord?] = [:], to writer: inout JSONWriter
     ) {
         writer.beginObject()

@@ -1,3 +1,4 @@
+public import Chronology
 import Dispatch
 public import Storage
 import Synchronization
@@ -17,7 +18,7 @@ public final class FeedReader: Sendable {
 
     /// Lines, each with the cursor after it, and the cursor after everything that was read.
     public struct Batch: Sendable {
-        public var lines: [(entry: FeedEntry, at: Timestamp, cursor: FeedCursor)] = []
+        public var lines: [(entry: FeedEntry, at: Instant, cursor: FeedCursor)] = []
         public var next: FeedCursor
         /// Whether no change was committed after ``next`` when the batch was read.
         public var isAtEnd = false

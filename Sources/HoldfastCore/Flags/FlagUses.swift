@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import JSON
 public import Storage
 
@@ -77,6 +78,6 @@ public struct FlagUses: Sendable {
     }
 
     private static func date(_ day: Int64?) -> JSONValue {
-        day.map { .string(String(($0 * 86_400_000).rfc3339.prefix(10))) } ?? .null
+        day.map { .string(Instant(day: $0).date) } ?? .null
     }
 }

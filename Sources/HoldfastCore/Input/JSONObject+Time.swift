@@ -1,12 +1,13 @@
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
 
 extension JSONObject {
     /// Returns a member with an RFC 3339 time; `nil` if it is absent or null.
-    public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Timestamp? {
+    public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Instant? {
         guard let text = try optionalText(name, in: place) else { return nil }
-        guard let time = Timestamp(rfc3339: text) else {
+        guard let time = Instant(rfc3339: text) else {
             throw CoreError(
                 .invalid, "`\(name)` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
                 at: place.appending(name))
@@ -15,5 +16,5 @@ extension JSONObject {
     }
 
     /// Returns a stored RFC 3339 time; `nil` if it is absent or invalid.
-    func time(_ key: String) -> Timestamp? { self[key]?.string.flatMap { Timestamp(rfc3339: $0) } }
+    func time(_ key: String) -> Instant? { self[key]?.string.flatMap { Instant(rfc3339: $0) } }
 }

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import Definitions
 import JSON
 public import Storage
@@ -6,7 +7,7 @@ public import Storage
 extension MetricDefinition {
     /// What is computed of users' events; `nil` if the totals of the goal itself have it.
     public var series: SeriesDefinition? {
-        let end = window.map { Self.milliseconds($0) }
+        let end = window.map { TimeSpan(days: $0) }
         let covariate = covariate
         switch kind {
         case .conversion:
@@ -23,7 +24,7 @@ extension MetricDefinition {
             return SeriesDefinition(.ratio(numerator.term, denominator.term), to: end)
         case .retention:
             return SeriesDefinition(
-                .sum(.init(goal, .count), cap: rateCap), from: Self.milliseconds(from), to: Self.milliseconds(to),
+                .sum(.init(goal, .count), cap: rateCap), from: TimeSpan(days: from), to: TimeSpan(days: to),
                 covariate: covariate)
         case .funnel: return SeriesDefinition(.funnel(goals), to: end)
         }
@@ -32,15 +33,13 @@ extension MetricDefinition {
     private var covariate: SeriesDefinition.Covariate {
         switch adjustment {
         case .none: .standard
-        case .days(let days): .before(Self.milliseconds(Double(days)))
+        case .days(let days): .before(.days(Int64(days)))
         case .attribute(let name): .attribute(name)
         }
     }
 
     /// Users who reached a goal count once, also before their exposure, if their rate is adjusted as a mean.
     private var rateCap: Double? { adjustment == .none ? nil : 1 }
-
-    private static func milliseconds(_ days: Double) -> Timestamp { Timestamp((days * 86_400_000).rounded()) }
 }
 
 extension MetricDefinition.Term {

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 import Statistics
 import Storage
 
@@ -37,7 +38,7 @@ public struct EnrollmentRate: Sendable {
 
     private static let window: Int64 = 7
 
-    init(_ days: [ExperimentTally.Day], at now: Timestamp) {
+    init(_ days: [ExperimentTally.Day], at now: Instant) {
         let today = now.day
         let start = max(today - Self.window, days.first?.day ?? today)
         let length = max(0, today - start)

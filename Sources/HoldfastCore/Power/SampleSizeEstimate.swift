@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 import Statistics
@@ -78,7 +79,7 @@ public struct SampleSizeEstimate: Sendable {
     public init(
         _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals,
         others: [ResultsTotals],
-        at now: Timestamp
+        at now: Instant
     ) throws(CoreError) {
         let experiment = own.experiment
         self.experiment = experiment
@@ -187,7 +188,7 @@ public struct SampleSizeEstimate: Sendable {
     }
 
     private static func traffic(
-        _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Timestamp
+        _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
     ) -> (Double, Identifier?)? {
         if let given = request.usersPerDay { return (given, nil) }
         for source in sources {

@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -37,7 +38,7 @@ public struct SampleSizeOverview: Sendable {
     /// - Parameter subjects: at least one metric, the most important first.
     /// - Throws: 422 if a number that the first metric requires is neither given nor observed.
     public init?(
-        _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Timestamp
+        _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Instant
     ) throws(CoreError) {
         let estimates = subjects.map { subject in
             Result { () throws(CoreError) in

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import Definitions
 public import JSON
 import Statistics
@@ -25,7 +26,7 @@ public struct SampleSizeRequest: Sendable {
     var usersPerDay: Double?
     /// The number of days from now for which the detectable effect is requested.
     private var days: Double?
-    private var until: Timestamp?
+    private var until: Instant?
     /// The experiment whose users determine traffic and baseline; `nil` for this one, or others of its flags.
     public var source: Identifier?
 
@@ -140,9 +141,9 @@ public struct SampleSizeRequest: Sendable {
     /// Returns the number of days from now for which the detectable effect is requested; `nil` if it is not.
     ///
     /// - Throws: 422 for a time in the past, or more than ten years from now.
-    func days(from now: Timestamp) throws(CoreError) -> Double? {
+    func days(from now: Instant) throws(CoreError) -> Double? {
         guard let until else { return days }
-        let days = Double(until - now) / 86_400_000
+        let days = (until - now).inDays
         guard (0...ResultsPower.dayLimit).contains(days) else {
             throw CoreError(
                 .unprocessable, "`until` must be within ten years from now, \(now.rfc3339); got \(until.rfc3339)",

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -24,7 +25,7 @@ public final class Project: Sendable {
     /// Whether this process has stored the datafile, and with it the allocations and statuses of all its experiments.
     let isStoredHere: Bool
     /// When the datafile was activated, by the clock of the host that stored it.
-    public let storedAt: Timestamp
+    public let storedAt: Instant
     /// Stable across processes: equal content has an equal hash.
     public let contentHash: UInt64
     /// Ids of forced variations, by user and experiment id.

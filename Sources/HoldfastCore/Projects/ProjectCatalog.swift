@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import Dispatch
 import JSON
@@ -264,7 +265,7 @@ public final class ProjectCatalog: Sendable {
         }
         let datafiles = next.projects.values.map(\.datafile)
         rules.archived.set(Self.archived(in: datafiles))
-        rules.lifetimes.set(Self.lifetimes(in: datafiles, otherwise: rules.assignmentTTL?.wholeMilliseconds))
+        rules.lifetimes.set(Self.lifetimes(in: datafiles, otherwise: rules.assignmentTTL))
         next.defaultProject = next.records.first(where: \.isDefault).flatMap { next.projects[$0.sdkKey] }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
@@ -282,20 +283,20 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// Returns the lifetimes of assignments that definitions give to experiments, in milliseconds; `nil` means forever.
+    /// Returns the lifetimes of assignments that definitions give to experiments; `nil` means forever.
     /// If projects share an experiment, the longest lifetime counts.
-    static func lifetimes(in datafiles: [Datafile], otherwise: Int64?) -> [Identifier: Int64?] {
+    static func lifetimes(in datafiles: [Datafile], otherwise: TimeSpan?) -> [Identifier: TimeSpan?] {
         var defined: Set<Identifier> = []
         for datafile in datafiles {
             for experiment in datafile.experiments where datafile.assignmentLifetime(of: experiment) != nil {
                 defined.insert(experiment.id)
             }
         }
-        var lifetimes: [Identifier: Int64?] = [:]
+        var lifetimes: [Identifier: TimeSpan?] = [:]
         guard !defined.isEmpty else { return lifetimes }
         for datafile in datafiles {
             for experiment in datafile.experiments where defined.contains(experiment.id) {
-                let lifetime = datafile.assignmentLifetime(of: experiment).map(\.milliseconds) ?? otherwise
+                let lifetime = datafile.assignmentLifetime(of: experiment).map(\.span) ?? otherwise
                 if let known = lifetimes[experiment.id] {
                     lifetimes[experiment.id] = .some(known.flatMap { known in lifetime.map { max(known, $0) } })
                 } else {

@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 import Definitions
 public import Storage
 
@@ -13,7 +14,7 @@ public struct UploadedDatafile: Sendable {
     ///   - definitions: the definitions in the content.
     ///   - former: the project that the datafile replaces. The freezes are valid only for this version of it.
     public init(
-        _ content: [UInt8], _ definitions: ProjectDefinitions, replacing former: Project?, at now: Timestamp,
+        _ content: [UInt8], _ definitions: ProjectDefinitions, replacing former: Project?, at now: Instant,
         _ session: any StoreSession
     ) async throws(StorageError) {
         guard definitions.experiments.contains(where: { $0.conclusion != nil }) else {
@@ -21,7 +22,7 @@ public struct UploadedDatafile: Sendable {
             return
         }
         let formerDefinitions = former?.definitions
-        var times: [Identifier: Timestamp] = [:]
+        var times: [Identifier: Instant] = [:]
         for experiment in definitions.experiments {
             guard let conclusion = experiment.conclusion, conclusion.frozenAt == nil else { continue }
             if let known = formerDefinitions?.experiments[experiment.key]?.conclusion {

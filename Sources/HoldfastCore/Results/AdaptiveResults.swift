@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Definitions
 import JSON
 import Statistics
@@ -27,7 +28,7 @@ public struct AdaptiveResults: Sendable {
     ///   - time: when the results were frozen; `nil` for the current ones.
     /// - Returns: `nil` if the experiment has no bandit.
     public static func read(
-        _ name: Identifier, of experiment: Experiment, in project: Project, frozenAt time: Timestamp?,
+        _ name: Identifier, of experiment: Experiment, in project: Project, frozenAt time: Instant?,
         _ store: any StoreSession
     ) async throws(StorageError) -> BreakdownTally? {
         guard project.hasBandit(experiment) else { return nil }
@@ -49,8 +50,8 @@ public struct AdaptiveResults: Sendable {
         let all = counted(tally)
         var rest = Dictionary(all.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         var restByPeriod = all.countedByPeriod
-        var batches: [(since: Timestamp, batch: AdaptiveMeans.Batch?, values: [Sample], users: Int)] = []
-        func add(_ shares: [Double]?, since: Timestamp, _ tallies: [Identifier: VariationTally]) {
+        var batches: [(since: Instant, batch: AdaptiveMeans.Batch?, values: [Sample], users: Int)] = []
+        func add(_ shares: [Double]?, since: Instant, _ tallies: [Identifier: VariationTally]) {
             let data = variations.map { VariationData(tallies[$0] ?? VariationTally(variationID: $0)) }
             let users = variations.reduce(0) { $0 + (tallies[$1]?.counted ?? 0) }
             guard users > 0 else { return }
@@ -71,7 +72,7 @@ public struct AdaptiveResults: Sendable {
             let shares = known[number]?.allocation.shares
             add(
                 shares.map { shares in variations.map { Double(shares[$0] ?? 0) } },
-                since: known[number]?.since ?? .max, tallies)
+                since: known[number]?.since ?? .distantFuture, tallies)
         }
         // Only the number of the other users is known by period. This is sufficient if the ratio never changed before
         // the bandit.
@@ -83,7 +84,7 @@ public struct AdaptiveResults: Sendable {
             else { continue }
             average = zip(average ?? ratio.map { _ in 0 }, ratio).map { $0 + $1 * users }
         }
-        add(average, since: .min, rest)
+        add(average, since: .distantPast, rest)
         batches.sort { $0.since < $1.since }
         let usable = batches.compactMap { entry in entry.batch.map { (batch: $0, values: entry.values) } }
         let conversions = AdaptiveMeans(usable.map(\.batch), of: variations.count).samples
@@ -153,7 +154,7 @@ extension Project {
 extension Bandit.Look {
     /// Reads the users of an experiment for a look of its bandit.
     static func read(
-        _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
+        _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
     ) async throws -> Bandit.Look {
         var look = Bandit.Look()
         guard let key = project.metrics(of: experiment).primary.first, let metric = project.definitions.metrics[key]
@@ -193,7 +194,7 @@ extension Bandit.Look {
 
 extension MeasuredMetric {
     /// Returns a function that removes the users whose time window has not ended.
-    func counted(at now: Timestamp) -> (ExperimentTally) -> ExperimentTally {
+    func counted(at now: Instant) -> (ExperimentTally) -> ExperimentTally {
         let last = ResultsFilter().lastDay(definition, at: now)
         return { tally in last.map { tally.enrolled(on: Int64.min...$0) } ?? tally }
     }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Definitions
 public import Storage
 
@@ -32,7 +33,7 @@ public struct BreakdownResults: Sendable {
     /// The number of counted users without a group, because they were exposed before the breakdown was declared.
     public let usersWithoutGroup: Int
     /// When the breakdown was declared; `nil` if all users have a group.
-    public let countsSince: Timestamp?
+    public let countsSince: Instant?
     /// The groups with users: ``Name/none`` first, ``Name/other`` last.
     public let groups: [Group]
 
@@ -43,7 +44,7 @@ public struct BreakdownResults: Sendable {
     ///   - time: when the results were frozen; `nil` for the current ones.
     /// - Throws: 422 if the experiment has no such breakdown.
     public static func read(
-        _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Timestamp?,
+        _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Instant?,
         _ store: any StoreSession
     ) async throws -> Totals {
         let found = try await series(attribute, of: experiment, parameter: "breakdown", store)

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import Definitions
 public import Storage
 
@@ -20,7 +21,7 @@ public struct ExperimentOverview: Sendable {
 
     /// Reads the current totals of an experiment and summarizes them.
     public static func read(
-        _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
+        _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
     ) async throws -> ExperimentOverview {
         let tally = try await session.read(.users(experimentID: experiment.id))
         let watch = try await UserWatch.read(experiment, of: project, tally, at: now, session)

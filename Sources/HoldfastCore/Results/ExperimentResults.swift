@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 import Statistics
 public import Storage
@@ -71,7 +72,7 @@ public struct ExperimentResults: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
     /// When the totals were frozen by a conclusion; `nil` for current totals.
-    public let frozenAt: Timestamp?
+    public let frozenAt: Instant?
     public let query: ResultsQuery
     /// The metric that is compared; `nil` if a goal is.
     public let measured: MeasuredMetric?
@@ -110,7 +111,7 @@ public struct ExperimentResults: Sendable {
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
         of measured: MeasuredMetric? = nil, periods: BreakdownTally? = nil, otherGoals: [Identifier] = [],
         formerKeys: [Identifier: Identifier] = [:],
-        frozenAt: Timestamp? = nil, now: Timestamp
+        frozenAt: Instant? = nil, now: Instant
     ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey

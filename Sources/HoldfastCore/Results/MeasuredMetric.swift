@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 import Statistics
 public import Storage
@@ -9,7 +10,7 @@ public struct MeasuredMetric: Sendable {
     /// Whether events from before the metric was defined are still being added to the totals.
     public let isFilling: Bool
     /// The tallies lack events that were received before this time; `nil` if they lack none.
-    public let countsSince: Timestamp?
+    public let countsSince: Instant?
     /// The tally of each step of a funnel; a single one for other metrics.
     let tallies: [ExperimentTally]
     /// The names under which the tallies are stored.
@@ -17,7 +18,7 @@ public struct MeasuredMetric: Sendable {
 
     init(
         _ definition: MetricDefinition, _ tallies: [ExperimentTally], names: [Identifier], isFilling: Bool,
-        countsSince: Timestamp?
+        countsSince: Instant?
     ) {
         self.definition = definition
         self.names = names
@@ -31,7 +32,7 @@ public struct MeasuredMetric: Sendable {
     /// - Parameter time: when the results were frozen; `nil` for the current ones.
     /// - Returns: the metric, and the frozen totals if there are any.
     public static func read(
-        _ definition: MetricDefinition, of experimentID: Identifier, frozenAt time: Timestamp?,
+        _ definition: MetricDefinition, of experimentID: Identifier, frozenAt time: Instant?,
         _ store: any StoreSession
     ) async throws(StorageError) -> (measured: MeasuredMetric, frozen: FrozenResults?) {
         var frozen: FrozenResults?
@@ -54,7 +55,7 @@ public struct MeasuredMetric: Sendable {
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
         let first = tallies[0].days.first?.day
-        let since = series?.since ?? 0
+        let since = series?.since ?? .epoch
         let isCut = first.map { $0 < since.day } ?? false
         let measured = MeasuredMetric(
             definition, tallies, names: names, isFilling: series?.state != .filled, countsSince: isCut ? since : nil)

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 import Statistics
 public import Storage
@@ -47,7 +48,7 @@ public struct ResultsQuery: Sendable {
         /// The current totals.
         case live
         /// The totals that were frozen at a time, by a conclusion that has been undone since.
-        case frozen(Timestamp)
+        case frozen(Instant)
     }
 
     private init() {}
@@ -134,7 +135,7 @@ public struct ResultsQuery: Sendable {
         }
         guard let text = query["frozen_at"] else { return isLive == "true" ? .live : .ofConclusion }
         guard isLive != "true" else { throw CoreError(.invalid, "`live` and `frozen_at` must not be given together") }
-        guard let time = Timestamp(rfc3339: text) else {
+        guard let time = Instant(rfc3339: text) else {
             throw CoreError(
                 .invalid, "`frozen_at` must be a time such as 2026-01-31T12:00:00.000Z; got '\(text)'")
         }
@@ -143,7 +144,7 @@ public struct ResultsQuery: Sendable {
 
     private static func day(_ query: [String: String], _ name: String) throws(CoreError) -> Int64? {
         guard let text = query[name] else { return nil }
-        guard text.utf8.count == 10, let midnight = Timestamp(rfc3339: "\(text)T00:00:00Z") else {
+        guard text.utf8.count == 10, let midnight = Instant(rfc3339: "\(text)T00:00:00Z") else {
             throw CoreError(.invalid, "`\(name)` must be a date such as 2026-01-31; got '\(text)'")
         }
         return midnight.day

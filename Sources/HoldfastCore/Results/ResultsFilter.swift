@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import Storage
 
@@ -49,8 +50,8 @@ public struct ResultsFilter: Sendable {
     /// Whether users must be counted one by one, from their current records.
     public var takesCount: Bool { segment != nil || days != nil }
 
-    /// ``days`` in milliseconds.
-    var time: Timestamp? { days.map { Timestamp(($0 * 86_400_000).rounded()) } }
+    /// ``days`` as a length of time.
+    var time: TimeSpan? { days.map { TimeSpan(days: $0) } }
 
     /// The restriction in words; `nil` if there is none.
     var description: String? {
@@ -65,7 +66,7 @@ public struct ResultsFilter: Sendable {
 
     /// Returns the last day of enrollment whose users count; `nil` if all do. With ``countsWholeTimes``, and always for
     /// retention, users do not count before their time window has ended, because they could still come back.
-    func lastDay(_ definition: MetricDefinition?, at now: Timestamp) -> Int64? {
+    func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
         return [definition?.series?.to, time].compactMap { $0 }.min().map { (now - $0).day - 1 }
@@ -91,7 +92,7 @@ public struct ResultsFilter: Sendable {
     ///   there are too many users; 503 if too many counts are in progress.
     public func tallies(
         _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
-        enrolledOn days: ClosedRange<Int64>?, frozenAt: Timestamp?, _ schema: AttributeSchema,
+        enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?, _ schema: AttributeSchema,
         _ catalog: ProjectCatalog,
         _ store: any StoreSession
     ) async throws -> [ExperimentTally] {

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import Storage
 
@@ -133,9 +134,9 @@ public struct ResultsScope: Sendable {
     public let experiment: Experiment
     public let project: Project
     public fileprivate(set) var query: ResultsQuery
-    let now: Timestamp
+    let now: Instant
 
-    public init(_ experiment: Experiment, in project: Project, _ query: ResultsQuery, at now: Timestamp) {
+    public init(_ experiment: Experiment, in project: Project, _ query: ResultsQuery, at now: Instant) {
         self.experiment = experiment
         self.project = project
         self.query = query
@@ -143,7 +144,7 @@ public struct ResultsScope: Sendable {
     }
 
     /// When the requested totals were frozen; `nil` for the current ones.
-    fileprivate var frozenAt: Timestamp? {
+    fileprivate var frozenAt: Instant? {
         switch query.moment {
         case .ofConclusion: experiment.annotations.frozenAt
         case .live: nil
@@ -197,7 +198,7 @@ public struct ResultsTotals: Sendable {
         let experiment: Experiment
         /// The keys of former variations, by id.
         let formerKeys: [Identifier: Identifier]
-        let now: Timestamp
+        let now: Instant
     }
 
     private func subject() throws(CoreError) -> Subject {

@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 import Statistics
 public import Storage
 
@@ -11,7 +12,7 @@ public struct SampleRatioCheck: Sendable {
     /// A period in which the ratio of the variations did not change.
     public struct Period: Sendable {
         /// The begin of the period; `nil` if the allocation under which the users got their variations is unknown.
-        public var since: Timestamp?
+        public var since: Instant?
         /// The counted users of each of the experiment's variations, in their order.
         public var users: [Int]
         /// The expected share of each variation; `nil` if it is unknown.
@@ -37,7 +38,7 @@ public struct SampleRatioCheck: Sendable {
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 
     /// The times at which the ratio of the variations was changed while users were enrolled.
-    public var changes: [Timestamp] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
+    public var changes: [Instant] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
 
     /// Ranges of UTC days of enrollment with one ratio of the variations. Each day on which the ratio was changed is a
     /// range of its own. Users of different ranges are not compared with each other, because a rate that changes over
@@ -113,7 +114,7 @@ public struct SampleRatioCheck: Sendable {
 
     /// Periods in which the ratio of the variations did not change, and the possible shares of their users.
     struct Stratum: Sendable {
-        var since: Timestamp?
+        var since: Instant?
         var numbers: [Int64]
         /// The possible shares; those of new users come first.
         var components: [[Double]]
@@ -146,7 +147,7 @@ public struct SampleRatioCheck: Sendable {
                 }
             }
         }
-        return strata.sorted { ($0.since ?? 0, $0.numbers[0]) < ($1.since ?? 0, $1.numbers[0]) }
+        return strata.sorted { ($0.since ?? .epoch, $0.numbers[0]) < ($1.since ?? .epoch, $1.numbers[0]) }
     }
 
     /// Returns the shares as whole numbers in lowest terms.

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import Storage
 internal import Synchronization
@@ -43,8 +44,8 @@ public struct UserTotals: Sendable {
             var name: Identifier
         }
 
-        private let known = Mutex<[Key: (time: Timestamp, totals: UserTotals)]>([:])
-        private static let (duration, limit): (Timestamp, Int) = (60_000, 64)
+        private let known = Mutex<[Key: (time: Instant, totals: UserTotals)]>([:])
+        private static let (duration, limit) = (TimeSpan.minutes(1), 64)
 
         public init() {}
 
@@ -54,11 +55,11 @@ public struct UserTotals: Sendable {
         /// - Returns: `nil` if few users cannot have most of the sum.
         public func totals(
             _ name: Identifier, _ tally: ExperimentTally, of experimentID: Identifier, _ catalog: ProjectCatalog,
-            at now: Timestamp
+            at now: Instant
         ) async throws -> UserTotals? {
             guard Self.mayBeDominated(tally) else { return nil }
             let key = Key(experimentID: experimentID, name: name)
-            if let known = known.withLock({ $0[key] }), (0..<Self.duration).contains(now - known.time) {
+            if let known = known.withLock({ $0[key] }), (.zero..<Self.duration).contains(now - known.time) {
                 return known.totals
             }
             let totals = try await catalog.inBackground { session in

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 import Definitions
 public import JSON
 public import Storage
@@ -20,9 +21,9 @@ struct Bandit: Sendable, Equatable {
 
     /// What came of the last look.
     struct State: Sendable, Equatable {
-        var lookedAt: Timestamp?
+        var lookedAt: Instant?
         /// When the next look is due; `nil` if at once.
-        var dueAt: Timestamp?
+        var dueAt: Instant?
         var look = Look()
     }
 
@@ -36,14 +37,14 @@ struct Bandit: Sendable, Equatable {
     }
 
     static let variationCounts = 2...20
-    private static let shortest: Timestamp = 60_000
+    private static let shortest = TimeSpan.minutes(1)
     /// Shares that differ by less, in percent, stay: each change begins a period of its own.
     private static let leastChange = 0.5
 
-    func isDue(at now: Timestamp) -> Bool { state.dueAt.map { now >= $0 } ?? true }
+    func isDue(at now: Instant) -> Bool { state.dueAt.map { now >= $0 } ?? true }
 
-    mutating func note(_ look: Look, at now: Timestamp) {
-        let next = Ramp.Step.milliseconds(interval).map { now + $0 }
+    mutating func note(_ look: Look, at now: Instant) {
+        let next = Ramp.Step.span(interval).map { now + $0 }
         state = State(lookedAt: now, dueAt: next, look: look)
     }
 
@@ -58,7 +59,7 @@ struct Bandit: Sendable, Equatable {
 
     /// Returns the bandit with a look that is stored beside the definitions, if it is later.
     func with(_ stored: StoredLook?) -> Bandit {
-        guard let stored, stored.lookedAt > state.lookedAt ?? .min, let object = stored.content.object else {
+        guard let stored, stored.lookedAt > state.lookedAt ?? .distantPast, let object = stored.content.object else {
             return self
         }
         var bandit = self
@@ -74,7 +75,7 @@ struct Bandit: Sendable, Equatable {
         bandit.state = former.state
         if former.interval != interval {
             bandit.state.dueAt = former.state.lookedAt.flatMap { time in
-                Ramp.Step.milliseconds(interval).map { time + $0 }
+                Ramp.Step.span(interval).map { time + $0 }
             }
         }
         return bandit
@@ -168,7 +169,7 @@ extension Bandit {
         guard let object = faults.object(value, "a bandit", knowing: Self.members, ignoring: ["state"], at: place)
         else { return nil }
         if let text = faults.collect(try object.optionalText("every", in: place)) {
-            if Ramp.Step.milliseconds(text).map({ $0 < Self.shortest }) ?? true {
+            if Ramp.Step.span(text).map({ $0 < Self.shortest }) ?? true {
                 faults.add(
                     "`every` must be a time from 1m to 366d such as 30m, 12h or 1d; got '\(text)'",
                     at: place.appending("every"))

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 import Definitions
 import Dispatch
 import JSON
@@ -47,7 +48,7 @@ public final class ExperimentMonitor: Sendable {
         /// The users of the experiment; of a concluded one the exposures since.
         var seen: Int
         /// When they were first counted, or became more.
-        var since: Timestamp
+        var since: Instant
         var hasGrown = false
     }
 
@@ -60,9 +61,10 @@ public final class ExperimentMonitor: Sendable {
     static let limit = 10_000
     /// The number of experiments in the metrics, so that these stay bounded.
     public static let measuredLimit = 1_000
-    static let hour: Timestamp = 3_600_000
-    /// Milliseconds after which what is due and not done is a warning.
-    static let patience: Timestamp = 300_000
+    /// How long exposures are awaited, and those of a concluded experiment a warning.
+    static let hour = TimeSpan.hours(1)
+    /// After which what is due and not done is a warning.
+    static let patience = TimeSpan.minutes(5)
 
     private let catalog: ProjectCatalog
     private let store: any Store
@@ -133,7 +135,7 @@ public final class ExperimentMonitor: Sendable {
     private static let told: [ExperimentWarning] = [.sampleRatio, .guardrail, .primary, .stalled]
 
     /// Records what has changed since any process looked last in the audit log. What cannot be written is found again.
-    private func tell(_ findings: [Finding], of ids: [Identifier], at now: Timestamp) async {
+    private func tell(_ findings: [Finding], of ids: [Identifier], at now: Instant) async {
         guard let stored = try? await catalog.inBackground({ try await $0.read(.findings) }) else { return }
         let known = Dictionary(stored.map { ([$0.sdkKey, $0.experimentID.string], $0) }) { $1 }
         for (finding, id) in zip(findings, ids) where !finding.isPaused {
@@ -161,7 +163,7 @@ public final class ExperimentMonitor: Sendable {
     }
 
     private func warnings(
-        _ experiment: Experiment, _ project: Project, _ watch: UserWatch, _ count: Count, at now: Timestamp
+        _ experiment: Experiment, _ project: Project, _ watch: UserWatch, _ count: Count, at now: Instant
     ) -> Set<ExperimentWarning> {
         guard !experiment.isConcluded else {
             return count.hasGrown && now - count.since < Self.hour ? [.exposuresAfterEnd] : []
@@ -198,7 +200,7 @@ extension Project {
     }
 
     /// Whether the ramp or the schedule of an experiment does not go on.
-    fileprivate func isStalled(_ key: Identifier, at now: Timestamp) -> Bool {
+    fileprivate func isStalled(_ key: Identifier, at now: Instant) -> Bool {
         guard let details = definitions.experiments[key]?.details else { return false }
         if let status = details.ramp?.state.status, status == .held || status == .stopped { return true }
         switch definitions.timedChange(of: key, at: now - ExperimentMonitor.patience, nil) {

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import Dispatch
 import JSON
@@ -29,7 +30,7 @@ public final class ExperimentScheduler: Sendable {
         /// Intervals since the last look.
         var quiet = 0
         /// When what has failed is tried again.
-        var retries: [Place: Timestamp] = [:]
+        var retries: [Place: Instant] = [:]
         /// The looks of bandits that left the weights, as far as this process knows them.
         var looks: [Place: StoredLook] = [:]
     }
@@ -41,8 +42,8 @@ public final class ExperimentScheduler: Sendable {
 
     /// The number of intervals after which users are looked at without a commit.
     private static let longestQuiet = 8
-    /// Milliseconds until what was refused is tried again.
-    private static let retryDelay: Timestamp = 60_000
+    /// After which what was refused is tried again.
+    private static let retryDelay = TimeSpan.minutes(1)
     static let author = Author(name: "experiment schedule")
 
     public init(_ catalog: ProjectCatalog, store: any Store) {
@@ -84,7 +85,7 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    private func isWaiting(_ place: Place, at now: Timestamp) -> Bool {
+    private func isWaiting(_ place: Place, at now: Instant) -> Bool {
         timer.isClosed || state.withLock { $0.retries[place].map { now < $0 } ?? false }
     }
 
@@ -119,7 +120,7 @@ public final class ExperimentScheduler: Sendable {
     }
 
     private func makeDueChange(
-        of place: Place, in project: Project, at now: Timestamp, looksAtUsers: Bool
+        of place: Place, in project: Project, at now: Instant, looksAtUsers: Bool
     ) async throws {
         let definitions = project.definitions
         let due = definitions.timedChange(of: place.key, at: now, nil)
@@ -149,7 +150,7 @@ public final class ExperimentScheduler: Sendable {
 
     /// Whether a bandit is to look, given the looks that left the weights. They are not in the definitions, because each
     /// change of these is another revision for everybody.
-    private func isLookDue(of place: Place, _ definitions: ProjectDefinitions, at now: Timestamp) async throws -> Bool {
+    private func isLookDue(of place: Place, _ definitions: ProjectDefinitions, at now: Instant) async throws -> Bool {
         guard let experiment = definitions.experiments[place.key], let bandit = experiment.details.bandit else {
             return false
         }
@@ -163,7 +164,7 @@ public final class ExperimentScheduler: Sendable {
 
     /// Stores a look, unless another process has looked since this one knew of the last.
     private func keep(
-        _ look: Bandit.Look, of experiment: ExperimentDefinition, _ place: Place, at now: Timestamp
+        _ look: Bandit.Look, of experiment: ExperimentDefinition, _ place: Place, at now: Instant
     ) async throws {
         let former = state.withLock { $0.looks[place] }
         var (before, after) = (experiment, experiment)
@@ -184,7 +185,7 @@ public final class ExperimentScheduler: Sendable {
     ///
     /// - Parameter bandit: looks, too; `nil` if it is not due.
     private func watch(
-        _ key: Identifier, _ project: Project, _ bandit: Bandit?, at now: Timestamp
+        _ key: Identifier, _ project: Project, _ bandit: Bandit?, at now: Instant
     ) async throws -> UserWatch? {
         guard let experiment = project.datafile.experiment(key: key) else { return nil }
         return try await catalog.inBackground { session in
@@ -200,7 +201,7 @@ public final class ExperimentScheduler: Sendable {
     /// - Parameter refusal: why the step of a ramp was not possible. Instead of it the ramp is held.
     /// - Throws: the refusal if no step of a ramp is due.
     private func makeDueChange(
-        _ place: Place, at now: Timestamp, _ watch: UserWatch?, holding refusal: CoreError? = nil
+        _ place: Place, at now: Instant, _ watch: UserWatch?, holding refusal: CoreError? = nil
     ) async throws {
         let key = place.key
         let edit = ProjectEditor.Edit(

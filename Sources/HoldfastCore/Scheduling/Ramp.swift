@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Storage
@@ -46,9 +47,9 @@ struct Ramp: Sendable, Equatable {
         /// The index of the present step.
         var step = 0
         /// When it began, or ended the ramp.
-        var since: Timestamp?
+        var since: Instant?
         /// When the next step is due; `nil` if that depends on the number of users.
-        var dueAt: Timestamp?
+        var dueAt: Instant?
         /// Why the ramp does not go on.
         var reason: String?
         /// What was known when the state was taken.
@@ -77,7 +78,7 @@ struct Ramp: Sendable, Equatable {
     var isPending: Bool { state.status == .waiting || state.status == .active }
 
     /// Whether the present step is over.
-    func isStepOver(at now: Timestamp, _ evidence: Evidence?) -> Bool {
+    func isStepOver(at now: Instant, _ evidence: Evidence?) -> Bool {
         if let dueAt = state.dueAt { return now >= dueAt }
         if let users = step.users { return evidence.map { $0.users >= users } ?? false }
         return true
@@ -101,30 +102,30 @@ struct Ramp: Sendable, Equatable {
         return ramp
     }
 
-    mutating func begin(_ step: Int, at now: Timestamp, _ evidence: Evidence?) {
+    mutating func begin(_ step: Int, at now: Instant, _ evidence: Evidence?) {
         state = State(status: .active, step: min(step, steps.count - 1), since: now, evidence: evidence)
         state.dueAt = self.step.end(since: now)
         if self.step.isOpen { state.status = .completed }
     }
 
     /// Leaves the present step.
-    mutating func end(_ status: Status, at now: Timestamp?, _ reason: String?, _ evidence: Evidence?) {
+    mutating func end(_ status: Status, at now: Instant?, _ reason: String?, _ evidence: Evidence?) {
         state = State(
             status: status, step: state.step, since: now, reason: reason, evidence: evidence ?? state.evidence)
     }
 }
 
 extension Ramp.Step {
-    private static let longest: Int64 = 366 * 86_400_000
+    private static let lengths = TimeSpan.seconds(1)...TimeSpan.days(366)
 
-    /// Returns the milliseconds of a text such as `90s`, `30m`, `12h` or `2d`; `nil` for another one.
-    static func milliseconds(_ text: String) -> Int64? {
-        AssignmentLifetime.milliseconds(text).flatMap { (1_000...longest).contains($0) ? $0 : nil }
+    /// Parses a text such as `90s`, `30m`, `12h` or `2d`; `nil` for another one.
+    static func span(_ text: String) -> TimeSpan? {
+        TimeSpan(text).flatMap { lengths.contains($0) ? $0 : nil }
     }
 
     /// When the step ends; `nil` if it has no duration.
-    func end(since start: Timestamp) -> Timestamp? {
-        duration.flatMap(Self.milliseconds).map { start + $0 }
+    func end(since start: Instant) -> Instant? {
+        duration.flatMap(Self.span).map { start + $0 }
     }
 }
 
@@ -207,7 +208,7 @@ extension Ramp.Step {
             faults.add("`traffic` is required", at: place.appending("traffic"))
         }
         if let text = faults.collect(try object.optionalText("for", in: place)) {
-            if Self.milliseconds(text) == nil {
+            if Self.span(text) == nil {
                 faults.add(
                     "`for` must be a time from 1s to 366d such as 90s, 30m, 12h or 2d; got '\(text)'",
                     at: place.appending("for"))

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 import JSON
 public import Storage
@@ -45,7 +46,7 @@ extension ProjectDefinitions {
     /// Returns what the schedule, the bandit or the ramp of an experiment is to do.
     ///
     /// - Parameter watch: `nil` before the users were looked at. Then a step that depends on them is not due.
-    func timedChange(of key: Identifier, at now: Timestamp, _ watch: UserWatch?) -> TimedChange? {
+    func timedChange(of key: Identifier, at now: Instant, _ watch: UserWatch?) -> TimedChange? {
         guard let experiment = experiments[key] else { return nil }
         if let schedule = experiment.details.schedule {
             if experiment.isDraft, schedule.startedAt == nil, let startAt = schedule.startAt, now >= startAt {
@@ -83,7 +84,7 @@ extension ProjectDefinitions {
     ///
     /// - Throws: 422 if the group of the experiment has no room for the traffic.
     mutating func apply(
-        _ change: TimedChange, to key: Identifier, at now: Timestamp, _ evidence: Ramp.Evidence?
+        _ change: TimedChange, to key: Identifier, at now: Instant, _ evidence: Ramp.Evidence?
     ) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
         let (split, traffic) = (experiment.split, experiment.enrolledTraffic)
@@ -127,7 +128,7 @@ extension ProjectDefinitions {
     /// Ends the ramp of an experiment by hand, or lets it go on where it ended.
     ///
     /// - Throws: 409 if it has none, or none that can be ended or resumed.
-    public mutating func control(rampOf key: Identifier, _ control: RampControl, at now: Timestamp) throws(CoreError) {
+    public mutating func control(rampOf key: Identifier, _ control: RampControl, at now: Instant) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
         guard var ramp = experiment.details.ramp else {
             throw CoreError(.conflict, "the experiment must have a `ramp`; '\(key)' has none")

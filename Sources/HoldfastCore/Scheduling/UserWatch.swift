@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Statistics
@@ -27,7 +28,7 @@ extension UserWatch {
 
     /// Reads what a store has of the users of an experiment, and of its guardrails.
     static func read(
-        _ experiment: Experiment, of project: Project, at now: Timestamp, _ session: any StoreSession
+        _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
     ) async throws -> UserWatch {
         let tally = try await session.read(.users(experimentID: experiment.id))
         return try await read(experiment, of: project, tally, at: now, session)
@@ -35,7 +36,7 @@ extension UserWatch {
 
     /// - Parameter tally: the users of the experiment.
     static func read(
-        _ experiment: Experiment, of project: Project, _ tally: ExperimentTally, at now: Timestamp,
+        _ experiment: Experiment, of project: Project, _ tally: ExperimentTally, at now: Instant,
         _ session: any StoreSession
     ) async throws -> UserWatch {
         var watch = UserWatch(experiment, tally)

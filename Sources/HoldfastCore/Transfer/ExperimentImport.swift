@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -18,7 +19,7 @@ public struct ExperimentImport: Sendable {
     /// - Parameter limit: the maximum number of exposures, and of events.
     /// - Throws: 400 or 422 for the first wrong member, 409 if nothing can be imported into the experiment.
     public init(
-        _ body: JSONValue, into experiment: Experiment, of project: Project, limit: Int, now: Timestamp
+        _ body: JSONValue, into experiment: Experiment, of project: Project, limit: Int, now: Instant
     ) throws(CoreError) {
         try Self.check(experiment, of: project)
         let object = try body.object("an import", knowing: ["started_at", "shares", "exposures", "events"])

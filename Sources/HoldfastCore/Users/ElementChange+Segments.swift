@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -29,7 +30,7 @@ extension ElementChange {
     ///   - datafile: `nil` if there is no project yet.
     ///   - former: the element as `GET` presents it before the change; `nil` if it is new.
     public func warnings(
-        _ schema: AttributeSchema, _ datafile: Datafile?, changing former: JSONValue?, at now: Timestamp
+        _ schema: AttributeSchema, _ datafile: Datafile?, changing former: JSONValue?, at now: Instant
     ) -> [DefinitionWarning] {
         warnings(schema, datafile) + warnings(changing: former, at: now)
     }
@@ -48,7 +49,7 @@ extension ElementChange {
             }
     }
 
-    public func warnings(changing former: JSONValue?, at now: Timestamp) -> [DefinitionWarning] { [] }
+    public func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning] { [] }
 
     /// A traffic that was most likely meant as a fraction.
     private var trafficWarnings: [DefinitionWarning] {

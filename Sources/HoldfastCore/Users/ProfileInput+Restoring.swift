@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import Definitions
 public import JSON
 import Storage
@@ -54,7 +55,7 @@ extension ProfileInput {
 
     private static func time(
         _ name: String, of entry: JSONObject, at place: JSONPointer
-    ) throws(CoreError) -> Timestamp {
+    ) throws(CoreError) -> Instant {
         guard let time = try entry.optionalTime(name, in: place) else {
             throw CoreError(.invalid, "`\(name)` is required", at: place.appending(name))
         }

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import Definitions
 public import JSON
 public import Storage

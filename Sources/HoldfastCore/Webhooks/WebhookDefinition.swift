@@ -1,3 +1,4 @@
+import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -30,7 +31,7 @@ public enum WebhookEvent {
     }
 
     /// Returns the id of an event, which is the same in each attempt to deliver it.
-    public static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt)" }
+    public static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt.milliseconds)" }
 }
 
 extension Webhook.Definition {

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import JSON
 
 #if canImport(Glibc)
@@ -123,7 +124,7 @@ public enum AuditAction: String, Sendable, CaseIterable {
 public struct AuditEntry: Sendable, Equatable {
     /// Increases with each entry.
     public var id: Int64
-    public var recordedAt: Timestamp
+    public var recordedAt: Instant
     public var author: Author
     /// An ``AuditAction``, or an action of a newer release.
     public var action: String
@@ -139,7 +140,7 @@ public struct AuditEntry: Sendable, Equatable {
     public var sdkKey: String?
 
     public init(
-        id: Int64, recordedAt: Timestamp, author: Author, action: String, userID: Identifier?, target: String,
+        id: Int64, recordedAt: Instant, author: Author, action: String, userID: Identifier?, target: String,
         before: [UInt8]?, after: [UInt8]?
     ) {
         self.id = id
@@ -185,9 +186,9 @@ public struct AuditQuery: Sendable {
     public var userID: Identifier?
     public var target: String?
     /// Entries recorded at this time or later.
-    public var since: Timestamp?
+    public var since: Instant?
     /// Entries recorded before this time.
-    public var until: Timestamp?
+    public var until: Instant?
     /// Entries older than the one with this id.
     public var after: Int64?
     public var limit: Int

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import JSON
 
 extension AuditEntry {
@@ -9,7 +10,7 @@ extension AuditEntry {
 
     /// Creates the entry of a note. Values beyond the maximum size are replaced by their size. The store assigns the
     /// id.
-    public init(_ note: AuditNote, by author: Author, at now: Timestamp) {
+    public init(_ note: AuditNote, by author: Author, at now: Instant) {
         self.init(
             id: 0, recordedAt: now, author: author, action: note.action.rawValue, userID: note.userID,
             target: String(decoding: note.target.utf8.prefix(Self.maximumTarget), as: UTF8.self),

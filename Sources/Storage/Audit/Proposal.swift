@@ -1,3 +1,4 @@
+public import Chronology
 public import JSON
 
 /// A change that waits for the approval of a second person: the request as it was sent, and the changes that it would
@@ -13,13 +14,13 @@ public struct Proposal: Sendable, Equatable {
     /// The decision, with its author and time.
     public struct Decision: Sendable, Equatable {
         public var author: String
-        public var time: Timestamp
+        public var time: Instant
         public var reason: String?
     }
 
     public var id: String
     public var sdkKey: String
-    public var createdAt: Timestamp
+    public var createdAt: Instant
     public var status = Status.pending
     /// The name of the person who proposes the change.
     public var author: String
@@ -37,7 +38,7 @@ public struct Proposal: Sendable, Equatable {
     public var body: [UInt8]?
 
     public init(
-        id: String, sdkKey: String, createdAt: Timestamp, author: String, basis: String, method: String, target: String,
+        id: String, sdkKey: String, createdAt: Instant, author: String, basis: String, method: String, target: String,
         experiments: [String], changes: JSONValue, body: [UInt8]
     ) {
         self.id = id
@@ -77,7 +78,7 @@ public struct Approval: Sendable {
 extension SharedRecords {
     /// Ends the proposal that was read.
     private mutating func end(
-        _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Timestamp
+        _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Instant
     ) {
         guard var decided = proposal else { return }
         decided.status = status
@@ -90,12 +91,12 @@ extension SharedRecords {
     func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
 
     /// Approves a proposal in the transaction of its change, which ``admits(_:)`` it.
-    mutating func settle(_ approval: Approval?, at now: Timestamp) {
+    mutating func settle(_ approval: Approval?, at now: Instant) {
         guard let approval else { return }
         end(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
     }
 
-    fileprivate mutating func reject(reason: String?, by author: Author, at now: Timestamp) -> Bool {
+    fileprivate mutating func reject(reason: String?, by author: Author, at now: Instant) -> Bool {
         guard proposal?.status == .pending else { return false }
         end(.rejected, .proposalReject, reason: reason, by: author, at: now)
         return true
@@ -187,20 +188,20 @@ extension Proposal {
             let target = content["target"]?.string
         else { return nil }
         self.init(
-            id: row.text(0), sdkKey: row.text(1), createdAt: row.bounded(2), author: author, basis: basis,
+            id: row.text(0), sdkKey: row.text(1), createdAt: row.instant(2), author: author, basis: basis,
             method: method, target: target, experiments: (content["experiments"]?.array ?? []).compactMap(\.string),
             changes: content["changes"] ?? [], body: [])
         self.status = status
         body = row.optionalBytes(5)
         guard let decision = content["decision"]?.object, let name = decision["author"]?.string,
-            let time = decision["time"]?.integer
+            let time = decision["time"]?.instant
         else { return }
         self.decision = Decision(author: name, time: time, reason: decision["reason"]?.string)
     }
 
     package var values: [SQLValue] {
         [
-            .text(id), .text(sdkKey), .integer(createdAt), .integer(status.rawValue), .text(content),
+            .text(id), .text(sdkKey), .instant(createdAt), .integer(status.rawValue), .text(content),
             .bytes(body ?? []),
         ]
     }
@@ -214,7 +215,7 @@ extension Proposal {
         content["changes"] = changes
         if let decision {
             content["decision"] = [
-                "author": .string(decision.author), "time": .integer(decision.time),
+                "author": .string(decision.author), "time": .instant(decision.time),
                 "reason": decision.reason.map { .string($0) } ?? .null,
             ]
         }

@@ -1,3 +1,4 @@
+public import Chronology
 public import JSON
 
 /// A receiver of events: its URL, the events that it gets, and the state of the delivery.
@@ -11,9 +12,9 @@ public struct Webhook: Sendable, Equatable {
         /// `whsec_` and the key in base64.
         public var text: String
         /// When the secret ends; `nil` for the current one.
-        public var until: Timestamp?
+        public var until: Instant?
 
-        public init(_ text: String, until: Timestamp? = nil) {
+        public init(_ text: String, until: Instant? = nil) {
             self.text = text
             self.until = until
         }
@@ -51,13 +52,13 @@ public struct Webhook: Sendable, Equatable {
     public struct Delivery: Sendable, Equatable {
         public var eventID: String
         public var event: String
-        public var attemptedAt: Timestamp
+        public var attemptedAt: Instant
         /// The status of the response; 0 if there was none.
         public var status: Int
         /// Why the attempt failed; `nil` if the event was accepted.
         public var failure: String?
 
-        public init(eventID: String, event: String, attemptedAt: Timestamp, status: Int, failure: String?) {
+        public init(eventID: String, event: String, attemptedAt: Instant, status: Int, failure: String?) {
             self.eventID = eventID
             self.event = event
             self.attemptedAt = attemptedAt
@@ -72,13 +73,13 @@ public struct Webhook: Sendable, Equatable {
         public var position: Int64
         /// The server that holds the claim; `nil` if none does.
         public var holder: String?
-        public var heldUntil: Timestamp = 0
+        public var heldUntil = Instant.epoch
         /// The number of failed attempts for the event after ``position``.
         public var failures: Int64 = 0
-        public var failingSince: Timestamp?
-        public var nextAttempt: Timestamp = 0
+        public var failingSince: Instant?
+        public var nextAttempt = Instant.epoch
         /// When the event that is to be delivered next happened; `nil` if there is none.
-        public var pendingSince: Timestamp?
+        public var pendingSince: Instant?
         /// Why the webhook is paused until an admin enables it again; `nil` if it is not.
         public var pause: String?
         /// The last outcomes, newest first.
@@ -90,8 +91,8 @@ public struct Webhook: Sendable, Equatable {
 
         /// Ends a pause, and the claim. The delivery continues with the event that failed.
         mutating func resume() {
-            (failures, failingSince, nextAttempt, pause) = (0, nil, 0, nil)
-            (holder, heldUntil) = (nil, 0)
+            (failures, failingSince, nextAttempt, pause) = (0, nil, .epoch, nil)
+            (holder, heldUntil) = (nil, .epoch)
         }
 
         /// Adds an outcome, and removes the oldest beyond ``Webhook/deliveryLimit``.
@@ -180,14 +181,14 @@ extension SharedChange<Bool> {
 extension SharedChange<Webhook?> {
     /// Claims a webhook, or renews the claim. Until the claim ends, no other server sends. The result is `nil` if
     /// another server holds the claim, if no delivery is due, or if the webhook is not enabled.
-    public static func claimWebhook(_ key: String, by holder: String, for milliseconds: Timestamp) -> Self {
+    public static func claimWebhook(_ key: String, by holder: String, for span: TimeSpan) -> Self {
         Self(.webhook(key: key)) { records, context in
             guard var webhook = records.webhooks[key], webhook.definition.isEnabled, webhook.state.pause == nil,
                 webhook.state.nextAttempt <= context.now,
                 webhook.state.holder == holder || webhook.state.heldUntil <= context.now
             else { return nil }
             webhook.state.holder = holder
-            webhook.state.heldUntil = context.now + milliseconds
+            webhook.state.heldUntil = context.now + span
             records.write(.updateWebhook(key: key, webhook.state))
             return webhook
         }
@@ -200,13 +201,13 @@ extension SharedChange<Webhook?> {
     ///   - edit: changes the state; it may end the claim.
     ///   - note: the audit entry for a change that pauses the webhook.
     public static func advanceWebhook(
-        _ key: String, by holder: String, for milliseconds: Timestamp, noting note: AuditNote? = nil,
+        _ key: String, by holder: String, for span: TimeSpan, noting note: AuditNote? = nil,
         author: Author? = nil,
-        _ edit: @escaping @Sendable (inout Webhook.State, _ now: Timestamp) -> Void
+        _ edit: @escaping @Sendable (inout Webhook.State, _ now: Instant) -> Void
     ) -> Self {
         Self(.webhook(key: key)) { records, context in
             guard var webhook = records.webhooks[key], webhook.state.holder == holder else { return nil }
-            webhook.state.heldUntil = context.now + milliseconds
+            webhook.state.heldUntil = context.now + span
             edit(&webhook.state, context.now)
             records.write(.updateWebhook(key: key, webhook.state))
             if webhook.state.pause != nil, let note, let author { records.record(note, by: author) }
@@ -330,7 +331,7 @@ extension Webhook.Definition {
             sdkKey: sdkKey, format: object["format"]?.string.flatMap { Webhook.Format(rawValue: $0) } ?? .standard,
             isEnabled: object["enabled"] == true,
             secrets: (object["secrets"]?.array ?? []).compactMap { secret in
-                secret.object?["text"]?.string.map { Webhook.Secret($0, until: secret.object?["until"]?.integer) }
+                secret.object?["text"]?.string.map { Webhook.Secret($0, until: secret.object?["until"]?.instant) }
             }, secretFile: object["secret_file"]?.string)
     }
 
@@ -342,7 +343,7 @@ extension Webhook.Definition {
         object["enabled"] = .bool(isEnabled)
         if !secrets.isEmpty {
             object["secrets"] = .array(
-                secrets.map { ["text": .string($0.text), "until": $0.until.map { .integer($0) } ?? .null] })
+                secrets.map { ["text": .string($0.text), "until": $0.until.map { .instant($0) } ?? .null] })
         }
         if let secretFile { object["secret_file"] = .string(secretFile) }
         return .object(object)
@@ -353,11 +354,11 @@ extension Webhook.State {
     fileprivate init(_ object: JSONObject) {
         self.init(position: object["position"]?.integer ?? 0)
         holder = object["holder"]?.string
-        heldUntil = object["held_until"]?.integer ?? 0
+        heldUntil = object["held_until"]?.instant ?? .epoch
         failures = object["failures"]?.integer ?? 0
-        failingSince = object["failing_since"]?.integer
-        nextAttempt = object["next_attempt"]?.integer ?? 0
-        pendingSince = object["pending_since"]?.integer
+        failingSince = object["failing_since"]?.instant
+        nextAttempt = object["next_attempt"]?.instant ?? .epoch
+        pendingSince = object["pending_since"]?.instant
         pause = object["pause"]?.string
         deliveries = (object["deliveries"]?.array ?? []).compactMap { Webhook.Delivery($0.object ?? JSONObject()) }
     }
@@ -366,11 +367,11 @@ extension Webhook.State {
         var object = JSONObject()
         object["position"] = .integer(position)
         if let holder { object["holder"] = .string(holder) }
-        object["held_until"] = .integer(heldUntil)
+        object["held_until"] = .instant(heldUntil)
         object["failures"] = .integer(failures)
-        if let failingSince { object["failing_since"] = .integer(failingSince) }
-        object["next_attempt"] = .integer(nextAttempt)
-        if let pendingSince { object["pending_since"] = .integer(pendingSince) }
+        if let failingSince { object["failing_since"] = .instant(failingSince) }
+        object["next_attempt"] = .instant(nextAttempt)
+        if let pendingSince { object["pending_since"] = .instant(pendingSince) }
         if let pause { object["pause"] = .string(pause) }
         object["deliveries"] = .array(deliveries.map(\.json))
         return .object(object)
@@ -379,7 +380,7 @@ extension Webhook.State {
 
 extension Webhook.Delivery {
     fileprivate init?(_ object: JSONObject) {
-        guard let id = object["id"]?.string, let event = object["event"]?.string, let time = object["at"]?.integer
+        guard let id = object["id"]?.string, let event = object["event"]?.string, let time = object["at"]?.instant
         else {
             return nil
         }
@@ -390,7 +391,7 @@ extension Webhook.Delivery {
 
     fileprivate var json: JSONValue {
         [
-            "id": .string(eventID), "event": .string(event), "at": .integer(attemptedAt),
+            "id": .string(eventID), "event": .string(event), "at": .instant(attemptedAt),
             "status": .integer(Int64(status)), "failure": failure.map { .string($0) } ?? .null,
         ]
     }

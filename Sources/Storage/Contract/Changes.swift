@@ -1,4 +1,5 @@
 package import Bucketing
+package import Chronology
 package import JSON
 
 /// A change of one user's records, or of two users', with the type of its result. The static functions make all there
@@ -56,9 +57,9 @@ public struct SharedChange<Value: Sendable>: Sendable {
 /// What rules depend on beside records.
 package struct RuleContext: Sendable {
     package let profiles: ProfileRules
-    package let now: Timestamp
+    package let now: Instant
 
-    package init(_ profiles: ProfileRules, at now: Timestamp) {
+    package init(_ profiles: ProfileRules, at now: Instant) {
         self.profiles = profiles
         self.now = now
     }
@@ -154,8 +155,8 @@ package struct SharedRecords {
     package var series: [TrackedSeries] = []
     /// 0 if there was no series.
     package var newestSeries: Int64 = 0
-    /// Events that were received before this time have been deleted; 0 if none were.
-    package var eventsSince: Timestamp = 0
+    /// Events that were received before this time have been deleted; ``Instant/epoch`` if none were.
+    package var eventsSince = Instant.epoch
     /// Those that were asked for.
     package var attributes: [Identifier: AttributeDefinition] = [:]
     /// 0 if there was no attribute.

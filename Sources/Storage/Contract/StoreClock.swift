@@ -1,3 +1,4 @@
+public import Chronology
 public import Dispatch
 import Synchronization
 
@@ -7,31 +8,31 @@ import Synchronization
 /// has caught up. A source that is set back by more than ``maximumStep`` is followed: somebody has corrected a clock that
 /// was far ahead.
 public final class StoreClock: Sendable {
-    /// What happened to the source, for the log. Steps are in milliseconds.
+    /// What happened to the source, for the log.
     public enum Event: Sendable, Equatable {
         /// It was set back; the time stands still.
-        case stands(back: Timestamp)
+        case stands(back: TimeSpan)
         /// It was set back so far that the time followed.
-        case follows(back: Timestamp)
+        case follows(back: TimeSpan)
     }
 
-    /// How far the source may be set back before the time follows, in milliseconds.
-    public static let maximumStep: Timestamp = 86_400_000
+    /// How far the source may be set back before the time follows.
+    public static let maximumStep = TimeSpan.days(1)
     /// The same of an edge, whose source is corrected by its upstream's time.
-    public static let maximumCorrection: Timestamp = 1_000
-    private let maximumStep: Timestamp
+    public static let maximumCorrection = TimeSpan.seconds(1)
+    private let maximumStep: TimeSpan
 
     private let source: WallClock
     private let report: @Sendable (Event) -> Void
-    /// The latest time that was read, here or by another process whose time is known here.
-    private let latest = Atomic<Timestamp>(.min)
+    /// The latest time that was read, here or by another process whose time is known here, in milliseconds since 1970.
+    private let latest = Atomic<Int64>(.min)
     private let stands = Atomic<Bool>(false)
-    /// Steps in milliseconds that are not reported: clocks are adjusted by less all the time.
-    private static let negligible: Timestamp = 1_000
+    /// Steps that are not reported: clocks are adjusted by less all the time.
+    private static let negligible = TimeSpan.seconds(1)
 
     /// - Parameter report: called on any thread, once for each step back.
     public init(
-        _ source: @escaping WallClock, maximumStep: Timestamp = StoreClock.maximumStep,
+        _ source: @escaping WallClock, maximumStep: TimeSpan = StoreClock.maximumStep,
         report: @escaping @Sendable (Event) -> Void = { _ in }
     ) {
         self.source = source
@@ -40,42 +41,36 @@ public final class StoreClock: Sendable {
     }
 
     /// Returns the present time. Cheap.
-    public func now() -> Timestamp {
+    public func now() -> Instant {
         // Before the source, whose time is therefore later, unless it was set back.
-        let latest = latest.load(ordering: .acquiring)
+        let latest = Instant(milliseconds: latest.load(ordering: .acquiring))
         let time = source()
         guard time < latest else {
             guard time > latest else { return time }
             if stands.load(ordering: .relaxed) { stands.store(false, ordering: .relaxed) }
-            return self.latest.max(time, ordering: .acquiringAndReleasing).newValue
+            let (_, newest) = self.latest.max(time.milliseconds, ordering: .acquiringAndReleasing)
+            return Instant(milliseconds: newest)
         }
         return wasSetBack(from: latest, to: time)
     }
 
-    private func wasSetBack(from latest: Timestamp, to time: Timestamp) -> Timestamp {
-        let back = Self.step(from: latest, to: time)
+    private func wasSetBack(from latest: Instant, to time: Instant) -> Instant {
+        let back = latest - time
         guard back > maximumStep else {
             if back >= Self.negligible, !stands.exchange(true, ordering: .relaxed) { report(.stands(back: back)) }
             return latest
         }
-        let isFirst = self.latest.compareExchange(expected: latest, desired: time, ordering: .acquiringAndReleasing)
-            .exchanged
+        let (isFirst, _) = self.latest.compareExchange(
+            expected: latest.milliseconds, desired: time.milliseconds, ordering: .acquiringAndReleasing)
         if isFirst { report(.follows(back: back)) }
         return time
     }
 
     /// Takes note of a time that was read from the database. A time that is ahead of the source by more than
     /// ``maximumStep`` is from before the source was corrected, and ignored.
-    public func advance(to time: Timestamp) {
-        guard time > latest.load(ordering: .acquiring), Self.step(from: time, to: source()) <= maximumStep else {
-            return
-        }
-        latest.max(time, ordering: .acquiringAndReleasing)
-    }
-
-    private static func step(from later: Timestamp, to earlier: Timestamp) -> Timestamp {
-        let (step, overflow) = later.subtractingReportingOverflow(earlier)
-        return overflow ? .max : step
+    public func advance(to time: Instant) {
+        guard time.milliseconds > latest.load(ordering: .acquiring), time - source() <= maximumStep else { return }
+        latest.max(time.milliseconds, ordering: .acquiringAndReleasing)
     }
 }
 

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A read of a store, with the type of its result. The static functions make all the queries there are.
 public struct StoreQuery<Value: Sendable>: Sendable {
@@ -28,9 +29,9 @@ public enum QuerySubject: Sendable {
     case goalEventsOfUser(Identifier, before: Int64, limit: Int)
     case tally(experimentID: Identifier, goal: Identifier)
     case enrolledUsers
-    case breakdown(experimentID: Identifier, series: Int64, goal: Identifier, frozenAt: Timestamp?)
+    case breakdown(experimentID: Identifier, series: Int64, goal: Identifier, frozenAt: Instant?)
     case goals(experimentID: Identifier, limit: Int)
-    case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp)
+    case frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Instant)
     case series(experimentID: Identifier)
     case openSeries
     case participants(ParticipantScan)
@@ -39,7 +40,7 @@ public enum QuerySubject: Sendable {
     case removals(after: Int64)
     case removedUsers([Identifier])
     case datafileHistory(sdkKey: String, limit: Int)
-    case activeDatafile(sdkKey: String, at: Timestamp)
+    case activeDatafile(sdkKey: String, at: Instant)
     case datafile(sdkKey: String, version: Int64)
     case lastDatafile(sdkKey: String, author: String)
     case auditEntries(AuditQuery)

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// The rules of changes that concern several records of a user: what erasure, overrides and forced variations cascade
 /// to, and what the audit log records of them.
@@ -17,7 +18,7 @@ public struct StoreRules: Sendable {
     /// - Returns: `nil` if `records` lacks something; nothing has changed then.
     /// - Throws: what ``ProfileRules`` throw, and ``StorageError/damaged(reason:)``
     public func apply(
-        _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Timestamp,
+        _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Instant,
         _ tallies: inout TallyChanges
     ) throws(StorageError) -> ProfileChangeResult? {
         guard records.has(Self.parts(change.operation)) else { return nil }

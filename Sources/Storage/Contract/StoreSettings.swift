@@ -1,3 +1,5 @@
+public import Chronology
+
 /// The settings that every store has.
 public struct StoreSettings: Sendable {
     public var rules = ProfileRules()
@@ -20,11 +22,11 @@ public struct StoreSettings: Sendable {
     /// The maximum number of rows that one transaction of a sweep deletes.
     public var retentionBatch = 500
     /// How long audit entries are kept.
-    public var auditRetention = Duration.seconds(400 * 86_400)
+    public var auditRetention = TimeSpan.days(400)
     /// How many datafiles of each project are kept, including the active one; at least 1.
     public var datafileHistory = 100
-    /// How long goal events are kept, in milliseconds, at least ``EventRules/minimumRetention``; `nil` means forever.
-    public var eventRetention: Timestamp?
+    /// How long goal events are kept, at least ``EventRules/minimumRetention``; `nil` means forever.
+    public var eventRetention: TimeSpan?
     /// Whether changes of users are kept for readers of the feed, and for how long.
     public var feed = FeedMode.standard
     /// Where the store's time comes from; `nil` means the clock of the database: that of this host, or of the server of

@@ -1,3 +1,5 @@
+public import Chronology
+
 /// A value of a column. Texts are kept as UTF-8, so that they compare byte by byte, as in the databases.
 public enum CopiedValue: Sendable, Equatable {
     case null
@@ -74,16 +76,16 @@ public struct CopiedCounters: Sendable, Equatable {
     public var newestAuditEntry: Int64
     /// See ``TrackedSeries/number``.
     public var newestSeries: Int64
-    /// Goal events that were received before this time have been deleted; 0 if none were.
-    public var eventsSince: Timestamp
+    /// Goal events that were received before this time have been deleted; ``Instant/epoch`` if none were.
+    public var eventsSince: Instant
     /// See ``StoreClock``.
-    public var latestTime: Timestamp
+    public var latestTime: Instant
     /// See ``StoreGeneration/storeID``.
     public var storeID: Int64
 
     public init(
         newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64,
-        newestSeries: Int64, eventsSince: Timestamp, latestTime: Timestamp, storeID: Int64
+        newestSeries: Int64, eventsSince: Instant, latestTime: Instant, storeID: Int64
     ) {
         self.newestDatafile = newestDatafile
         self.newestAttribute = newestAttribute

@@ -1,4 +1,5 @@
 package import Bucketing
+import Chronology
 
 /// A line of an upstream's feed about one user, for the copy of an edge. It has the new state, not the operation, so
 /// applying a line twice changes nothing.
@@ -45,16 +46,16 @@ enum MirrorRules {
         let stored: ProfileRecord? =
             if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
         // Includes assignments that have expired by this host's clock: the clock of the other database decides.
-        var draft = stored.map { ProfileDraft($0, at: .min) }
+        var draft = stored.map { ProfileDraft($0, at: .distantPast) }
         var attributes: AttributeRecord??
         for change in changes {
             switch change {
             case .assignment(let experimentID, let assignment):
                 if assignment == nil, draft == nil { continue }
-                var changed = draft ?? ProfileDraft(nil, at: .min)
+                var changed = draft ?? ProfileDraft(nil, at: .distantPast)
                 changed.update(experimentID) { $0 = assignment }
                 draft = changed
-            case .profile: draft = draft ?? ProfileDraft(nil, at: .min)
+            case .profile: draft = draft ?? ProfileDraft(nil, at: .distantPast)
             case .attributes(let record): attributes = .some(record)
             case .erasure, .merge: (draft, attributes) = (nil, .some(nil))
             }
@@ -100,7 +101,7 @@ extension SharedChange {
     package var note: SharedNote? {
         guard parts.isEmpty else { return nil }
         var records = SharedRecords()
-        guard (try? rule(&records, RuleContext(ProfileRules(), at: 0))) != nil else { return nil }
+        guard (try? rule(&records, RuleContext(ProfileRules(), at: .epoch))) != nil else { return nil }
         var uses: [LastUse] = []
         var isAudit = !records.writes.isEmpty
         for write in records.writes {

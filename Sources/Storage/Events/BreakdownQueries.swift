@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 extension StoreQuery<BreakdownTally> {
     /// Reads the tallies of an experiment for a goal or the name of a series, by the groups of a breakdown.
@@ -7,7 +8,7 @@ extension StoreQuery<BreakdownTally> {
     ///   - series: the number of the breakdown's series.
     ///   - time: when the tallies were frozen; `nil` for the current ones.
     public static func breakdown(
-        experimentID: Identifier, series: Int64, goal: Identifier, frozenAt time: Timestamp?
+        experimentID: Identifier, series: Int64, goal: Identifier, frozenAt time: Instant?
     ) -> Self {
         Self(.breakdown(experimentID: experimentID, series: series, goal: goal, frozenAt: time)) { context in
             var tally = BreakdownTally(series, goal)
@@ -34,7 +35,7 @@ extension StoreQuery<BreakdownTally> {
             let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
                 (
                     SQLQuery(
-                        "frozen_groups", sql, experiment, .text(range.from), .text(range.to), .integer(time)),
+                        "frozen_groups", sql, experiment, .text(range.from), .text(range.to), .instant(time)),
                     { rows.append(FrozenRow($0)) }
                 )
             }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 extension StoreQuery<[StoredExposure]> {
     /// Reads exposures in the order of their numbers.
@@ -294,14 +295,14 @@ extension Cohort {
 
 extension StoreQuery<FrozenResults?> {
     /// Reads the totals that were frozen when an experiment was concluded; `nil` if none were at that time.
-    public static func frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Timestamp) -> Self {
+    public static func frozenResults(experimentID: Identifier, goal: Identifier, frozenAt: Instant) -> Self {
         Self(.frozenResults(experimentID: experimentID, goal: goal, frozenAt: frozenAt)) { _ in
             let sql = """
                 SELECT \(StoredTable.frozenResults.columnList) FROM frozen_results
                 WHERE experiment_id = $1 AND frozen_at = $2 AND goal IN ($3, $4)
                 """
             let query = SQLQuery(
-                "frozen_results", sql, .text(experimentID), .integer(frozenAt), .text(FrozenRow.common), .text(goal))
+                "frozen_results", sql, .text(experimentID), .instant(frozenAt), .text(FrozenRow.common), .text(goal))
             var rows: [FrozenRow] = []
             return Reading([(query, { rows.append(FrozenRow($0)) })]) { () throws(StorageError) in
                 .value(try FrozenResults(rows))

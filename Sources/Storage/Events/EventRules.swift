@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 
 /// The rules of exposures and goal events: which are stored, and how the tallies of variations change. The tallies do
 /// not depend on the order in which events arrive.
@@ -6,8 +7,6 @@ import Bucketing
 /// An exposure counts if the experiment was running when it happened; see ``StatusRules``. For other exposures only
 /// their number is kept: they do not enroll the user, are not the first exposure, and do not count as another
 /// variation.
-///
-/// All times are in milliseconds.
 public enum EventRules {
     /// Whether a value can be tallied: 0, or a magnitude from 1e-15 to 1e15. Squares, sums or quotients of other values
     /// may exceed the range of `Double`.
@@ -16,16 +15,16 @@ public enum EventRules {
     }
 
     /// The maximum age of an event when it is received; older ones are refused.
-    public static let maximumAge: Timestamp = 7 * 86_400_000
+    public static let maximumAge = TimeSpan.days(7)
     /// How far a sender's clock may be ahead of this server's; such an event counts as happening now.
-    public static let maximumLead: Timestamp = 5 * 60_000
+    public static let maximumLead = TimeSpan.minutes(5)
     /// The time before the first exposure in which goal events count as "before".
-    public static let lookBack: Timestamp = 14 * 86_400_000
+    public static let lookBack = TimeSpan.days(14)
     /// The maximum time before the first exposure that a series may use instead of ``lookBack``.
-    public static let longestLookBack: Timestamp = 60 * 86_400_000
+    public static let longestLookBack = TimeSpan.days(60)
     /// The minimum retention of events. An exposure that happened before the stored one may still arrive; the totals
     /// before and since the exposure are then computed from the stored events again.
-    public static let minimumRetention = maximumAge + lookBack + 86_400_000
+    public static let minimumRetention = maximumAge + lookBack + .days(1)
 
     /// Applies an event.
     ///
@@ -34,7 +33,7 @@ public enum EventRules {
     ///   for an event that an edge accepted before its user was removed.
     public static func apply(
         _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges, _ profiles: ProfileRules,
-        at now: Timestamp
+        at now: Instant
     ) -> EventOutcome? {
         if let acceptedAt = event.acceptedAt {
             guard records.has([.removals(since: acceptedAt)]) else { return nil }
@@ -89,7 +88,7 @@ public enum EventRules {
     /// Determines whether an exposure enrolls the user: the variation was chosen by chance, and the user has no
     /// assignment.
     private static func enrollment(
-        _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Timestamp
+        _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Instant
     ) -> Enrollment {
         guard let version = exposure.enrollsWith, !exposure.isChosen else { return .none }
         guard records.has(enrollmentParts) else { return .lacksRecords }
@@ -214,7 +213,7 @@ public enum EventRules {
     ///   - times: when the user reached the steps of funnels, by the names of the steps.
     static func put(
         _ stored: StoredExposure, _ groups: [BreakdownGroup], with others: [Identifier: UserGoal] = [:],
-        _ times: [Identifier: [Timestamp]] = [:], in records: inout UserRecords, _ tallies: inout TallyChanges
+        _ times: [Identifier: [Instant]] = [:], in records: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
         records.write(.putExposure(stored))

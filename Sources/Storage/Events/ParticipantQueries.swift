@@ -1,11 +1,12 @@
 public import Bucketing
+public import Chronology
 
 /// A user who was exposed to an experiment, with the totals that results count.
 public struct Participant: Sendable {
     public var userID: Identifier
     /// The variation, allocation period and day of the first exposure.
     public var cohort: Cohort
-    public var exposedAt: Timestamp
+    public var exposedAt: Instant
     /// Counts this one user, as counted or as excluded for a reason.
     public var users: UserCounts
     /// The totals under ``ParticipantScan/names``, in that order; `nil` where the user has none.
@@ -25,7 +26,7 @@ public struct Participant: Sendable {
 
     fileprivate init(_ row: any Row, totals count: Int) {
         userID = row.identifier(0)
-        exposedAt = row.bounded(2)
+        exposedAt = row.instant(2)
         cohort = Cohort(variationID: row.identifier(1), period: row.integer(4), day: exposedAt.day)
         users = StoredExposure.users(flags: row.integer(3))
         attributes = row.optionalBytes(5)
@@ -67,13 +68,9 @@ public struct ParticipantScan: Sendable {
     }
 
     /// The times of the first exposure, as a half-open range.
-    fileprivate var times: (from: Timestamp, to: Timestamp) {
-        func time(_ day: Int64, _ beyond: Timestamp) -> Timestamp {
-            let (time, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
-            return overflow ? beyond : time
-        }
-        guard let days = enrolledOn else { return (.min, .max) }
-        return (time(days.lowerBound, .min), days.upperBound < .max ? time(days.upperBound + 1, .max) : .max)
+    fileprivate var times: (from: Instant, to: Instant) {
+        guard let days = enrolledOn else { return (.distantPast, .distantFuture) }
+        return (Instant(day: days.lowerBound), Instant(day: days.upperBound) + .days(1))
     }
 }
 
@@ -108,7 +105,7 @@ extension StoreQuery<ParticipantPage> {
                 "participants_\(scan.names.count)\(scan.withAttributes ? "_with_attributes" : "")", sql,
                 [
                     .text(scan.experimentID), .text(scan.after?.string ?? ""), .integer(Int64(scan.limit)),
-                    .integer(scan.times.from), .integer(scan.times.to),
+                    .instant(scan.times.from), .instant(scan.times.to),
                 ]
                     + scan.names.map { .text($0) })
             var found: [Participant] = []

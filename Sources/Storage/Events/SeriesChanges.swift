@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 
 /// A step of the work that stores users' totals of new series and deletes those of dropped series. It covers the users
 /// of one page of exposures.
@@ -95,7 +96,7 @@ extension SharedRecords {
     }
 
     /// Makes the tracked series of a project those that the metrics of its experiments need. Others are dropped.
-    mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Timestamp) {
+    mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Instant) {
         var missing = wanted.mapValues { Set($0) }
         var version = newestSeries
         for var series in series where series.sdkKey == sdkKey && series.state != .dropped {

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 
 /// The rules of ``TrackedSeries``: how a user's goal events become totals. Adding events one by one, in any order, has
 /// the same result as computing the totals from all events at once.
@@ -58,9 +59,9 @@ enum SeriesRules {
 
     /// The time of the first stored event that the totals after an event depend on; `nil` if they depend on none.
     private static func firstNeeded(
-        for event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Timestamp,
+        for event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Instant,
         _ totals: [UserRecords.TotalKey: UserGoal]
-    ) -> Timestamp? {
+    ) -> Instant? {
         let formers = keys(of: series).map { totals[$0] }
         let isOpen = series.state == .filling && formers.first.map { $0 == nil } ?? false
         guard case .funnel(let goals) = series.definition.content else {
@@ -106,8 +107,8 @@ enum SeriesRules {
     ///     events.
     /// - Returns: the totals that are not empty. A funnel has a total for each step that the user reached, in order.
     static func totals(
-        of series: TrackedSeries, from events: [UserRecords.GoalValue], exposedAt first: Timestamp,
-        known: [[Timestamp]] = []
+        of series: TrackedSeries, from events: [UserRecords.GoalValue], exposedAt first: Instant,
+        known: [[Instant]] = []
     ) -> [(name: Identifier, total: UserGoal)] {
         let definition = series.definition
         guard case .funnel(let goals) = definition.content else {
@@ -115,13 +116,13 @@ enum SeriesRules {
             for event in events where add(event, to: &total, definition, exposedAt: first) { isEmpty = false }
             return isEmpty ? [] : [(series.names[0], total)]
         }
-        var (steps, last): ([(name: Identifier, total: UserGoal)], Timestamp) = ([], first)
+        var (steps, last): ([(name: Identifier, total: UserGoal)], Instant) = ([], first)
         for (step, (goal, name)) in zip(goals, series.names).enumerated() {
             let times =
                 events.lazy.filter { $0.goal == goal }.map(\.happenedAt) + (step < known.count ? known[step] : [])
             let next = times.filter { $0 >= last && definition.isInWindow($0 - first) }.min()
             guard let next else { break }
-            steps.append((name, UserGoal(afterCount: 1, afterValue: Double(next - first))))
+            steps.append((name, UserGoal(afterCount: 1, afterValue: Double((next - first).milliseconds))))
             last = next
         }
         return steps
@@ -132,7 +133,7 @@ enum SeriesRules {
     /// - Returns: whether the event counts.
     private static func add(
         _ event: UserRecords.GoalValue, to total: inout UserGoal, _ definition: SeriesDefinition,
-        exposedAt first: Timestamp
+        exposedAt first: Instant
     ) -> Bool {
         let isBefore = event.happenedAt < first
         switch definition.content {
@@ -154,7 +155,7 @@ enum SeriesRules {
     }
 
     /// Returns the time before the first exposure in which events count for any of the series, or for goals.
-    static func lookBack(of series: [TrackedSeries]) -> Timestamp {
+    static func lookBack(of series: [TrackedSeries]) -> TimeSpan {
         series.reduce(EventRules.lookBack) { max($0, $1.definition.lookBack) }
     }
 
@@ -219,7 +220,7 @@ extension SeriesDefinition.Term {
 
 extension UserGoal {
     /// The time between the first exposure and reaching a step, for the total of a funnel's step.
-    fileprivate var time: Timestamp { Timestamp(exactly: afterValue.rounded()) ?? 0 }
+    fileprivate var time: TimeSpan { .milliseconds(Int64(exactly: afterValue.rounded()) ?? 0) }
 }
 
 // MARK: Merging
@@ -231,8 +232,8 @@ extension UserRecords {
     }
 
     /// The times at which the user reached the steps of funnels, by the names of the steps.
-    var funnelTimes: [TotalKey: Timestamp] {
-        var times: [TotalKey: Timestamp] = [:]
+    var funnelTimes: [TotalKey: Instant] {
+        var times: [TotalKey: Instant] = [:]
         for (key, total) in totals where SeriesName(key.goal)?.step != nil {
             guard let exposure = exposure(to: key.experimentID) else { continue }
             times[key] = exposure.exposure.happenedAt + total.time

@@ -1,14 +1,15 @@
 public import Bucketing
+public import Chronology
 
 /// A series limited to a time after each user's first exposure, computed from stored events.
 public struct ShortenedSeries: Sendable {
     private let series: TrackedSeries
 
-    /// - Parameter time: the end of the time, in milliseconds after the first exposure.
+    /// - Parameter span: the end of the time after the first exposure.
     /// - Returns: `nil` if no event could count.
-    public init?(_ definition: SeriesDefinition, first time: Timestamp) {
+    public init?(_ definition: SeriesDefinition, first span: TimeSpan) {
         var definition = definition
-        let end = min(definition.to ?? time, time)
+        let end = min(definition.to ?? span, span)
         guard definition.from < end else { return nil }
         definition.to = end
         series = TrackedSeries(number: 0, sdkKey: "", experimentID: "", definition: definition)
@@ -24,8 +25,8 @@ public struct ShortenedSeries: Sendable {
         }
     }
 
-    /// The time after the first exposure from which events no longer count, in milliseconds.
-    package var end: Timestamp { series.definition.to ?? 0 }
+    /// The time after the first exposure from which events no longer count.
+    package var end: TimeSpan { series.definition.to ?? .zero }
 
     /// Returns a user's contribution to the sums of a variation; for a funnel one for each step.
     ///
@@ -69,12 +70,13 @@ extension StoreQuery<ParticipantEvents> {
             let query = SQLQuery(
                 "participant_events_\(goals.count)", sql,
                 [
-                    .text(scan.experimentID), .text(scan.after?.string ?? ""), .text(last), .integer(series.end),
+                    .text(scan.experimentID), .text(scan.after?.string ?? ""), .text(last),
+                    .integer(series.end.milliseconds),
                 ] + goals.map { .text($0) })
             var found = ParticipantEvents()
             let take: (any Row) -> Void = { row in
                 let value = UserRecords.GoalValue(
-                    goal: row.identifier(1), value: row.double(2), happenedAt: row.bounded(3), senderID: nil)
+                    goal: row.identifier(1), value: row.double(2), happenedAt: row.instant(3), senderID: nil)
                 found.values[row.identifier(0), default: []].append(value)
             }
             return Reading([(query, take)]) { .value(found) }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 package import JSON
 
 /// A computation over each user's goal events for a metric of an experiment, in addition to the totals of each goal.
@@ -26,7 +27,7 @@ public struct SeriesDefinition: Hashable, Sendable {
     /// The value before the first exposure that is stored with a sum, to adjust the sum by it (CUPED).
     public enum Covariate: Hashable, Sendable {
         /// The same sum over this time before the first exposure.
-        case before(Timestamp)
+        case before(TimeSpan)
         /// The value that this attribute had at the first exposure, if it was a number.
         case attribute(Identifier)
 
@@ -50,15 +51,15 @@ public struct SeriesDefinition: Hashable, Sendable {
     }
 
     public var content: Content
-    /// The time after the first exposure from which events count, in milliseconds.
-    public var from: Timestamp
-    /// The time after the first exposure from which events no longer count, in milliseconds; `nil` if there is no end.
-    public var to: Timestamp?
+    /// The time after the first exposure from which events count.
+    public var from: TimeSpan
+    /// The time after the first exposure from which events no longer count; `nil` if there is no end.
+    public var to: TimeSpan?
     /// The covariate of a sum; ignored for other series.
     public var covariate = Covariate.standard
 
     public init(
-        _ content: Content, from: Timestamp = 0, to: Timestamp? = nil, covariate: Covariate = .standard
+        _ content: Content, from: TimeSpan = .zero, to: TimeSpan? = nil, covariate: Covariate = .standard
     ) {
         self.content = content
         self.from = from
@@ -66,10 +67,10 @@ public struct SeriesDefinition: Hashable, Sendable {
         self.covariate = covariate
     }
 
-    /// The time before the first exposure in which events count, in milliseconds.
-    var lookBack: Timestamp {
-        guard case .sum = content, case .before(let time) = covariate else { return 0 }
-        return time
+    /// The time before the first exposure in which events count.
+    var lookBack: TimeSpan {
+        guard case .sum = content, case .before(let span) = covariate else { return .zero }
+        return span
     }
 
     /// Whether the series uses events of a goal.
@@ -83,7 +84,7 @@ public struct SeriesDefinition: Hashable, Sendable {
     }
 
     /// - Parameter offset: the time since the first exposure.
-    func isInWindow(_ offset: Timestamp) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
+    func isInWindow(_ offset: TimeSpan) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
 }
 
 /// A series of an experiment, with a number that is never reused.
@@ -103,15 +104,15 @@ public struct TrackedSeries: Sendable, Equatable {
     public var state: State
     /// While the series is being filled or deleted: the number of the last exposure whose user has been processed.
     public var doneTo: Int64
-    /// The totals lack events that were received before this time, because they had been deleted; 0 if they lack none.
+    /// The totals lack events that were received before this time, because they had been deleted; ``Instant/epoch`` if they lack none.
     /// For a breakdown or for periods: users who were exposed before this time have no group.
-    public var since: Timestamp
+    public var since: Instant
     /// The values of a breakdown that have a group of their own, in the order of the groups; empty for other series.
     public var groupValues: [Identifier] = []
 
     public init(
         number: Int64, sdkKey: String, experimentID: Identifier, definition: SeriesDefinition,
-        state: State = .filling, doneTo: Int64 = 0, since: Timestamp = 0
+        state: State = .filling, doneTo: Int64 = 0, since: Instant = .epoch
     ) {
         self.number = number
         self.sdkKey = sdkKey
@@ -239,11 +240,11 @@ extension SeriesDefinition {
         case .breakdown(let attribute): object["breakdown"] = .string(attribute.string)
         case .periods: object["periods"] = true
         }
-        object["from"] = .integer(from)
-        object["to"] = to.map { .integer($0) }
+        object["from"] = .integer(from.milliseconds)
+        object["to"] = to.map { .integer($0.milliseconds) }
         switch covariate {
         case .standard: break
-        case .before(let time): object["look_back"] = .integer(time)
+        case .before(let span): object["look_back"] = .integer(span.milliseconds)
         case .attribute(let attribute): object["attribute"] = .string(attribute.string)
         }
         return .object(object)
@@ -265,13 +266,15 @@ extension SeriesDefinition {
         } else {
             return nil
         }
-        func time(_ name: String) -> Timestamp? { object[name]?.double.flatMap { Timestamp(exactly: $0) } }
-        from = time("from") ?? 0
-        to = time("to")
+        func span(_ name: String) -> TimeSpan? {
+            object[name]?.double.flatMap { Int64(exactly: $0) }.map { .milliseconds($0) }
+        }
+        from = span("from") ?? .zero
+        to = span("to")
         if let attribute = object["attribute"]?.string {
             covariate = .attribute(Identifier(attribute))
-        } else if let time = time("look_back") {
-            covariate = .before(time)
+        } else if let span = span("look_back") {
+            covariate = .before(span)
         }
     }
 }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A user was exposed to an experiment: the variation took effect, or could have.
 public struct Exposure: Sendable, Equatable {
@@ -6,7 +7,7 @@ public struct Exposure: Sendable, Equatable {
     public var experimentID: Identifier
     public var experimentKey: Identifier
     public var variationID: Identifier
-    public var happenedAt: Timestamp
+    public var happenedAt: Instant
     /// Whether the caller, the whitelist or an admin chose the variation, instead of chance.
     public var isChosen: Bool
     public var sdkKey: String
@@ -19,11 +20,11 @@ public struct Exposure: Sendable, Equatable {
     /// ``EventOutcome/outdated``. `nil` for an exposure that enrolls nobody.
     public var enrollsWith: Int64?
     /// When an edge accepted the exposure; `nil` if it did not come from an edge, or was read from a store.
-    public var acceptedAt: Timestamp?
+    public var acceptedAt: Instant?
 
     public init(
         userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
-        happenedAt: Timestamp, isChosen: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
+        happenedAt: Instant, isChosen: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
         active: AllocationPeriod? = nil, enrollsWith: Int64? = nil
     ) {
         self.userID = userID
@@ -85,8 +86,8 @@ public struct GoalEvent: Sendable, Equatable {
     public var goal: Identifier
     /// A finite number. Its unit depends on the goal.
     public var value: Double
-    public var happenedAt: Timestamp
-    public var receivedAt: Timestamp
+    public var happenedAt: Instant
+    public var receivedAt: Instant
     /// The sender's id of the event. Only the first of a user's events with one id is stored.
     public var senderID: Identifier?
     /// Empty if the sender named no project.
@@ -94,10 +95,10 @@ public struct GoalEvent: Sendable, Equatable {
     /// A JSON object.
     public var payload: [UInt8]
     /// When an edge accepted the event; `nil` if it did not come from an edge, or was read from a store.
-    public var acceptedAt: Timestamp?
+    public var acceptedAt: Instant?
 
     public init(
-        userID: Identifier, goal: Identifier, value: Double, happenedAt: Timestamp, receivedAt: Timestamp,
+        userID: Identifier, goal: Identifier, value: Double, happenedAt: Instant, receivedAt: Instant,
         senderID: Identifier? = nil, sdkKey: String = "", payload: [UInt8] = Array("{}".utf8)
     ) {
         self.userID = userID
@@ -136,7 +137,7 @@ public enum UserEvent: Sendable {
     }
 
     /// When an edge accepted the event; `nil` if it did not come from an edge.
-    public var acceptedAt: Timestamp? {
+    public var acceptedAt: Instant? {
         switch self {
         case .exposure(let exposure): exposure.acceptedAt
         case .goal(let event): event.acceptedAt

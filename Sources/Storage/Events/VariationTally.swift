@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 
 /// Counts and sums over the users of one variation, for one goal.
 public struct VariationTally: Sendable, Equatable {

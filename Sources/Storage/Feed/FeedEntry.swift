@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A change of one user by a transaction.
 ///
@@ -51,11 +52,11 @@ public struct FeedEntry: Sendable {
 public struct FeedRow: Sendable {
     /// Increases with each transaction. Of two transactions about one user, the later one has the greater number.
     public let number: Int64
-    public let recordedAt: Timestamp
+    public let recordedAt: Instant
     /// Encoded ``FeedEntry``s.
     public let entries: [UInt8]
 
-    public init(number: Int64, recordedAt: Timestamp, entries: [UInt8]) {
+    public init(number: Int64, recordedAt: Instant, entries: [UInt8]) {
         self.number = number
         self.recordedAt = recordedAt
         self.entries = entries
@@ -160,7 +161,7 @@ struct FeedDecoder {
             let flags = try content.byte()
             let exposure = Exposure(
                 userID: entry.userID, experimentID: try text(), experimentKey: try text(), variationID: try text(),
-                happenedAt: try content.signedNumber(), isChosen: flags & StoredExposure.chosen != 0,
+                happenedAt: try content.instant(), isChosen: flags & StoredExposure.chosen != 0,
                 sdkKey: try text().string, payload: Array(bytes[try content.text()]))
             let period = try content.signedNumber()
             add(
@@ -174,7 +175,7 @@ struct FeedDecoder {
                 .goal(
                     GoalEvent(
                         userID: entry.userID, goal: try text(), value: Double(bitPattern: try content.number()),
-                        happenedAt: try content.signedNumber(), receivedAt: try content.signedNumber(),
+                        happenedAt: try content.instant(), receivedAt: try content.instant(),
                         senderID: hasSenderID ? try text() : nil, sdkKey: try text().string,
                         payload: Array(bytes[try content.text()]))))
         case .attributes:

@@ -224,7 +224,7 @@ extension StoreQuery<FeedPage> {
 
 extension FeedRow {
     package init(_ row: any Row) {
-        self.init(number: row.integer(0), recordedAt: row.bounded(1), entries: row.bytes(2))
+        self.init(number: row.integer(0), recordedAt: row.instant(1), entries: row.bytes(2))
     }
 }
 

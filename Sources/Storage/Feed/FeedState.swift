@@ -1,15 +1,15 @@
+public import Chronology
+
 /// Whether changes of users are kept for readers of the feed.
 public enum FeedMode: Sendable, Equatable {
     /// The mode that the servers of the database have set, for commands that run besides them.
     case asStored
     /// There is no feed, and changes have no additional cost.
     case off
-    /// - Parameters:
-    ///   - milliseconds: how long changes are kept.
-    ///   - bytes: the maximum size; beyond it the oldest changes are deleted sooner.
-    case kept(milliseconds: Timestamp, bytes: Int64)
+    /// Changes are kept for a time and up to a size; beyond it the oldest are deleted sooner.
+    case kept(for: TimeSpan, bytes: Int64)
 
-    public static let standard = FeedMode.kept(milliseconds: 7 * 86_400_000, bytes: 1 << 30)
+    public static let standard = FeedMode.kept(for: .days(7), bytes: 1 << 30)
 }
 
 /// The state of the feed as a whole.
@@ -121,23 +121,23 @@ package struct FeedState: Sendable, Equatable {
 
     package struct Size {
         let number: Int64
-        let recordedAt: Timestamp
+        let recordedAt: Instant
         let bytes: Int64
 
         package init(_ row: any Row) {
-            (number, recordedAt, bytes) = (row.integer(0), row.bounded(1), row.bounded(2))
+            (number, recordedAt, bytes) = (row.integer(0), row.instant(1), row.bounded(2))
         }
     }
 
     /// Determines the rows to delete, subtracts them from the counts, and advances ``deletedTo``.
     ///
     /// - Returns: the number of rows to delete.
-    package mutating func deleteOldest(of sizes: [Size], _ mode: FeedMode, at now: Timestamp) -> Int {
-        let limits: (oldest: Timestamp, bytes: Int64) =
+    package mutating func deleteOldest(of sizes: [Size], _ mode: FeedMode, at now: Instant) -> Int {
+        let limits: (oldest: Instant, bytes: Int64) =
             switch mode {
-            case .asStored: (.min, .max)
-            case .off: (.max, 0)
-            case .kept(let milliseconds, let bytes): (now - min(milliseconds, now), bytes)
+            case .asStored: (.distantPast, .max)
+            case .off: (.distantFuture, 0)
+            case .kept(let span, let bytes): (max(.epoch, now - span), bytes)
             }
         var count = 0
         for size in sizes {
@@ -163,7 +163,7 @@ public struct FeedMetrics: Sendable {
     public var rows: Int64 = 0
     public var bytes: Int64 = 0
     /// When the oldest row was recorded; `nil` if there is none.
-    public var oldest: Timestamp?
+    public var oldest: Instant?
 
     public init() {}
 

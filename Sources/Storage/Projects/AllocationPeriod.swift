@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import JSON
 
 /// A period in which an experiment's traffic allocation stayed the same in one project.
@@ -10,10 +11,10 @@ public struct AllocationPeriod: Sendable, Equatable {
     public var number: Int64
     public var sdkKey: String
     /// When that datafile was stored.
-    public var since: Timestamp
+    public var since: Instant
     public var allocation: TrafficAllocation
 
-    public init(number: Int64, sdkKey: String, since: Timestamp, allocation: TrafficAllocation) {
+    public init(number: Int64, sdkKey: String, since: Instant, allocation: TrafficAllocation) {
         self.number = number
         self.sdkKey = sdkKey
         self.since = since
@@ -21,7 +22,7 @@ public struct AllocationPeriod: Sendable, Equatable {
     }
 
     /// Decodes a stored period. A damaged allocation reads as empty, so that no counts are compared with it.
-    public init(number: Int64, sdkKey: String, since: Timestamp, stored allocation: String) {
+    public init(number: Int64, sdkKey: String, since: Instant, stored allocation: String) {
         let json = try? JSONParser().parse(allocation)
         self.init(
             number: number, sdkKey: sdkKey, since: since,
@@ -43,7 +44,7 @@ protocol HistoryPeriod {
     /// The version of the datafile.
     var number: Int64 { get }
     /// When the datafile was stored.
-    var since: Timestamp { get }
+    var since: Instant { get }
 }
 
 extension HistoryPeriod {
@@ -54,7 +55,7 @@ extension HistoryPeriod {
 
 extension Sequence where Element: HistoryPeriod {
     /// Returns the last period that had begun at a time; `nil` if none had.
-    func current(at time: Timestamp) -> Element? { filter { $0.since <= time }.max(by: Element.isBefore) }
+    func current(at time: Instant) -> Element? { filter { $0.since <= time }.max(by: Element.isBefore) }
 
     var earliest: Element? { self.min(by: Element.isBefore) }
 }
@@ -117,13 +118,7 @@ public struct ExperimentTally: Sendable {
         }
 
         /// The day as `2026-01-31`.
-        public var date: String { ExperimentTally.date(of: day) }
-    }
-
-    /// Returns a UTC day, counted from 1970-01-01, as `2026-01-31`.
-    public static func date(of day: Int64) -> String {
-        let (midnight, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
-        return String((overflow ? 0 : midnight).rfc3339.prefix(10))
+        public var date: String { Instant(day: day).date }
     }
 
     /// The allocation periods, in the order of ``AllocationPeriod/since``.
@@ -195,15 +190,5 @@ public struct ExperimentTally: Sendable {
             tallies[variationID]?.goal = former + tally
         }
         return tallies.values.sorted { $0.variationID < $1.variationID }
-    }
-}
-
-extension Timestamp {
-    private static let millisecondsOfDay: Timestamp = 86_400_000
-
-    /// The UTC day of this time, counted from 1970-01-01.
-    public var day: Int64 {
-        let (days, rest) = quotientAndRemainder(dividingBy: Self.millisecondsOfDay)
-        return rest < 0 ? days - 1 : days
     }
 }

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 
 /// The rules of allocation periods, which determine the allocation under which a user got a variation.
 ///
@@ -64,7 +65,7 @@ public enum AllocationRules {
         let decided = period(of: active, experimentID: exposure.experimentID, in: &records)
         if exposure.isImported { return decided.number }
         let known = records.periods.filter { $0.sdkKey == active.sdkKey }
-        func current(at time: Timestamp) -> AllocationPeriod? {
+        func current(at time: Instant) -> AllocationPeriod? {
             known.current(at: time) ?? known.earliest
         }
         let period =
@@ -95,7 +96,7 @@ public enum AllocationRules {
     ///
     /// Assignments that this server has bucketed have the time of the decision. An app server may have shown the
     /// variation before it saved the assignment, so the time of a saved assignment is only an upper bound.
-    private static func assignmentTime(_ exposure: Exposure, _ records: UserRecords) -> Timestamp? {
+    private static func assignmentTime(_ exposure: Exposure, _ records: UserRecords) -> Instant? {
         guard case .present(let profile) = records.profile, let newest = profile[exposure.experimentID],
             let assignment = newest.variationID == exposure.variationID ? newest : newest.withoutOverride,
             assignment.variationID == exposure.variationID

@@ -1,10 +1,11 @@
 public import Bucketing
+public import Chronology
 public import JSON
 
 /// The totals of an experiment for one goal at its conclusion. They are kept permanently: events and erasures after the
 /// conclusion change the tallies, but not these totals, which do not name users.
 public struct FrozenResults: Sendable {
-    public var frozenAt: Timestamp
+    public var frozenAt: Instant
     /// The experiment as its datafile defined it.
     public var definition: JSONValue
     public var tally: ExperimentTally
@@ -14,11 +15,11 @@ public struct FrozenResults: Sendable {
 public struct ResultsFreeze: Sendable {
     public var experimentID: Identifier
     /// Identifies these totals among those of several conclusions of the experiment.
-    public var frozenAt: Timestamp
+    public var frozenAt: Instant
     /// The experiment as its datafile defines it, without anything about users.
     public var definition: JSONValue
 
-    public init(experimentID: Identifier, frozenAt: Timestamp, definition: JSONValue) {
+    public init(experimentID: Identifier, frozenAt: Instant, definition: JSONValue) {
         self.experimentID = experimentID
         self.frozenAt = frozenAt
         self.definition = definition
@@ -86,7 +87,7 @@ package struct TallySnapshot: Sendable {
 /// A row of the table `frozen_results`.
 package struct FrozenRow: Sendable {
     package var experimentID: Identifier
-    package var frozenAt: Timestamp
+    package var frozenAt: Instant
     /// A goal, or ``common``.
     package var goal: Identifier
     /// JSON.
@@ -95,14 +96,14 @@ package struct FrozenRow: Sendable {
     /// The goal of the row with the values that all goals share. No goal has an empty name.
     static let common: Identifier = ""
 
-    package init(experimentID: Identifier, frozenAt: Timestamp, goal: Identifier, content: String) {
+    package init(experimentID: Identifier, frozenAt: Instant, goal: Identifier, content: String) {
         self.experimentID = experimentID
         self.frozenAt = frozenAt
         self.goal = goal
         self.content = content
     }
 
-    package var values: [SQLValue] { [.text(experimentID), .integer(frozenAt), .text(goal), .text(content)] }
+    package var values: [SQLValue] { [.text(experimentID), .instant(frozenAt), .text(goal), .text(content)] }
 }
 
 extension FrozenResults {
@@ -170,13 +171,13 @@ extension FrozenRow {
 extension AllocationPeriod {
     fileprivate var json: JSONValue {
         [
-            "number": .integer(number), "sdk_key": .string(sdkKey), "since": .integer(since),
+            "number": .integer(number), "sdk_key": .string(sdkKey), "since": .instant(since),
             "allocation": allocation.json,
         ]
     }
 
     fileprivate init?(json: JSONValue) {
-        guard let object = json.object, let number = object["number"]?.integer, let since = object["since"]?.integer,
+        guard let object = json.object, let number = object["number"]?.integer, let since = object["since"]?.instant,
             let allocation = object["allocation"].flatMap({ try? TrafficAllocation(json: $0) })
         else { return nil }
         self.init(number: number, sdkKey: object["sdk_key"]?.string ?? "", since: since, allocation: allocation)

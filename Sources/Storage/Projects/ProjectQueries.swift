@@ -1,4 +1,5 @@
 package import Bucketing
+public import Chronology
 import Dispatch
 
 extension StoreQuery<ProjectState?> {
@@ -143,7 +144,7 @@ extension SharedRecords {
 
 extension StoreQuery<StoredDatafile?> {
     /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
-    public static func datafile(sdkKey: String, activeAt time: Timestamp) -> Self {
+    public static func datafile(sdkKey: String, activeAt time: Instant) -> Self {
         Self(.activeDatafile(sdkKey: sdkKey, at: time)) { context in
             // If older datafiles have been deleted, it is unknown which one was active before those that are kept.
             first(
@@ -152,7 +153,7 @@ extension StoreQuery<StoredDatafile?> {
                 AS found WHERE sdk_key = $1 AND stored_at <= $2
                     AND (SELECT count(*) FROM datafiles WHERE sdk_key = $1 AND version > found.version) < $3
                 ORDER BY version DESC LIMIT 1
-                """, .text(sdkKey), .integer(time), .integer(context.datafileHistory))
+                """, .text(sdkKey), .instant(time), .integer(context.datafileHistory))
         }
     }
 
@@ -193,7 +194,7 @@ extension StoreQuery<[AuditEntry]> {
             var reading = Reading<[AuditEntry]>.all(
                 SQLQuery(
                     "find_audit", sql, .text(query.author), .text(query.action?.rawValue),
-                    .text(query.userID), .text(query.target), .integer(query.since), .integer(query.until),
+                    .text(query.userID), .text(query.target), .instant(query.since), .instant(query.until),
                     .integer(query.after), .integer(query.limit))
             ) { AuditEntry($0) }
             // The best index depends on the parameters.

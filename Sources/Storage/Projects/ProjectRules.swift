@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 import JSON
 
 /// A project: a datafile of its own under an SDK key.
@@ -6,11 +7,11 @@ public struct ProjectRecord: Sendable, Equatable {
     public var sdkKey: String
     /// The display name; empty if there is none.
     public var name: String
-    public var createdAt: Timestamp
+    public var createdAt: Instant
     /// Whether requests that name no project use this one. Exactly one project of a store is the default.
     public var isDefault: Bool
 
-    public init(sdkKey: String, name: String = "", createdAt: Timestamp, isDefault: Bool) {
+    public init(sdkKey: String, name: String = "", createdAt: Instant, isDefault: Bool) {
         self.sdkKey = sdkKey
         self.name = name
         self.createdAt = createdAt
@@ -70,7 +71,7 @@ public enum ProjectRules {
     ///
     /// - Parameter makesProject: whether the datafile may create a further project.
     public static func activate(
-        _ sdkKey: String, makesProject: Bool, among projects: [ProjectRecord], at now: Timestamp
+        _ sdkKey: String, makesProject: Bool, among projects: [ProjectRecord], at now: Instant
     ) -> Activation {
         if projects.contains(where: { $0.sdkKey == sdkKey }) { return .known }
         guard makesProject || projects.isEmpty else { return .refused }
@@ -79,7 +80,7 @@ public enum ProjectRules {
 
     /// Creates or changes a project. The first one becomes the default.
     public static func apply(
-        _ change: ProjectSettings, among projects: [ProjectRecord], at now: Timestamp
+        _ change: ProjectSettings, among projects: [ProjectRecord], at now: Instant
     ) -> ProjectSettingsResult {
         let former = projects.first { $0.sdkKey == change.sdkKey }
         var record =

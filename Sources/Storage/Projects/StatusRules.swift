@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A time from which an experiment had a status in a project.
 public struct StatusPeriod: Sendable, Equatable {
@@ -6,11 +7,11 @@ public struct StatusPeriod: Sendable, Equatable {
     public var number: Int64
     public var sdkKey: String
     /// When that datafile was stored.
-    public var since: Timestamp
+    public var since: Instant
     /// The status in the datafile; for a draft ``ExperimentStatus/draft``.
     public var status: String
 
-    public init(number: Int64, sdkKey: String, since: Timestamp, status: String) {
+    public init(number: Int64, sdkKey: String, since: Instant, status: String) {
         self.number = number
         self.sdkKey = sdkKey
         self.since = since

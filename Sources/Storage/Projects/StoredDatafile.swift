@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A datafile that is or was active.
 public struct StoredDatafile: Sendable {
@@ -9,12 +10,12 @@ public struct StoredDatafile: Sendable {
     public var revision: String
     /// JSON.
     public var content: [UInt8]
-    public var storedAt: Timestamp
+    public var storedAt: Instant
     /// The name of its ``Author``.
     public var author: String
 
     public init(
-        version: Int64, sdkKey: String, revision: String, content: [UInt8], storedAt: Timestamp, author: String
+        version: Int64, sdkKey: String, revision: String, content: [UInt8], storedAt: Instant, author: String
     ) {
         self.version = version
         self.sdkKey = sdkKey

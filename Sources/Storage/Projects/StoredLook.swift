@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 public import JSON
 
 /// The last look at the users of an experiment, which is stored outside of the definitions. There are two kinds, each
@@ -9,11 +10,11 @@ public struct StoredLook: Sendable, Equatable {
     public var sdkKey: String
     public var experimentID: Identifier
     /// When the look began.
-    public var lookedAt: Timestamp
+    public var lookedAt: Instant
     /// The result of the look; for the monitor the warnings and the verdict.
     public var content: JSONValue
 
-    public init(sdkKey: String, experimentID: Identifier, lookedAt: Timestamp, content: JSONValue) {
+    public init(sdkKey: String, experimentID: Identifier, lookedAt: Instant, content: JSONValue) {
         self.sdkKey = sdkKey
         self.experimentID = experimentID
         self.lookedAt = lookedAt
@@ -26,7 +27,7 @@ extension SharedChange<Bool> {
     ///
     /// - Parameter former: the time of the former look; `nil` if there was none.
     public static func putLook(
-        _ look: StoredLook, after former: Timestamp?, _ note: AuditNote, by author: Author
+        _ look: StoredLook, after former: Instant?, _ note: AuditNote, by author: Author
     ) -> Self {
         Self(.look(sdkKey: look.sdkKey, experimentID: look.experimentID)) { records, _ in
             guard records.look?.lookedAt == former else { return false }
@@ -93,13 +94,13 @@ extension SharedRecords {
 extension StoredLook {
     package init(_ row: any Row) {
         self.init(
-            sdkKey: row.text(0), experimentID: row.identifier(1), lookedAt: row.bounded(2),
+            sdkKey: row.text(0), experimentID: row.identifier(1), lookedAt: row.instant(2),
             content: (try? JSONParser().parse(row.text(3))) ?? .null)
     }
 
     package var values: [SQLValue] {
         [
-            .text(sdkKey), .text(experimentID), .integer(lookedAt),
+            .text(sdkKey), .text(experimentID), .instant(lookedAt),
             .text(String(decoding: content.encoded(), as: UTF8.self)),
         ]
     }

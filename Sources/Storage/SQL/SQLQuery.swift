@@ -1,4 +1,5 @@
 package import Bucketing
+package import Chronology
 
 /// A parameter of a statement. An associated value `nil` stands for NULL.
 package enum SQLValue: Sendable {
@@ -11,6 +12,9 @@ package enum SQLValue: Sendable {
     case doubles([Double?])
     case texts([String?])
     case blobs([[UInt8]?])
+
+    package static func instant(_ time: Instant?) -> SQLValue { .integer(time?.milliseconds) }
+    package static func instants(_ times: [Instant?]) -> SQLValue { .integers(times.map { $0?.milliseconds }) }
 }
 
 /// The database, for statements whose SQL differs.
@@ -66,6 +70,8 @@ package protocol Row {
 
 extension Row {
     package func identifier(_ column: Int32) -> Identifier { Identifier(text(column)) }
+
+    package func instant(_ column: Int32) -> Instant { Instant(milliseconds: integer(column)) }
 
     /// Returns the bytes of a column; `nil` for NULL.
     package func optionalBytes(_ column: Int32) -> [UInt8]? { isNull(column) ? nil : bytes(column) }

@@ -1,4 +1,5 @@
 import Bucketing
+package import Chronology
 
 // The statements by which databases read and write shared records and sticky documents. Each store itself takes the
 // locks and notifies other processes.
@@ -38,7 +39,7 @@ extension SharedRecords {
                 (allSeries, { if let series = TrackedSeries($0) { $1.series.append(series) } }),
                 (
                     SQLQuery("series_state", "SELECT newest_series, events_since FROM \(stateTable(dialect))"),
-                    { ($1.newestSeries, $1.eventsSince) = ($0.bounded(0), $0.bounded(1)) }
+                    { ($1.newestSeries, $1.eventsSince) = ($0.bounded(0), $0.instant(1)) }
                 ),
             ]
         case .attribute(let name):
@@ -103,7 +104,7 @@ extension SharedRecords {
     ///
     /// - Parameter datafiles: the number of datafiles that are kept per project.
     package static func statements(
-        _ write: Write, keeping datafiles: Int, at now: Timestamp, _ dialect: SQLDialect
+        _ write: Write, keeping datafiles: Int, at now: Instant, _ dialect: SQLDialect
     ) -> [Statement] {
         switch write {
         case .putProject(let record):

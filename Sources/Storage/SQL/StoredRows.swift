@@ -14,11 +14,11 @@ extension StoredDatafile {
     package init(_ row: any Row) {
         self.init(
             version: row.bounded(0), sdkKey: row.text(1), revision: row.text(2), content: row.bytes(3),
-            storedAt: row.bounded(4), author: row.text(5))
+            storedAt: row.instant(4), author: row.text(5))
     }
 
     package var values: [SQLValue] {
-        [.integer(version), .text(sdkKey), .text(revision), .bytes(content), .integer(storedAt), .text(author)]
+        [.integer(version), .text(sdkKey), .text(revision), .bytes(content), .instant(storedAt), .text(author)]
     }
 
     /// The columns of a datafile, with NULL in place of its content.
@@ -28,10 +28,10 @@ extension StoredDatafile {
 extension ProjectRecord {
     package init(_ row: any Row) {
         self.init(
-            sdkKey: row.text(0), name: row.text(1), createdAt: row.integer(2), isDefault: row.integer(3) != 0)
+            sdkKey: row.text(0), name: row.text(1), createdAt: row.instant(2), isDefault: row.integer(3) != 0)
     }
 
-    package var values: [SQLValue] { [.text(sdkKey), .text(name), .integer(createdAt), .integer(isDefault ? 1 : 0)] }
+    package var values: [SQLValue] { [.text(sdkKey), .text(name), .instant(createdAt), .integer(isDefault ? 1 : 0)] }
 }
 
 extension ForcedVariation {
@@ -77,12 +77,12 @@ extension AllocationPeriod {
         (
             row.identifier(0),
             AllocationPeriod(
-                number: row.integer(1), sdkKey: row.text(2), since: row.bounded(3), stored: row.text(4))
+                number: row.integer(1), sdkKey: row.text(2), since: row.instant(3), stored: row.text(4))
         )
     }
 
     package func values(_ experimentID: Identifier) -> [SQLValue] {
-        [.text(experimentID), .integer(number), .text(sdkKey), .integer(since), .text(storedAllocation)]
+        [.text(experimentID), .integer(number), .text(sdkKey), .instant(since), .text(storedAllocation)]
     }
 }
 
@@ -92,12 +92,12 @@ extension StatusPeriod {
     package static func decode(_ row: any Row) -> OfExperiment {
         (
             row.identifier(0),
-            StatusPeriod(number: row.integer(1), sdkKey: row.text(2), since: row.bounded(3), status: row.text(4))
+            StatusPeriod(number: row.integer(1), sdkKey: row.text(2), since: row.instant(3), status: row.text(4))
         )
     }
 
     package func values(_ experimentID: Identifier) -> [SQLValue] {
-        [.text(experimentID), .integer(number), .text(sdkKey), .integer(since), .text(status)]
+        [.text(experimentID), .integer(number), .text(sdkKey), .instant(since), .text(status)]
     }
 }
 
@@ -109,7 +109,7 @@ extension TrackedSeries {
         else { return nil }
         self.init(
             number: row.integer(0), sdkKey: row.text(1), experimentID: row.identifier(2), definition: definition,
-            state: state, doneTo: row.integer(5), since: row.bounded(6))
+            state: state, doneTo: row.integer(5), since: row.instant(6))
         groupValues = (json.object?["values"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
     }
 
@@ -118,7 +118,7 @@ extension TrackedSeries {
         if !groupValues.isEmpty { json["values"] = .array(groupValues.map { .string($0.string) }) }
         return [
             .integer(number), .text(sdkKey), .text(experimentID), .text(JSONValue.object(json).encoded()),
-            .integer(state.rawValue), .integer(doneTo), .integer(since),
+            .integer(state.rawValue), .integer(doneTo), .instant(since),
         ]
     }
 }
@@ -128,7 +128,7 @@ extension StoredExposure {
         let flags = row.integer(6)
         let exposure = Exposure(
             userID: row.identifier(0), experimentID: row.identifier(1), experimentKey: row.identifier(3),
-            variationID: row.identifier(4), happenedAt: row.bounded(5), isChosen: flags & Int64(Self.chosen) != 0,
+            variationID: row.identifier(4), happenedAt: row.instant(5), isChosen: flags & Int64(Self.chosen) != 0,
             sdkKey: row.text(7), payload: row.bytes(8))
         self.init(
             number: row.integer(2), exposure: exposure,
@@ -138,7 +138,7 @@ extension StoredExposure {
     package var values: [SQLValue] {
         [
             .text(exposure.userID), .text(exposure.experimentID), .text(exposure.experimentKey),
-            .text(exposure.variationID), .integer(exposure.happenedAt), .integer(Int64(flags)), .text(exposure.sdkKey),
+            .text(exposure.variationID), .instant(exposure.happenedAt), .integer(Int64(flags)), .text(exposure.sdkKey),
             .text(exposure.payload), .integer(period),
         ]
     }
@@ -147,8 +147,8 @@ extension StoredExposure {
 extension StoredGoalEvent {
     package init(_ row: any Row) {
         let event = GoalEvent(
-            userID: row.identifier(1), goal: row.identifier(2), value: row.double(3), happenedAt: row.integer(4),
-            receivedAt: row.integer(5), senderID: row.optionalIdentifier(7), sdkKey: row.text(6),
+            userID: row.identifier(1), goal: row.identifier(2), value: row.double(3), happenedAt: row.instant(4),
+            receivedAt: row.instant(5), senderID: row.optionalIdentifier(7), sdkKey: row.text(6),
             payload: row.bytes(8))
         self.init(number: row.integer(0), event: event)
     }
@@ -157,7 +157,7 @@ extension StoredGoalEvent {
 extension GoalEvent {
     package var values: [SQLValue] {
         [
-            .text(userID), .text(goal), .double(value), .integer(happenedAt), .integer(receivedAt), .text(sdkKey),
+            .text(userID), .text(goal), .double(value), .instant(happenedAt), .instant(receivedAt), .text(sdkKey),
             .text(senderID), .text(payload),
         ]
     }
@@ -167,7 +167,7 @@ extension UserRecords.GoalValue {
     /// - Parameter row: the user, and a goal, value, time and sender's id.
     package init(_ row: any Row) {
         self.init(
-            goal: row.identifier(1), value: row.double(2), happenedAt: row.integer(3),
+            goal: row.identifier(1), value: row.double(2), happenedAt: row.instant(3),
             senderID: row.optionalIdentifier(4))
     }
 }
@@ -247,14 +247,14 @@ extension GoalTally {
 extension FrozenRow {
     package init(_ row: any Row) {
         self.init(
-            experimentID: row.identifier(0), frozenAt: row.bounded(1), goal: row.identifier(2), content: row.text(3))
+            experimentID: row.identifier(0), frozenAt: row.instant(1), goal: row.identifier(2), content: row.text(3))
     }
 }
 
 extension AuditEntry {
     package init(_ row: any Row) {
         self.init(
-            id: row.integer(0), recordedAt: row.integer(1),
+            id: row.integer(0), recordedAt: row.instant(1),
             author: Author(name: row.text(2), requestID: row.text(3)), action: row.text(4),
             userID: row.optionalIdentifier(5), target: row.text(6), before: row.optionalBytes(7),
             after: row.optionalBytes(8))
@@ -263,7 +263,7 @@ extension AuditEntry {
 
     package var values: [SQLValue] {
         [
-            .integer(recordedAt), .text(author.name), .text(author.requestID), .text(action), .text(userID),
+            .instant(recordedAt), .text(author.name), .text(author.requestID), .text(action), .text(userID),
             .text(target), .text(before), .text(after), .text(sdkKey),
         ]
     }

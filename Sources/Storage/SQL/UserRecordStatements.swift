@@ -104,7 +104,7 @@ extension UserRecords {
         case .exposure(let experimentID): [(.exposures, [user, .text(experimentID)])]
         case .totals(let experimentID): [(.totals, [user, .text(experimentID)])]
         case .someTotals(let keys): keys.map { (.totals, [user, .text($0.experimentID), .text($0.goal)]) }
-        case .goalEvents(let since): [(PartRows.goalEvents[dialect], [user, .integer(since)])]
+        case .goalEvents(let since): [(PartRows.goalEvents[dialect], [user, .instant(since)])]
         case .goalEvent(let senderID): [(.goalEventsOfSenders, [user, .text(senderID)])]
         case .otherRecords:
             [(.goalEventCounts, [user]), (.auditCounts, [user]), (PartRows.mergeCounts[dialect], [user])]

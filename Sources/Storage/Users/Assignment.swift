@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A user's variation in one experiment, and where it came from.
 public struct Assignment: Hashable, Sendable {
@@ -26,17 +27,17 @@ public struct Assignment: Hashable, Sendable {
     public var variationID: Identifier
     public let source: Source
     /// When the user first got this variation.
-    public var assignedAt: Timestamp
+    public var assignedAt: Instant
     /// When the assignment was last saved.
-    public var updatedAt: Timestamp
+    public var updatedAt: Instant
     /// When the assignment expires: the first moment at which it is gone. `nil` means never.
-    public var expiresAt: Timestamp?
+    public var expiresAt: Instant?
     /// The additional properties of an override; `nil` for any other source.
     public let layer: OverrideLayer?
 
     /// - Parameter layer: ignored unless the source is ``Source/override``.
     public init(
-        variationID: Identifier, source: Source, assignedAt: Timestamp, updatedAt: Timestamp, expiresAt: Timestamp?,
+        variationID: Identifier, source: Source, assignedAt: Instant, updatedAt: Instant, expiresAt: Instant?,
         layer: OverrideLayer? = nil
     ) {
         self.variationID = variationID
@@ -93,7 +94,7 @@ extension Assignment {
 
     /// Returns the assignment that counts at a time, without an expired override and without an expired underlying
     /// assignment; `nil` if nothing is left.
-    func visible(at now: Timestamp) -> Assignment? {
+    func visible(at now: Instant) -> Assignment? {
         let isPresent = expiresAt.map { $0 > now } ?? true
         guard let beneath = layer?.beneath else { return isPresent ? self : nil }
         let rest = beneath.visible(at: now)
@@ -102,7 +103,7 @@ extension Assignment {
     }
 
     /// When the assignment or the underlying one expires, whichever is first.
-    var earliestExpiry: Timestamp? {
+    var earliestExpiry: Instant? {
         guard let beneath = layer?.beneath?.expiresAt else { return expiresAt }
         return expiresAt.map { min($0, beneath) } ?? beneath
     }

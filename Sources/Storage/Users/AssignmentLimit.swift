@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 internal import Synchronization
 
 /// A value that rules take from the definitions. The owner of the definitions keeps it up to date; all copies of the
@@ -51,7 +52,7 @@ extension ProfileRules {
     /// - Returns: the experiments of the candidates for which there is no room.
     func assign(
         _ candidates: [ProfileChange.Candidate], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
-        anonymous: ProfileRecord?, at now: Timestamp
+        anonymous: ProfileRecord?, at now: Instant
     ) -> [Identifier] {
         var refused: [Identifier] = []
         var room = Int.max
@@ -77,8 +78,8 @@ extension ProfileRules {
         // The room does not depend on whether the anonymous user still has the assignment.
         for index in candidates.indices { candidates[index].isFromAnonymousProfile = false }
         // Nor does it depend on the time. The draft is discarded.
-        var draft = ProfileDraft(profile, at: .min, room: candidates.count)
-        return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .min)
+        var draft = ProfileDraft(profile, at: .distantPast, room: candidates.count)
+        return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .distantPast)
     }
 
     /// Returns a profile in which a user is enrolled in one more experiment, as an app server reported it.
@@ -86,8 +87,8 @@ extension ProfileRules {
     /// - Parameter time: when the user got the variation.
     /// - Returns: `nil` if the user has an assignment already, or the profile has no room.
     func enrolled(
-        _ variationID: Identifier, in experimentID: Identifier, since time: Timestamp, _ stored: ProfileRecord?,
-        at now: Timestamp
+        _ variationID: Identifier, in experimentID: Identifier, since time: Instant, _ stored: ProfileRecord?,
+        at now: Instant
     ) -> ProfileRecord? {
         let before = stored?.visible(at: now)
         guard before?.entry(for: experimentID) == nil else { return nil }

@@ -1,4 +1,5 @@
 public import Bucketing
+import Chronology
 public import JSON
 
 /// The type of a stored attribute's values.
@@ -125,10 +126,10 @@ extension AttributeDefinition {
     private func timestamp(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
         var wanted: String { "`\(name)` must be an RFC 3339 timestamp with an offset, such as 2026-01-31T12:00:00Z" }
         let text = try string(json, wanted)
-        guard let instant = UTCInstant(rfc3339: text) else {
+        guard let instant = Instant(rfc3339: text) else {
             throw AttributeRefusal("\(wanted); got \(Self.quoted(text))")
         }
-        return Identifier(instant.description)
+        return Identifier(instant.rfc3339)
     }
 
     private func selection(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {

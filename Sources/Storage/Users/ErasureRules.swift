@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// Stores remember for a while which users were erased or merged into another, because data about them may still be on
 /// its way:
@@ -9,13 +10,13 @@ public import Bucketing
 /// - **Events that wait at an edge**, perhaps for days: events that the edge accepted before an erasure are dropped
 ///   when they arrive. Events that it accepted before a merge count for the account (``RemovedUser``).
 public enum ErasureRules {
-    /// How long an erasure is remembered for changes that wait in processes, in seconds. Changes that have waited
+    /// How long an erasure is remembered for changes that wait in processes. Changes that have waited
     /// longer are not stored.
-    public static let memory = 3_600.0
+    public static let memory = TimeSpan.hours(1)
 
-    /// How long erasures and merges are remembered for events that wait at edges, in milliseconds. This is longer than
+    /// How long erasures and merges are remembered for events that wait at edges. This is longer than
     /// ``EventRules/maximumAge``; older events are refused.
-    public static let memoryForEdges: Timestamp = EventRules.maximumAge + 86_400_000
+    public static let memoryForEdges = EventRules.maximumAge + .days(1)
 
     /// Returns the entry of a merged user in the list of hashes of erased users. It differs from ``hash(_:)``, because
     /// changes of a merged user that still wait are stored.
@@ -41,11 +42,11 @@ public enum ErasureRules {
 public struct RemovedUser: Sendable, Hashable {
     /// See ``ErasureRules/hash(_:)``.
     public var userHash: Int64
-    public var removedAt: Timestamp
+    public var removedAt: Instant
     /// The account into which the user was merged; `nil` if the user, or later the account, was erased.
     public var account: Identifier?
 
-    public init(userHash: Int64, removedAt: Timestamp, account: Identifier?) {
+    public init(userHash: Int64, removedAt: Instant, account: Identifier?) {
         self.userHash = userHash
         self.removedAt = removedAt
         self.account = account
@@ -55,7 +56,7 @@ public struct RemovedUser: Sendable, Hashable {
     /// `nil` if there was none.
     ///
     /// - Parameter removals: all removals of one user, in any order.
-    public static func first(since acceptedAt: Timestamp, of removals: [RemovedUser]) -> RemovedUser? {
+    public static func first(since acceptedAt: Instant, of removals: [RemovedUser]) -> RemovedUser? {
         removals.filter { $0.removedAt >= acceptedAt }.min { $0.removedAt < $1.removedAt }
     }
 }

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// Whether the results of an experiment from another system, from before it ran on this server, may be imported.
 public enum ImportStart: Sendable, Equatable {
@@ -11,7 +12,7 @@ public enum ImportStart: Sendable, Equatable {
     /// Users have already been exposed on this server.
     case hasUsers
     /// The experiment existed on this server before the start of the import.
-    case isKnown(since: Timestamp)
+    case isKnown(since: Instant)
 }
 
 extension SharedChange<ImportStart> {

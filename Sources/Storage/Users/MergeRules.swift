@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 
 /// The rules of merging an anonymous user into an account, for example at login. Nothing is counted twice. Nothing is
 /// lost except overrides and forced variations of the anonymous user, which only an admin may give (``TakeoverRules``):
@@ -31,7 +32,7 @@ public struct MergeRules: Sendable {
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``, ``StorageError/damaged(reason:)``
     public func apply(
         _ merge: ProfileMerge, by author: Author, to account: inout UserRecords, _ anonymous: inout UserRecords,
-        at now: Timestamp, _ tallies: inout TallyChanges
+        at now: Instant, _ tallies: inout TallyChanges
     ) throws(StorageError) -> ProfileMergeResult? {
         let parts: [UserRecords.Part] = [.profile, .attributes, .forcedVariations, .exposures, .otherRecords]
         guard Self.have(parts, &account, parts, &anonymous) else { return nil }
@@ -90,7 +91,7 @@ public struct MergeRules: Sendable {
     ///   - account: without expired assignments.
     ///   - anonymous: without expired assignments.
     private func profile(
-        _ account: ProfileRecord?, _ anonymous: ProfileRecord?, _ rule: ProfileChange.ConflictRule, at now: Timestamp
+        _ account: ProfileRecord?, _ anonymous: ProfileRecord?, _ rule: ProfileChange.ConflictRule, at now: Instant
     ) throws(StorageError) -> ProfileRecord? {
         guard let anonymous else { return account }
         var draft = ProfileDraft(account, at: now, room: anonymous.count)
@@ -131,7 +132,8 @@ public struct MergeRules: Sendable {
         guard !account.exposures.isEmpty || !anonymous.exposures.isEmpty else { return true }
         func parts(_ records: UserRecords) -> [UserRecords.Part] {
             // All events, because the sender's ids of old ones must be compared, too.
-            [.goalEvents(since: .min)] + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
+            [.goalEvents(since: .distantPast)]
+                + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
         }
         let experimentIDs = Set((account.exposures + anonymous.exposures).map(\.exposure.experimentID)).sorted()
         return have(
@@ -163,7 +165,7 @@ public struct MergeRules: Sendable {
             }
             if let other { EventRules.remove(other, anonymous, &tallies) }
             var totals: [Identifier: UserGoal] = [:]
-            var steps: [Identifier: [Timestamp]] = [:]
+            var steps: [Identifier: [Instant]] = [:]
             let first = merged.exposure.happenedAt
             for (stored, deleted, times) in [
                 (own, deleted.account, times.account), (other, deleted.anonymous, times.anonymous),

@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// A change of one user's profile, applied atomically.
 public struct ProfileChange: Sendable {
@@ -25,7 +26,7 @@ public struct ProfileChange: Sendable {
         /// Sets a variation on behalf of an admin. It covers the user's assignment until it expires or an admin removes
         /// it.
         case override(
-            experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Timestamp? = nil)
+            experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Instant? = nil)
         /// Removes the override, so that the underlying assignment counts again; without an override, the assignment.
         /// On behalf of an admin.
         case remove(experimentID: Identifier)

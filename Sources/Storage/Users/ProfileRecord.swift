@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 import JSON
 
 /// One user's assignments in the compact binary form that stores keep in a row and caches hold.
@@ -29,7 +30,7 @@ public struct ProfileRecord: Sendable, Hashable {
     /// The number of entries, including expired ones.
     public let count: Int
     /// When the first entry, or an underlying assignment of an override, expires; `nil` if none does.
-    public let earliestExpiry: Timestamp?
+    public let earliestExpiry: Instant?
     let entriesOffset: Int
 
     /// The profile of a known user without assignments.
@@ -70,7 +71,7 @@ public struct ProfileRecord: Sendable, Hashable {
         try self.init(header: bytes)
     }
 
-    init(bytes: [UInt8], count: Int, earliestExpiry: Timestamp?, entriesOffset: Int) {
+    init(bytes: [UInt8], count: Int, earliestExpiry: Instant?, entriesOffset: Int) {
         self.bytes = bytes
         self.count = count
         self.earliestExpiry = earliestExpiry
@@ -84,7 +85,7 @@ public struct ProfileRecord: Sendable, Hashable {
     /// that has expired, the assignment shows.
     ///
     /// - Returns: `nil` if all entries have expired, which means that there is no profile.
-    public func visible(at now: Timestamp) -> ProfileRecord? {
+    public func visible(at now: Instant) -> ProfileRecord? {
         guard let earliestExpiry, earliestExpiry <= now else { return self }
         let draft = ProfileDraft(self, at: now)
         return draft.isEmpty ? nil : draft.record
@@ -106,9 +107,9 @@ extension ProfileRecord {
         /// The range of the variation id's UTF-8 bytes.
         public let variationID: Range<Int>
         public let source: Assignment.Source
-        public let assignedAt: Timestamp
-        public let updatedAt: Timestamp
-        public let expiresAt: Timestamp?
+        public let assignedAt: Instant
+        public let updatedAt: Instant
+        public let expiresAt: Instant?
         /// The range of the layer; empty if there is none.
         let layer: Range<Int>
     }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 
 /// The reason for which bytes are not a ``ProfileRecord``.
 public enum ProfileRecordDamage: Error, Hashable, Sendable {
@@ -56,6 +57,15 @@ struct ProfileRecordDecoder {
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
+    mutating func instant() throws(ProfileRecordDamage) -> Instant {
+        Instant(milliseconds: try signedNumber())
+    }
+
+    /// Reads the difference to an earlier time.
+    private mutating func instant(after time: Instant) throws(ProfileRecordDamage) -> Instant {
+        Instant(milliseconds: time.milliseconds &+ (try signedNumber()))
+    }
+
     mutating func text() throws(ProfileRecordDamage) -> Range<Int> {
         guard let length = Int(exactly: try number()) else { throw .numberOutOfRange }
         guard length <= bytes.count - position else { throw .truncated }
@@ -71,10 +81,10 @@ struct ProfileRecordDecoder {
         guard let source = Assignment.Source(rawValue: number) else { throw .unknownSource(number) }
         let experimentID = isBeneath ? position..<position : try text()
         let variationID = try text()
-        let assignedAt = try signedNumber()
-        let updatedAt = assignedAt &+ (try signedNumber())
+        let assignedAt = try instant()
+        let updatedAt = try instant(after: assignedAt)
         let expires = sourceAndFlags & ProfileRecord.expiresFlag != 0
-        let expiresAt = expires ? updatedAt &+ (try signedNumber()) : nil
+        let expiresAt = expires ? try instant(after: updatedAt) : nil
         var layer = position..<position
         if sourceAndFlags & ProfileRecord.layerFlag != 0 {
             layer = try text()
@@ -124,17 +134,18 @@ extension ProfileRecord {
         var decoder = ProfileRecordDecoder(bytes)
         let version = try decoder.byte()
         guard version == Self.version || version == Self.layeredVersion else { throw .unknownVersion(version) }
-        guard let count = Int(exactly: try decoder.number()), let expiry = Timestamp(exactly: try decoder.number())
+        guard let count = Int(exactly: try decoder.number()), let expiry = Int64(exactly: try decoder.number())
         else { throw .numberOutOfRange }
         self.init(
-            bytes: bytes, count: count, earliestExpiry: expiry == 0 ? nil : expiry, entriesOffset: decoder.position
+            bytes: bytes, count: count, earliestExpiry: expiry == 0 ? nil : Instant(milliseconds: expiry),
+            entriesOffset: decoder.position
         )
     }
 
     func checkEntries() throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes, at: entriesOffset)
         var found = 0
-        var earliest: Timestamp?
+        var earliest: Instant?
         var former: Range<Int>?
         var hasLayers = false
         while !decoder.isAtEnd {
@@ -155,7 +166,7 @@ extension ProfileRecord {
     }
 
     /// - Returns: when the underlying assignment expires.
-    private func checkLayer(of entry: Entry) throws(ProfileRecordDamage) -> Timestamp? {
+    private func checkLayer(of entry: Entry) throws(ProfileRecordDamage) -> Instant? {
         guard entry.source == .override else { throw .invalidLayer }
         let layer = try ProfileRecordDecoder.layer(entry.layer, of: bytes)
         for text in [layer.author, layer.reason, layer.beneath?.variationID] {
@@ -226,6 +237,15 @@ struct ProfileRecordEncoder {
         append(number: UInt64(bitPattern: (number << 1) ^ (number >> 63)))
     }
 
+    mutating func append(_ time: Instant) {
+        append(signedNumber: time.milliseconds)
+    }
+
+    /// Writes the difference to an earlier time.
+    private mutating func append(_ time: Instant, after earlier: Instant) {
+        append(signedNumber: time.milliseconds &- earlier.milliseconds)
+    }
+
     mutating func append(text: String) {
         append(number: UInt64(text.utf8.count))
         bytes.append(contentsOf: text.utf8)
@@ -241,11 +261,9 @@ struct ProfileRecordEncoder {
         append(byte: assignment.source.rawValue | flag | (assignment.layer == nil ? 0 : ProfileRecord.layerFlag))
         if let experimentID { append(text: experimentID.string) }
         append(text: assignment.variationID.string)
-        append(signedNumber: assignment.assignedAt)
-        append(signedNumber: assignment.updatedAt &- assignment.assignedAt)
-        if let expiresAt = assignment.expiresAt {
-            append(signedNumber: expiresAt &- assignment.updatedAt)
-        }
+        append(assignment.assignedAt)
+        append(assignment.updatedAt, after: assignment.assignedAt)
+        if let expiresAt = assignment.expiresAt { append(expiresAt, after: assignment.updatedAt) }
         if let layer = assignment.layer { append(layer) }
     }
 
@@ -280,13 +298,13 @@ extension ProfileRecord {
             encoder.append(entry.assignment, in: entry.experimentID)
         }
         self.init(
-            bytes: encoder.bytes, count: entries.count, earliestExpiry: earliest == 0 ? nil : earliest,
-            entriesOffset: offset
+            bytes: encoder.bytes, count: entries.count,
+            earliestExpiry: earliest == 0 ? nil : Instant(milliseconds: earliest), entriesOffset: offset
         )
     }
 
     /// The header's form of an earliest expiry. 0 means "never", so that times up to 1970 become 1.
-    static func storedExpiry(_ expiry: Timestamp?) -> Timestamp {
-        expiry.map { max(1, $0) } ?? 0
+    static func storedExpiry(_ expiry: Instant?) -> Int64 {
+        expiry.map { max(1, $0.milliseconds) } ?? 0
     }
 }

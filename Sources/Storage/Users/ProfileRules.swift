@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// The rules of profile changes that all stores share. Pure: no I/O, no clock.
 public struct ProfileRules: Sendable {
@@ -6,14 +7,14 @@ public struct ProfileRules: Sendable {
     public var assignmentLimit: Int
     /// The lifetime of an assignment since it was last saved, unless the experiment defines another one; `nil` means
     /// forever. An override expires only if its admin has set a time.
-    public var assignmentTTL: Duration?
-    /// The lifetimes that experiments define, in milliseconds; `nil` means forever.
-    public let lifetimes = DefinedValue<[Identifier: Int64?]>([:])
+    public var assignmentTTL: TimeSpan?
+    /// The lifetimes that experiments define; `nil` means forever.
+    public let lifetimes = DefinedValue<[Identifier: TimeSpan?]>([:])
     /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results stay
     /// readable and an experiment may be unarchived.
     public let archived = DefinedValue<Set<Identifier>>([])
 
-    public init(assignmentLimit: Int = 1_000, assignmentTTL: Duration? = nil) {
+    public init(assignmentLimit: Int = 1_000, assignmentTTL: TimeSpan? = nil) {
         self.assignmentLimit = assignmentLimit
         self.assignmentTTL = assignmentTTL
     }
@@ -27,7 +28,7 @@ public struct ProfileRules: Sendable {
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
         _ change: ProfileChange, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
-        by author: String? = nil, at now: Timestamp
+        by author: String? = nil, at now: Instant
     ) throws(StorageError) -> ProfileOutcome {
         if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
         return try apply(change.operation, to: stored, anonymous: anonymous, by: author, at: now)
@@ -46,7 +47,7 @@ public struct ProfileRules: Sendable {
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
         _ operation: ProfileChange.Operation, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
-        by author: String? = nil, at now: Timestamp
+        by author: String? = nil, at now: Instant
     ) throws(StorageError) -> ProfileOutcome {
         let before = stored?.visible(at: now)
         if operation.isErasure {
@@ -76,7 +77,7 @@ public struct ProfileRules: Sendable {
     }
 
     private func edit(
-        _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, by author: String?, at now: Timestamp
+        _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, by author: String?, at now: Instant
     ) {
         switch operation {
         case .replace(let map):
@@ -108,7 +109,7 @@ public struct ProfileRules: Sendable {
 
     private func save(
         _ map: ExperimentBucketMap, onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
-        at now: Timestamp
+        at now: Instant
     ) {
         // The entries are in order, so that those of a new profile are appended instead of inserted.
         for entry in map.entries {
@@ -133,7 +134,7 @@ public struct ProfileRules: Sendable {
 
     func assign(
         _ candidate: ProfileChange.Candidate, in draft: inout ProfileDraft, anonymous: ProfileRecord?,
-        at now: Timestamp
+        at now: Instant
     ) {
         draft.update(candidate.experimentID) { assignment in
             if let stored = assignment {
@@ -157,7 +158,7 @@ public struct ProfileRules: Sendable {
 
     /// Returns another user's assignment in the form in which a profile stores it that takes it over. Taking over
     /// counts as a save.
-    func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Timestamp) -> Assignment {
+    func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Instant) -> Assignment {
         Assignment(
             variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
             expiresAt: expiry(in: experimentID, from: now))
@@ -172,7 +173,7 @@ public struct ProfileRules: Sendable {
     /// Applies the conflict rule to the override and to the underlying assignment independently.
     private func restore(
         _ restored: Assignment, in experimentID: Identifier, onConflict rule: ProfileChange.ConflictRule,
-        in draft: inout ProfileDraft, at now: Timestamp
+        in draft: inout ProfileDraft, at now: Instant
     ) {
         guard let restored = restored.visible(at: now) else { return }
         func chosen(_ stored: Assignment?, _ restored: Assignment?) -> Assignment? {
@@ -188,18 +189,16 @@ public struct ProfileRules: Sendable {
     }
 
     private func new(
-        _ variationID: Identifier, in experimentID: Identifier, _ source: Assignment.Source, at now: Timestamp
+        _ variationID: Identifier, in experimentID: Identifier, _ source: Assignment.Source, at now: Instant
     ) -> Assignment {
         Assignment(
             variationID: variationID, source: source, assignedAt: now, updatedAt: now,
             expiresAt: expiry(in: experimentID, from: now))
     }
 
-    func expiry(in experimentID: Identifier, from now: Timestamp) -> Timestamp? {
-        let lifetime: Int64? = lifetimes.current[experimentID] ?? assignmentTTL?.wholeMilliseconds
-        guard let lifetime else { return nil }
-        let (sum, overflow) = now.addingReportingOverflow(lifetime)
-        return overflow ? .max : sum
+    func expiry(in experimentID: Identifier, from now: Instant) -> Instant? {
+        let lifetime: TimeSpan? = lifetimes.current[experimentID] ?? assignmentTTL
+        return lifetime.map { now + $0 }
     }
 }
 
@@ -244,7 +243,7 @@ struct ProfileDraft {
     private var next = 0
 
     /// Decodes the entries that have not expired, with capacity for more.
-    init(_ record: ProfileRecord?, at now: Timestamp, room: Int = 0) {
+    init(_ record: ProfileRecord?, at now: Instant, room: Int = 0) {
         entries.reserveCapacity((record?.count ?? 0) + room)
         guard let record else { return }
         for entry in record.entries {

@@ -1,4 +1,5 @@
 public import Bucketing
+package import Chronology
 
 extension StoreQuery<[RemovedUser]> {
     /// Reads the erasures and merges of users within ``ErasureRules/memoryForEdges``.
@@ -14,7 +15,7 @@ extension RemovedUser {
 
     /// - Parameter row: a row with the ``columns``.
     package init(_ row: any Row) {
-        self.init(userHash: row.integer(0), removedAt: row.integer(1), account: row.optionalIdentifier(2))
+        self.init(userHash: row.integer(0), removedAt: row.instant(1), account: row.optionalIdentifier(2))
     }
 
     package static func query(of userIDs: [Identifier], _ dialect: SQLDialect) -> SQLQuery {
@@ -33,7 +34,7 @@ extension RemovedUser {
     ///
     /// - Parameter account: the account into which the user was merged; `nil` for a user who was erased.
     package static func statements(
-        _ userID: Identifier, into account: Identifier?, at now: Timestamp, _ dialect: SQLDialect
+        _ userID: Identifier, into account: Identifier?, at now: Instant, _ dialect: SQLDialect
     ) -> [SQLQuery] {
         let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
         var statements = [
@@ -53,7 +54,7 @@ extension RemovedUser {
                 """
                 INSERT INTO removed_users (\(columns)) VALUES ($1, $2, $3)
                 ON CONFLICT (user_hash, removed_at) DO UPDATE SET account = excluded.account
-                """, hash, .integer(now), .text(account)),
+                """, hash, .instant(now), .text(account)),
         ]
         if account == nil {
             statements.append(
@@ -64,10 +65,10 @@ extension RemovedUser {
         return statements
     }
 
-    package static func prune(before now: Timestamp) -> SQLQuery {
+    package static func prune(before now: Instant) -> SQLQuery {
         SQLQuery(
             "prune_removed_users", "DELETE FROM removed_users WHERE removed_at < $1",
-            .integer(now - ErasureRules.memoryForEdges))
+            .instant(now - ErasureRules.memoryForEdges))
     }
 
     /// Returns the condition for audit entries about merges into other users. It has the form of the partial index on

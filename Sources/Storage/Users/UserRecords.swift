@@ -1,4 +1,5 @@
 public import Bucketing
+public import Chronology
 
 /// The records of one user that a store has read, and the writes that a rule requests.
 ///
@@ -28,7 +29,7 @@ public struct UserRecords: Sendable {
         /// Single totals of the user.
         case someTotals([TotalKey])
         /// The goal events that happened at this time or later.
-        case goalEvents(since: Timestamp)
+        case goalEvents(since: Instant)
         /// Whether a goal event with this id of its sender is stored.
         case goalEvent(senderID: Identifier)
         /// The allocation periods of an experiment, which all users share.
@@ -38,7 +39,7 @@ public struct UserRecords: Sendable {
         /// The version of the newest datafile of all projects.
         case newestDatafile
         /// The erasures and merges of the user at this time or later.
-        case removals(since: Timestamp)
+        case removals(since: Instant)
         /// The series of experiments, which all users share, without those that were dropped.
         case series(experimentIDs: [Identifier])
     }
@@ -128,10 +129,10 @@ public struct UserRecords: Sendable {
     public struct GoalValue: Sendable {
         public var goal: Identifier
         public var value: Double
-        public var happenedAt: Timestamp
+        public var happenedAt: Instant
         public var senderID: Identifier?
 
-        public init(goal: Identifier, value: Double, happenedAt: Timestamp, senderID: Identifier?) {
+        public init(goal: Identifier, value: Double, happenedAt: Instant, senderID: Identifier?) {
             self.goal = goal
             self.value = value
             self.happenedAt = happenedAt

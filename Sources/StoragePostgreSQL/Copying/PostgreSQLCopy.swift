@@ -104,7 +104,7 @@ public final class PostgreSQLCopy: CopyTarget {
         return CopiedCounters(
             newestDatafile: rows[0].integer(0), newestAttribute: rows[0].integer(1), newestEvent: rows[0].integer(2),
             newestAuditEntry: rows[0].integer(3), newestSeries: rows[0].integer(4),
-            eventsSince: rows[0].integer(5), latestTime: rows[0].integer(6), storeID: rows[0].integer(7))
+            eventsSince: rows[0].instant(5), latestTime: rows[0].instant(6), storeID: rows[0].integer(7))
     }
 
     // MARK: Writing
@@ -174,10 +174,10 @@ public final class PostgreSQLCopy: CopyTarget {
                 """,
                 [
                     .integer(counters.newestDatafile), .integer(counters.newestAttribute),
-                    .integer(counters.newestSeries), .integer(counters.eventsSince),
+                    .integer(counters.newestSeries), .instant(counters.eventsSince),
                 ])
             _ = try handle.query("UPDATE feed_state SET store_id = $1", [.integer(counters.storeID)])
-            _ = try handle.query("UPDATE latest_time SET time = $1", [.integer(counters.latestTime)])
+            _ = try handle.query("UPDATE latest_time SET time = $1", [.instant(counters.latestTime)])
             try handle.setSequence("'event_numbers'", to: counters.newestEvent)
             try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)
             guard let source = try CopyState.read(handle)?.source else { return }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
@@ -25,7 +26,7 @@ extension SharedRecords {
     }
 
     /// The statements that perform the writes of a rule.
-    func queries(_ settings: StoreSettings, at now: Timestamp) -> [SQLQuery] {
+    func queries(_ settings: StoreSettings, at now: Instant) -> [SQLQuery] {
         let queries = writes.flatMap { write in
             Self.statements(write, keeping: settings.datafileHistory, at: now, .postgreSQL).map { statement in
                 switch statement {

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// The `users` table.
@@ -127,7 +128,8 @@ enum UserRows {
     /// Ends ``ProfileRecord/maybeEmpty`` of rows.
     static let unmarkRows = Statement(
         "unmark_rows",
-        "UPDATE users SET expires_at = NULL WHERE user_id = ANY($1) AND expires_at = \(ProfileRecord.maybeEmpty)")
+        "UPDATE users SET expires_at = NULL WHERE user_id = ANY($1) AND expires_at = \(ProfileRecord.maybeEmpty.milliseconds)"
+    )
 
     /// Selects the nodes of a Citus cluster that have the rows of users.
     static let nodes = Statement(
@@ -146,16 +148,17 @@ enum UserRows {
 
 extension ProfileRecord {
     /// The value of `expires_at` in a row that may have become empty, so that the next sweep looks at it.
-    static let maybeEmpty: Timestamp = 0
+    static let maybeEmpty = Instant.epoch
 
     /// When a sweep looks for what has expired, or `nil` if nothing will: at the first expiry, or up to a sixteenth of the
     /// time until then later, and at most 18 hours. An assignment that is renewed at each visit thus seldom changes the
     /// index, and PostgreSQL can update the row in place (HOT). Readers know the exact time.
-    func sweptAt(from now: Timestamp) -> Timestamp? {
+    func sweptAt(from now: Instant) -> Instant? {
         guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
-        let bits = Int64.bitWidth - (expiry &- now).leadingZeroBitCount
-        let step: Timestamp = 1 << min(max(bits - 5, 0), 26)
-        let (rounded, isBeyond) = expiry.addingReportingOverflow((step - expiry % step) % step)
-        return isBeyond ? expiry : rounded
+        let bits = Int64.bitWidth - (expiry - now).milliseconds.leadingZeroBitCount
+        let step: Int64 = 1 << min(max(bits - 5, 0), 26)
+        let (rounded, isBeyond) = expiry.milliseconds.addingReportingOverflow(
+            (step - expiry.milliseconds % step) % step)
+        return isBeyond ? expiry : Instant(milliseconds: rounded)
     }
 }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 
@@ -168,7 +169,7 @@ struct MissingRecords {
 struct UserParts {
     private var parts: Set<UserRecords.Part> = []
     private var totals: Set<UserRecords.TotalKey> = []
-    private var eventsSince: Timestamp?
+    private var eventsSince: Instant?
 
     mutating func insert(_ part: UserRecords.Part) {
         switch part {
@@ -198,5 +199,5 @@ struct UserParts {
     }
 
     /// All removals are read, of any time.
-    private static let removals = UserRecords.Part.removals(since: .min)
+    private static let removals = UserRecords.Part.removals(since: .distantPast)
 }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 
@@ -40,7 +41,7 @@ final class OptimisticTransaction {
 
     // MARK: What is to be written
 
-    private(set) var now: Timestamp = 0
+    private(set) var now = Instant.epoch
     private(set) var effects = TransactionEffects()
 
     /// The number of conflicts after which rows are locked.
@@ -98,7 +99,7 @@ final class OptimisticTransaction {
             return nil
         }
         let waited = Double(erasures.checkedAt &- min(receivedAt, erasures.checkedAt)) / 1e9
-        return waited > ErasureRules.memory || erasedFor <= waited
+        return waited > ErasureRules.memory.inSeconds || erasedFor <= waited
     }
 
     /// Applies the rule of a change to the users' records. Performs the writes of the first user first.

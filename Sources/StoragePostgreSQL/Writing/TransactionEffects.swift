@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// The writes of a transaction that are not part of one user's ``UserState``.
@@ -20,7 +21,7 @@ struct TransactionEffects {
     /// Users who were erased, or became part of another.
     private var removals: [(userID: Identifier, account: Identifier?)] = []
     /// Since when nothing must have happened to users, by hashes of their ids.
-    private var expectedUsers: [Int64: Timestamp] = [:]
+    private var expectedUsers: [Int64: Instant] = [:]
     /// Erasures and merges, for the feed.
     private var feedRemovals: [FeedRemoval.Cause] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -51,7 +52,7 @@ struct TransactionEffects {
     }
 
     /// Records a write of a rule, unless it is part of the user's state.
-    mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Timestamp) {
+    mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Instant) {
         let userID = user.userID
         if let cause = FeedRemoval.Cause(write, of: userID) { feedRemovals.append(cause) }
         switch write {
@@ -85,7 +86,7 @@ struct TransactionEffects {
     }
 
     /// Makes the commit fail if the user has been erased, or become part of another, since this time.
-    mutating func expectNoRemoval(of userID: Identifier, since time: Timestamp) {
+    mutating func expectNoRemoval(of userID: Identifier, since time: Instant) {
         let hash = ErasureRules.hash(userID)
         expectedUsers[hash] = min(expectedUsers[hash] ?? time, time)
     }
@@ -96,7 +97,7 @@ struct TransactionEffects {
     ///   - users: the users that have changed, in the order of their ids.
     ///   - feed: what the feed says of all users; empty if it is written elsewhere, or not at all.
     func queries(
-        _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Timestamp
+        _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Instant
     ) -> [SQLQuery] {
         var queries: [SQLQuery] = []
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> SQLQuery) {
@@ -104,7 +105,7 @@ struct TransactionEffects {
         }
         // Now that the users' rows are locked.
         add(expectedUsers.sorted { $0.key < $1.key }) {
-            ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .integers($0.map(\.value)))
+            ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .instants($0.map(\.value)))
         }
         for (former, userID) in takenOver {
             let users = [SQLValue.text(former), .text(userID)]
@@ -146,10 +147,10 @@ struct TransactionEffects {
         return queries
     }
 
-    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Timestamp) -> [SQLQuery] {
+    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Instant) -> [SQLQuery] {
         guard !entries.isEmpty else { return [] }
         return (isDistributed ? [FeedRows.assignTransaction()] : [])
-            + [FeedRows.insert(.integer(now), .bytes(entries))] + feedRemovals.flatMap { $0.statements(number: nil) }
+            + [FeedRows.insert(.instant(now), .bytes(entries))] + feedRemovals.flatMap { $0.statements(number: nil) }
     }
 }
 
@@ -163,7 +164,7 @@ struct UserRowWrites {
     ///   - users: in the order of their ids, in which rows are locked.
     ///   - isGuarded: whether the transaction fails if a row has changed since it was read.
     ///   - feeds: whether each statement puts the entries of the users whom it has changed into the feed.
-    init(_ users: [UserState], isGuarded: Bool, feeds: Bool, at now: Timestamp) {
+    init(_ users: [UserState], isGuarded: Bool, feeds: Bool, at now: Instant) {
         var fed: Set<Identifier> = []
         func add(
             _ some: [UserState], _ statement: Statement, _ parameters: [SQLValue]
@@ -175,7 +176,7 @@ struct UserRowWrites {
             let entries = feeds ? some.map { fed.contains($0.userID) ? [] : $0.feed.bytes } : []
             if entries.contains(where: { !$0.isEmpty }) {
                 fed.formUnion(some.map(\.userID))
-                parameters += [.integer(now), .blobs(entries)]
+                parameters += [.instant(now), .blobs(entries)]
                 statement = statement.feeding(time: parameters.count - 1, entries: parameters.count)
             }
             queries.append(statement.query(parameters))
@@ -195,7 +196,7 @@ struct UserRowWrites {
             [
                 formerProfiles, newProfiles, .blobs(profiles.map { $0.record?.bytes }),
                 .integers(profiles.map { Int64($0.record?.count ?? 0) }),
-                .integers(
+                .instants(
                     profiles.map { user in
                         user.record.map { $0.sweptAt(from: now) } ?? ProfileRecord.maybeEmpty
                     }),
@@ -216,7 +217,7 @@ struct UserRowWrites {
             [
                 .integers(inserted.map { _ in UserRows.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
                 .integers(inserted.map { Int64($0.record?.count ?? 0) }),
-                .integers(inserted.map { $0.record?.sweptAt(from: now) }), .blobs(inserted.map(\.attributes)),
+                .instants(inserted.map { $0.record?.sweptAt(from: now) }), .blobs(inserted.map(\.attributes)),
             ])
     }
 

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// What a transaction knows of one user: the records that were read, and the records after the rules.
@@ -160,7 +161,7 @@ final class UserState {
             isRemoved = true
             // For later changes of the same transaction.
             records.removals.append(
-                RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .max, account: nil))
+                RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .distantFuture, account: nil))
             if version != nil { deletesRow = true }
         case .recordAudit(let note, _): if note.userID == userID { records.otherRecords.auditEntries.count += 1 }
         }

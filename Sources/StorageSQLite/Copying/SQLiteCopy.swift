@@ -1,4 +1,5 @@
 import CSQLite
+import Chronology
 import Glibc
 public import Storage
 
@@ -88,8 +89,8 @@ public final class SQLiteCopy: CopyTarget {
             newestDatafile: last["datafiles"] ?? 0, newestAttribute: last["attributes"] ?? 0,
             newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0,
             newestSeries: try connection.integer("SELECT newest_series FROM counters"),
-            eventsSince: try connection.integer("SELECT events_since FROM counters"),
-            latestTime: try connection.integer("SELECT latest_time FROM counters"),
+            eventsSince: Instant(milliseconds: try connection.integer("SELECT events_since FROM counters")),
+            latestTime: Instant(milliseconds: try connection.integer("SELECT latest_time FROM counters")),
             storeID: try connection.integer("SELECT store_id FROM feed_state"))
     }
 
@@ -155,8 +156,8 @@ public final class SQLiteCopy: CopyTarget {
                 UPDATE counters SET
                     profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3,
                     newest_series = ?4, events_since = ?5
-                """, .integer(profiles), .integer(assignments), .integer(counters.latestTime),
-                .integer(counters.newestSeries), .integer(counters.eventsSince))
+                """, .integer(profiles), .integer(assignments), .instant(counters.latestTime),
+                .integer(counters.newestSeries), .instant(counters.eventsSince))
             try connection.change("UPDATE feed_state SET store_id = ?1", .integer(counters.storeID))
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }

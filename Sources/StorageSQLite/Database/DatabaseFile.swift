@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Glibc
 import JSON
 import Migrations

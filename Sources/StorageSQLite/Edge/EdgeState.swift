@@ -1,4 +1,5 @@
 package import Bucketing
+package import Chronology
 import Glibc
 package import Storage
 
@@ -18,8 +19,8 @@ package struct EdgeState: Sendable, Equatable {
     package var newestDatafile: Int64 = 0
     /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
     package var upstreamID: Int64 = 0
-    /// How far the upstream's time is ahead of this host's clock, in milliseconds, as it was measured last.
-    package var clockOffset: Int64 = 0
+    /// How far the upstream's time is ahead of this host's clock, as it was measured last.
+    package var clockOffset = TimeSpan.zero
 
     package init() {}
 
@@ -30,7 +31,7 @@ package struct EdgeState: Sendable, Equatable {
         isComplete = row.integer(2) != 0
         definitions = row.integer(3)
         newestDatafile = row.integer(4)
-        (upstreamID, clockOffset) = (row.integer(5), row.integer(6))
+        (upstreamID, clockOffset) = (row.integer(5), .milliseconds(row.integer(6)))
     }
 
     private static let creation = """
@@ -77,7 +78,7 @@ package struct EdgeState: Sendable, Equatable {
             UPDATE edge_state SET cursor = ?1, copied_to = ?2, is_complete = ?3, definitions = ?4, newest_datafile = ?5,
                 upstream_id = ?6, clock_offset = ?7
             """, .text(cursor?.text ?? ""), .text(copiedTo), .integer(isComplete ? 1 : 0), .integer(definitions),
-            .integer(newestDatafile), .integer(upstreamID), .integer(clockOffset))
+            .integer(newestDatafile), .integer(upstreamID), .integer(clockOffset.milliseconds))
     }
 
     /// Checks what a file is for, and makes a new one the file of an edge.

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// The tables of the feed.
@@ -24,13 +25,13 @@ enum FeedRows {
 
     /// Stores what a transaction has changed, under the last of the numbers that its counters have.
     static func insert(
-        _ feed: TransactionFeed, upTo last: Int64, at now: Int64, on connection: Connection
+        _ feed: TransactionFeed, upTo last: Int64, at now: Instant, on connection: Connection
     ) throws(SQLiteError) {
         let first = last - Int64(feed.rows.count) + 1
         for (index, row) in feed.rows.enumerated() {
             try connection.statement("INSERT INTO feed (number, recorded_at, entries) VALUES (?1, ?2, ?3)").run {
                 $0.bind(first + Int64(index), at: 1)
-                $0.bind(now, at: 2)
+                $0.bind(now.milliseconds, at: 2)
                 $0.bind(row, at: 3)
             }
         }
@@ -42,7 +43,7 @@ enum FeedRows {
     static func metrics(_ state: FeedState, on connection: Connection) throws(SQLiteError) -> FeedMetrics {
         var metrics = FeedMetrics()
         (metrics.rows, metrics.bytes) = (state.rows, state.bytes)
-        try connection.run(FeedMetrics.oldestQuery) { metrics.oldest = $0.bounded(0) }
+        try connection.run(FeedMetrics.oldestQuery) { metrics.oldest = $0.instant(0) }
         return metrics
     }
 }

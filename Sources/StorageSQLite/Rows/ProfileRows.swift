@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// The `profiles` table.
@@ -34,7 +35,7 @@ enum ProfileRows {
     private static func bind(_ record: ProfileRecord, of userID: Identifier, to statement: Statement) {
         statement.bind(userID.string, at: 1)
         statement.bind(record.bytes, at: 2)
-        statement.bind(record.earliestExpiry, at: 3)
+        statement.bind(record.earliestExpiry?.milliseconds, at: 3)
     }
 
     static func delete(_ userID: Identifier, on connection: Connection) throws(SQLiteError) {
@@ -53,11 +54,11 @@ enum ProfileRows {
 
     /// Returns profiles in which something has expired, oldest expiry first.
     static func expired(
-        at now: Timestamp, limit: Int, on connection: Connection
+        at now: Instant, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
         try connection.all(
             "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
-            .integer(now), .integer(limit)
+            .instant(now), .integer(limit)
         ) { ($0.identifier(0), $0.bytes(1)) }
     }
 }

@@ -1,11 +1,12 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// Reads and writes the records of users for the rules in `Storage`.
 extension WriteTransaction {
     /// Applies a change: reads what its rule lacks until it returns a result, then performs its writes, those of the
     /// first user first.
-    func apply<Value>(_ change: UserChange<Value>, _ rules: ProfileRules, at now: Timestamp) throws -> Value {
+    func apply<Value>(_ change: UserChange<Value>, _ rules: ProfileRules, at now: Instant) throws -> Value {
         var records = change.userIDs.map { UserRecords(userID: $0) }
         let context = RuleContext(rules, at: now)
         while true {
@@ -41,7 +42,7 @@ extension WriteTransaction {
         }
     }
 
-    private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {
+    private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Instant) throws(SQLiteError) {
         let user = SQLValue.text(userID)
         switch write {
         case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
@@ -117,7 +118,7 @@ extension WriteTransaction {
     }
 
     /// Records an admin's change in the audit log, in the same transaction as the change.
-    func record(_ note: AuditNote, by author: Author, at now: Timestamp) throws(SQLiteError) {
+    func record(_ note: AuditNote, by author: Author, at now: Instant) throws(SQLiteError) {
         try insert(AuditEntry(note, by: author, at: now).values, into: .audit)
         recorded()
     }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 
@@ -9,7 +10,7 @@ import Storage
 /// transaction of the erasure, so that later erasures have later times.
 struct Erasures {
     /// ``ErasureRules/memory`` in nanoseconds.
-    static let memory = UInt64(ErasureRules.memory * 1e9)
+    static let memory = UInt64(ErasureRules.memory.inSeconds * 1e9)
 
     /// When the transaction began.
     private var now: UInt64 = 0

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 import Synchronization
@@ -9,8 +10,8 @@ final class Retention: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
     private let batch: Int
-    private let auditRetention: Timestamp
-    private let eventRetention: Timestamp?
+    private let auditRetention: TimeSpan
+    private let eventRetention: TimeSpan?
     private let timer: any DispatchSourceTimer
     private let profiles = BatchChain()
     private let events = BatchChain()
@@ -19,7 +20,7 @@ final class Retention: @unchecked Sendable {
     init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
         self.writer = writer
         batch = configuration.settings.retentionBatch
-        auditRetention = configuration.settings.auditRetention.wholeMilliseconds
+        auditRetention = configuration.settings.auditRetention
         eventRetention = configuration.settings.eventRetention.map { max($0, EventRules.minimumRetention) }
         feed = FeedRetention(writer: writer, reader: reader, configuration: configuration)
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
@@ -58,7 +59,7 @@ final class Retention: @unchecked Sendable {
         return expired.found == batch && expired.records > 0 || old == batch
     }
 
-    private func sweepEvents(_ eventRetention: Timestamp) async -> Bool {
+    private func sweepEvents(_ eventRetention: TimeSpan) async -> Bool {
         let deleted = try? await writer.perform { [batch] transaction in
             // The tallies keep counting them.
             let time = transaction.now - eventRetention
@@ -69,7 +70,7 @@ final class Retention: @unchecked Sendable {
                 """, before: time, limit: batch, in: transaction)
             if count > 0 {
                 try transaction.connection.change(
-                    "UPDATE counters SET events_since = max(events_since, ?1)", .integer(time))
+                    "UPDATE counters SET events_since = max(events_since, ?1)", .instant(time))
             }
             return count
         }
@@ -80,15 +81,15 @@ final class Retention: @unchecked Sendable {
     ///
     /// - Returns: the number of deleted rows.
     private static func delete(
-        _ sql: StaticString, before time: Timestamp, limit: Int, in transaction: WriteTransaction
+        _ sql: StaticString, before time: Instant, limit: Int, in transaction: WriteTransaction
     ) throws(SQLiteError) -> Int {
-        let count = try transaction.connection.change(sql, .integer(time), .integer(limit))
+        let count = try transaction.connection.change(sql, .instant(time), .integer(limit))
         if count > 0 { transaction.changed() }
         return count
     }
 
     private static func deleteExpired(
-        at now: Timestamp, limit: Int, in transaction: WriteTransaction
+        at now: Instant, limit: Int, in transaction: WriteTransaction
     ) throws(SQLiteError) -> (found: Int, records: Int, assignments: Int) {
         let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
         var (records, assignments) = (0, 0)

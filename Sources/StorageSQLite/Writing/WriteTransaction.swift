@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 
@@ -56,7 +57,7 @@ final class WriteTransaction {
     }
 
     /// The present time, which is not before that of any change that was committed earlier.
-    var now: Timestamp { clock.now() }
+    var now: Instant { clock.now() }
 
     /// Makes one change of the transaction.
     ///
@@ -117,7 +118,7 @@ final class WriteTransaction {
 
     /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
     private func create(
-        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws(SQLiteError) -> ProfileChangeResult? {
         guard isUnknown(change.userID),
             let outcome = try? rules.apply(change, to: nil, anonymous: anonymous, at: now),
@@ -129,7 +130,7 @@ final class WriteTransaction {
     }
 
     private func update(
-        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp
+        _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws -> ProfileChangeResult {
         let stored = try profile(of: change.userID)
         let outcome = try rules.apply(change, to: stored, anonymous: anonymous, at: now)

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Dispatch
 import Storage
 import Synchronization
@@ -44,7 +45,7 @@ final class Writer: Sendable {
         var commits: Int64 = 0
         var profiles: Int64 = 0
         var assignments: Int64 = 0
-        var latestTime: Timestamp = .min
+        var latestTime = Instant.distantPast
         /// The number of the last row of the feed.
         var feedNumber: Int64 = 0
 
@@ -52,7 +53,7 @@ final class Writer: Sendable {
 
         init(_ row: Statement) {
             (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
-            (latestTime, feedNumber) = (row.integer(3), row.integer(4))
+            (latestTime, feedNumber) = (row.instant(3), row.integer(4))
         }
     }
 
@@ -338,7 +339,7 @@ final class Writer: Sendable {
         ).run {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
-            $0.bind(transaction.now, at: 3)
+            $0.bind(transaction.now.milliseconds, at: 3)
             $0.bind(Int64(transaction.feed?.rows.count ?? 0), at: 4)
         }
         return try counters(on: transaction.connection)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Chronology
 import Dispatch
 import FoundationEssentials
 import Glibc

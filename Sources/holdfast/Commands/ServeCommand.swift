@@ -1,4 +1,5 @@
 import ArgumentParser
+import Chronology
 import FoundationEssentials
 import HTTPServer
 import HoldfastAPI
@@ -339,13 +340,13 @@ struct ServeCommand: ParsableCommand {
     private func apply(_ settings: Settings, to store: inout StoreSettings) throws {
         try profiles.apply(settings, to: &store.rules)
         try settings.apply(readOnly, "read-only", to: &store.isReadOnly)
-        var auditPeriod = Period(seconds: Double(store.auditRetention.components.seconds))
+        var auditPeriod = Period(seconds: store.auditRetention.inSeconds)
         try settings.apply(auditRetention, "audit-retention", to: &auditPeriod)
-        store.auditRetention = .milliseconds(auditPeriod.milliseconds)
+        store.auditRetention = auditPeriod.span
         var eventPeriod = Period(seconds: 0)
-        let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
+        let needed = Period(seconds: EventRules.minimumRetention.inSeconds)
         try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &eventPeriod)
-        if eventPeriod.seconds > 0 { store.eventRetention = eventPeriod.milliseconds }
+        if eventPeriod.seconds > 0 { store.eventRetention = eventPeriod.span }
         store.feed = try feed(settings)
         try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &store.datafileHistory)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &store.waitingChanges)
@@ -461,7 +462,7 @@ struct ServeCommand: ParsableCommand {
         var size = ByteCount(bytes: ByteCount.GiB)
         try settings.apply(feedMaxBytes, "feed-max-bytes", in: 1 << 20...ByteCount.TiB, to: &size)
         return retention == 0
-            ? .off : .kept(milliseconds: Timestamp(retention * 1_000), bytes: Int64(size.bytes))
+            ? .off : .kept(for: TimeSpan(seconds: retention), bytes: Int64(size.bytes))
     }
 
     private func apply(_ settings: Settings, to services: inout Services.Options) throws {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Chronology
 import Definitions
 import HoldfastCore
 
@@ -146,7 +147,7 @@ struct Probability: Setting {
 struct Period: Comparable {
     let seconds: Double
 
-    var milliseconds: Int64 { Int64(seconds * 1_000) }
+    var span: TimeSpan { TimeSpan(seconds: seconds) }
 
     init(seconds: Double) {
         self.seconds = seconds
@@ -181,7 +182,7 @@ extension Period: CustomStringConvertible {
         let whole = Self.units.last {
             $0.seconds >= 1 && seconds >= $0.seconds && seconds.remainder(dividingBy: $0.seconds) == 0
         }
-        return whole.map { "\(Int(seconds / $0.seconds))\($0.suffix)" } ?? "\(milliseconds)ms"
+        return whole.map { "\(Int(seconds / $0.seconds))\($0.suffix)" } ?? "\(span.milliseconds)ms"
     }
 }
 

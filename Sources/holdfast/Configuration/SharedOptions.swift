@@ -13,7 +13,7 @@ struct ProfileRuleOptions: ParsableArguments {
     func apply(_ settings: Settings, to rules: inout ProfileRules) throws {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
-        if ttl.seconds > 0 { rules.assignmentTTL = .milliseconds(ttl.milliseconds) }
+        if ttl.seconds > 0 { rules.assignmentTTL = ttl.span }
         try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &rules.assignmentLimit)
     }
 

@@ -1,3 +1,4 @@
+import Chronology
 import Glibc
 import JSON
 import Storage
@@ -89,7 +90,7 @@ struct ServerExport {
     }
 
     private func appendMark(_ kind: String) throws {
-        let at = Timestamp(systemSeconds() * 1_000).rfc3339
+        let at = systemWallClock().rfc3339
         try files.appendToAll(
             Array(#""kind":"\#(kind)","export":\#(files.state.export),"at":"\#(at)"}"#.utf8))
     }

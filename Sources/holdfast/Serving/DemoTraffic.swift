@@ -1,3 +1,4 @@
+import Chronology
 import Glibc
 import JSON
 import Storage
@@ -80,7 +81,7 @@ struct DemoTraffic: Sendable {
         let now = systemWallClock()
         for first in stride(from: 0, to: Self.pastUsers, by: 100) {
             try visit(first..<first + 100) { _ in
-                now - Timestamp(Double.random(in: 0.02...1) * Self.pastDays * 86_400_000)
+                now - TimeSpan(days: Double.random(in: 0.02...1) * Self.pastDays)
             }
         }
         try put("profiles/user-7/experiments/checkout", ["variation_key": "one-page"])
@@ -102,7 +103,7 @@ struct DemoTraffic: Sendable {
 
     /// Simulates the visits of users: each is assigned, sees the experiments, and reaches goals. The app loses a third
     /// of the exposures to the popup, so that the sample-ratio check has something to find.
-    private func visit(_ numbers: Range<Int>, at time: (Int) -> Timestamp) throws(Failure) {
+    private func visit(_ numbers: Range<Int>, at time: (Int) -> Instant) throws(Failure) {
         let users = numbers.map { (id: "user-\($0)", time: time($0)) }
         let attributes = users.map { user -> String in
             let plan = ["free", "free", "pro", "team"].randomElement() ?? "free"
@@ -125,7 +126,7 @@ struct DemoTraffic: Sendable {
                     "user_id": .string(user.id), "experiment": .string(experiment),
                     "timestamp": .string(user.time.rfc3339),
                 ])
-                let later = min(user.time + 60_000, systemWallClock())
+                let later = min(user.time + .minutes(1), systemWallClock())
                 if Int.random(in: 0..<100) < rate.purchase {
                     let value = (exp(Double.random(in: 2.5...4.5)) * 100).rounded() / 100
                     goals.append(goal("purchase", user.id, later, value))
@@ -137,7 +138,7 @@ struct DemoTraffic: Sendable {
         if !goals.isEmpty { try request("POST", "/v1/events", JSONValue.array(goals).encoded()) }
     }
 
-    private func goal(_ name: String, _ user: String, _ time: Timestamp, _ value: Double?) -> JSONValue {
+    private func goal(_ name: String, _ user: String, _ time: Instant, _ value: Double?) -> JSONValue {
         [
             "user_id": .string(user), "goal": .string(name), "timestamp": .string(time.rfc3339),
             "value": value.map { .number($0) } ?? .null,

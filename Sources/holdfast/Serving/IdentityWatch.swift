@@ -1,3 +1,4 @@
+import Chronology
 import Dispatch
 import HoldfastAPI
 import Logging

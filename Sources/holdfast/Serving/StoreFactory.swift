@@ -1,3 +1,4 @@
+import Chronology
 import HTTPServer
 import Logging
 import Storage
@@ -180,11 +181,11 @@ extension StoreClock.Event {
         case .stands(let back):
             logger.warning(
                 "the database's clock was set back: times stand still until it has caught up",
-                metadata: ["milliseconds": .stringConvertible(back)])
+                metadata: ["milliseconds": .stringConvertible(back.milliseconds)])
         case .follows(let back):
             logger.warning(
                 "the database's clock was set back by more than a day: times follow it",
-                metadata: ["milliseconds": .stringConvertible(back)])
+                metadata: ["milliseconds": .stringConvertible(back.milliseconds)])
         }
     }
 }

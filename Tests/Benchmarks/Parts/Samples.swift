@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Storage
 
 /// What the parts work on: a user with three assignments, as in the comparison of whole servers.
@@ -8,11 +9,10 @@ enum Samples {
     static let map: [Identifier: Identifier] = ["10001": "20017", "10002": "30042", "7001": "70011"]
 
     static var record: ProfileRecord {
-        ProfileRecord(
-            map.mapValues { variationID in
-                Assignment(
-                    variationID: variationID, source: .saved, assignedAt: 1_700_000_000_000,
-                    updatedAt: 1_700_000_000_000, expiresAt: nil)
+        let time = Instant(milliseconds: 1_700_000_000_000)
+        return ProfileRecord(
+            map.mapValues {
+                Assignment(variationID: $0, source: .saved, assignedAt: time, updatedAt: time, expiresAt: nil)
             })
     }
 

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Foundation
 import Storage
 import StorageSQLite
@@ -27,7 +28,9 @@ func memoryParts() throws -> [Part] {
             count += 1
             let map: ExperimentBucketMap = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
             let change = ProfileChange(userID: Samples.userID, operation: .save(map, onConflict: .replace))
-            if case .put(let saved)? = try? rules.apply(change, to: record, at: Timestamp(count)).effect {
+            if case .put(let saved)? = try? rules.apply(change, to: record, at: Instant(milliseconds: Int64(count)))
+                .effect
+            {
                 record = saved
             }
         }

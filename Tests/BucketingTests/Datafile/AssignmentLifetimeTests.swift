@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Testing
 
 @Suite struct AssignmentLifetimeTests {
@@ -9,7 +10,7 @@ import Testing
         ] as [(String, Int64?)])
     func `A time has a unit, and forever is one`(text: String, milliseconds: Int64?) throws {
         let lifetime = try #require(AssignmentLifetime(text))
-        #expect(lifetime.milliseconds == milliseconds && lifetime.text == text)
+        #expect(lifetime.span?.milliseconds == milliseconds && lifetime.text == text)
     }
 
     @Test(arguments: [

@@ -3,6 +3,7 @@ import Definitions
 import Storage
 
 @testable import HoldfastCore
+import TestSupport
 
 extension FuzzTarget {
     /// A profile that was written is read as the same profile, and holds only what a profile may hold.

@@ -1,3 +1,4 @@
+import Chronology
 import Storage
 
 extension FuzzTarget {
@@ -14,6 +15,8 @@ extension FuzzTarget {
             try expectSame(record[id], assignment, "the assignment in \(id), looked up")
         }
         _ = try ProfileRecord(checking: written.bytes)
-        for moment in [Timestamp.min, 0, record.earliestExpiry ?? 1, .max] { _ = record.visible(at: moment)?.bytes }
+        for moment in [Instant.distantPast, .epoch, record.earliestExpiry ?? .epoch, .distantFuture] {
+            _ = record.visible(at: moment)?.bytes
+        }
     }
 }

@@ -1,3 +1,4 @@
+import Chronology
 import JSON
 @testable import HoldfastAPI
 
@@ -21,7 +22,7 @@ extension FuzzTarget {
         settings.scopesClaim = "realm.roles"
         return settings
     }()
-    private static let now: Int64 = 1795000000_000
+    private static let now = Instant(milliseconds: 1_795_000_000_000)
     private static let keys =
         #"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"ed","x":"rAuYQhqvznOhUCwQGBqVD9PsJ6HF8w1SBBuEP7ZP1oE"}]}"#
     private static let signed =

@@ -1,3 +1,4 @@
+import Chronology
 import Foundation
 import JSON
 import Storage
@@ -9,7 +10,7 @@ import Testing
 /// Tokens of an identity provider, good ones and forged ones, made by `sign_in.py vectors` with PyJWT.
 @Suite struct SignInTests {
     private struct Vectors {
-        var now: Timestamp
+        var now: Instant
         var keys: [UInt8]
         var scopes: String
         var tokens: [(name: String, token: String, reason: String?)]
@@ -18,7 +19,7 @@ import Testing
             let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
                 .appendingPathComponent("Golden/sign-in.json")
             let object = try #require(try JSONParser().parse(Array(Data(contentsOf: path))).object)
-            now = try #require(object["now"]?.integer) * 1_000
+            now = Instant(secondsSince1970: try #require(object["now"]?.integer))
             keys = try #require(object["keys"]).encoded()
             scopes = try #require(object["scopes"]?.string)
             tokens = try #require(object["tokens"]?.array).compactMap(\.object).map {
@@ -65,7 +66,7 @@ import Testing
         let good = try #require(vectors.tokens.first { $0.reason == nil })
         let token = try provider.token(good.token[...], at: vectors.now) { _ in false }
         let person = try #require(token.person)
-        #expect(token.expiresAt == vectors.now + 3_660_000)
+        #expect(token.expiresAt == vectors.now + .minutes(61))
         #expect(provider.admits(person))
         let narrower = try IdentityProvider(
             settings, keys: vectors.keys, scopes: "admin holdfast-admins projects=shop\nread everyone\n")

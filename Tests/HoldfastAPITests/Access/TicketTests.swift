@@ -1,3 +1,4 @@
+import Chronology
 import Testing
 
 @testable import HoldfastAPI
@@ -26,13 +27,12 @@ import Testing
 
     @Test func `A ticket is valid for one to two hours, and only for its token`() throws {
         let tokens = try Token.parse("client a secret-a-0123456789\nclient b secret-b-0123456789\n")
-        let hour: Int64 = 3_600_000
-        let start = 1_795_359_600_000 / hour * hour
-        for now in [start, start + hour / 2, start + hour - 1] {
+        let start = Instant(milliseconds: 1_795_359_600_000)
+        for now in [start, start + .minutes(30), start + .milliseconds(3_599_999)] {
             let ticket = StreamTicket(for: tokens[0], at: now).text
             #expect(ticket == StreamTicket(for: tokens[0], at: start).text)
-            #expect(StreamTicket.isValid(ticket, of: tokens[0], at: start + 2 * hour - 1_000))
-            #expect(!StreamTicket.isValid(ticket, of: tokens[0], at: start + 2 * hour))
+            #expect(StreamTicket.isValid(ticket, of: tokens[0], at: start + .seconds(7_199)))
+            #expect(!StreamTicket.isValid(ticket, of: tokens[0], at: start + .hours(2)))
             #expect(!StreamTicket.isValid(ticket, of: tokens[1], at: now))
             #expect(!StreamTicket.isValid(ticket.replacing("17", with: "18"), of: tokens[0], at: now))
         }

@@ -1,6 +1,7 @@
 import APITestSupport
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @testable import HoldfastAPI

@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Testing

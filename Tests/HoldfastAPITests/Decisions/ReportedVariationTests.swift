@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -39,7 +40,7 @@ import Testing
                 "bucketeer", "/register_events",
                 #"""
                 {"events":[{"id":"1","event":{"@type":"type.googleapis.com/bucketeer.event.client.EvaluationEvent",
-                "timestamp":\#(systemWallClock() / 1_000),"featureId":"checkout","variationId":"71","user":{"id":"bucketeer"},
+                "timestamp":\#(systemWallClock().secondsSince1970),"featureId":"checkout","variationId":"71","user":{"id":"bucketeer"},
                 "reason":{"type":"RULE"}}}]}
                 """#
             ),
@@ -53,7 +54,7 @@ import Testing
     }
 
     @Test func `A late exposure enrolls since the time at which it happened`() throws {
-        let timestamp = (systemWallClock() - 3_600_000).rfc3339
+        let timestamp = (systemWallClock() - .hours(1)).rfc3339
         let body =
             #"{"user_id":"ada","experiment":"checkout","variation_key":"control","timestamp":"\#(timestamp)"}"#
         #expect(try server.request("POST", "/v1/exposures", body).text == #"{"status":"stored"}"#)

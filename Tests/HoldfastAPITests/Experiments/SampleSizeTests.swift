@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import JSON
 import Storage
 import Testing
@@ -19,7 +20,7 @@ import Testing
 
     /// Enrolls users two days ago, every fourth of whom reaches the goal.
     private func enroll(_ users: Int, in key: String) throws {
-        let before = (systemWallClock() - 2 * 86_400_000).rfc3339
+        let before = (systemWallClock() - .days(2)).rfc3339
         let exposures = (0..<users).map {
             let variation = $0.isMultiple(of: 2) ? "control" : "new"
             return

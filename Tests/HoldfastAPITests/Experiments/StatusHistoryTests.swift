@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Storage
@@ -19,7 +20,7 @@ import Testing
 
     /// - Returns: how many of the exposures were said to be stored.
     @discardableResult
-    private func expose(_ users: [String], _ variation: String, at time: Timestamp? = nil) throws -> Int {
+    private func expose(_ users: [String], _ variation: String, at time: Instant? = nil) throws -> Int {
         let timestamp = time.map { #","timestamp":"\#($0.rfc3339)""# } ?? ""
         let elements = users.map {
             #"{"user_id":"\#($0)","experiment":"e","variation_key":"\#(variation)"\#(timestamp)}"#
@@ -44,15 +45,14 @@ import Testing
     }
 
     /// A time of the wall clock that no other change has: none was before in its millisecond, and none will be.
-    private func moment() -> Timestamp {
-        func now() -> Timestamp { Timestamp(Date().timeIntervalSince1970 * 1_000) }
-        func next(after time: Timestamp) -> Timestamp {
+    private func moment() -> Instant {
+        func next(after time: Instant) -> Instant {
             while true {
-                let time = (before: time, now: now())
+                let time = (before: time, now: systemWallClock())
                 if time.now > time.before { return time.now }
             }
         }
-        let moment = next(after: now())
+        let moment = next(after: systemWallClock())
         _ = next(after: moment)
         return moment
     }
@@ -134,7 +134,7 @@ import Testing
             let snapshot = """
                 {"decisions":[{"campaign_id":"1","experiment_id":"7","variation_id":"\(variation)"}],
                 "events":[{"entity_id":"1","type":"campaign_activated","key":"campaign_activated","uuid":"\(user)\(variation)",
-                "timestamp":\(moment())}]}
+                "timestamp":\(moment().milliseconds)}]}
                 """
             let body = """
                 {"account_id":"1","visitors":[{"visitor_id":"\(user)","attributes":[],"snapshots":[\(snapshot)]}]}

@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Storage
@@ -8,7 +9,7 @@ import Testing
 @Suite struct MetricResultsTests {
     private let server: any TestServer
     /// An hour ago. Events follow the exposures, and each other.
-    private let start = Timestamp(Date().timeIntervalSince1970 * 1_000) - 3_600_000
+    private let start = systemWallClock() - .hours(1)
 
     init() throws {
         server = try startTestServer()
@@ -35,7 +36,7 @@ import Testing
 
     private func send(_ events: [(user: String, goal: String, value: Double)]) throws {
         let list = events.enumerated().map { index, event in
-            let time = (start + 1_000 * Timestamp(index + 1)).rfc3339
+            let time = (start + .seconds(Int64(index + 1))).rfc3339
             return
                 #"{"user_id":"\#(event.user)","goal":"\#(event.goal)","value":\#(event.value),"timestamp":"\#(time)"}"#
         }
@@ -127,7 +128,7 @@ import Testing
         try measure(#"{"primary":["standard","plain","short","rate","adjusted_rate","mean"]}"#)
         // What users buy three days before tells what they buy.
         let users = (0..<300).map { "u\($0)" }
-        let before = (start - 3 * 86_400_000).rfc3339
+        let before = (start - .days(3)).rfc3339
         let events = users.enumerated().map { index, user in
             #"{"user_id":"\#(user)","goal":"buy","value":\#(index % 7 * 10),"timestamp":"\#(before)"}"#
         }
@@ -173,7 +174,7 @@ import Testing
     }
 
     /// 600 users, every tenth of whom buys for about 10; one of them for 5,000.
-    private func sell(at time: Timestamp) throws {
+    private func sell(at time: Instant) throws {
         let users = (0..<600).map { "u\($0)" }
         for (remainder, variation) in ["control", "new"].enumerated() {
             let own = users.enumerated().filter { $0.offset % 2 == remainder }.map(\.element)
@@ -195,7 +196,7 @@ import Testing
             ("capped", #"{"kind":"total","goal":"buy","cap":100}"#), ("orders", #"{"kind":"count","goal":"buy"}"#),
         ] { try define(key, body) }
         try measure(#"{"primary":["revenue","capped","orders"]}"#)
-        try sell(at: start - 2 * 86_400_000)
+        try sell(at: start - .days(2))
         let found = try results("metric=revenue")
         let warning = found["warnings"].array?.first { $0["code"] == "few_users_dominate" }
         let text = try #require(warning?["message"].string, "\(found.text)")

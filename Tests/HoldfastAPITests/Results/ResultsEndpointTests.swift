@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Storage
@@ -255,7 +256,7 @@ import Testing
         #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["control","new"]}"#).status == 201)
         let today = systemWallClock()
         for (user, variation, daysAgo) in [("a", "control", 2), ("b", "new", 2), ("c", "new", 1), ("d", "control", 0)] {
-            let time = (today - Int64(daysAgo) * 86_400_000).rfc3339
+            let time = (today - .days(Int64(daysAgo))).rfc3339
             let exposure =
                 #"{"user_id":"\#(user)","experiment":"e","variation_key":"\#(variation)","timestamp":"\#(time)"}"#
             #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
@@ -265,7 +266,7 @@ import Testing
         let results = try server.request("GET", "/v1/experiments/e/results?goal=buy&by=day&mde=0.5")
         let days = try #require(results["days"].array)
         #expect(
-            days.map { $0["day"].string } == [2, 1, 0].map { String((today - $0 * 86_400_000).rfc3339.prefix(10)) })
+            days.map { $0["day"].string } == [2, 1, 0].map { (today - .days($0)).date })
         for (index, key) in ["control", "new"].enumerated() {
             let total = results["variations"].array?[index]
             let rows = days.flatMap { $0["variations"].array ?? [] }.filter { $0["variation_key"].string == key }

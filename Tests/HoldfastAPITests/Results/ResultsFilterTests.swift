@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Storage
@@ -7,34 +8,33 @@ import Testing
 /// Results of some of the users, and as a series, against a recount.
 @Suite struct ResultsFilterTests {
     private let server: any TestServer
-    private static let day: Timestamp = 86_400_000
     /// Some hours before the present time, so that the last events are over.
-    private let now = Timestamp(Date().timeIntervalSince1970 * 1_000) - 3_600_000
+    private let now = systemWallClock() - .hours(1)
     private let users: [User]
 
     private struct User {
         var index: Int
-        var exposedAt: Timestamp
+        var exposedAt: Instant
         /// The time since the exposure, and the value.
-        var events: [(offset: Timestamp, value: Double)]
+        var events: [(offset: TimeSpan, value: Double)]
 
         var id: String { "user \(index)" }
         var variation: String { index.isMultiple(of: 2) ? "control" : "new" }
         var planAtExposure: String { index.isMultiple(of: 3) ? "pro" : "free" }
         var planNow: String { index.isMultiple(of: 4) ? "pro" : "free" }
-        var date: String { String(exposedAt.rfc3339.prefix(10)) }
+        var date: String { exposedAt.date }
     }
 
     init() async throws {
         server = try startTestServer()
-        let (now, day) = (now, Self.day)
+        let now = now
         users = (0..<90).map { index in
-            let exposedAt = now - Timestamp(index % 6) * day - Timestamp(index) * 1_000
-            let events = (0..<index % 5).map { step -> (Timestamp, Double) in
-                (Timestamp(step) * (day + day / 3) + 60_000, Double(index % 7 + step) + 0.25)
+            let exposedAt = now - .days(Int64(index % 6)) - .seconds(Int64(index))
+            let events = (0..<index % 5).map { step -> (TimeSpan, Double) in
+                (.hours(32 * Int64(step)) + .minutes(1), Double(index % 7 + step) + 0.25)
             }
             return User(
-                index: index, exposedAt: exposedAt, events: events.filter { exposedAt + $0.0 < now + 1_800_000 })
+                index: index, exposedAt: exposedAt, events: events.filter { exposedAt + $0.0 < now + .minutes(30) })
         }
         for (target, body) in [
             ("attributes/plan", #"{"type":"string"}"#),
@@ -61,7 +61,7 @@ import Testing
             user.events.flatMap { offset, value in
                 [
                     #"{"user_id":"\#(user.id)","goal":"buy","value":\#(value),"timestamp":"\#((user.exposedAt + offset).rfc3339)"}"#,
-                    #"{"user_id":"\#(user.id)","goal":"thank","timestamp":"\#((user.exposedAt + offset + 1_000).rfc3339)"}"#,
+                    #"{"user_id":"\#(user.id)","goal":"thank","timestamp":"\#((user.exposedAt + offset + .seconds(1)).rfc3339)"}"#,
                 ]
             }
         }
@@ -131,7 +131,7 @@ import Testing
     }
 
     private func sum(_ user: User, _ days: Double?, _ value: (Double) -> Double = { $0 }) -> Double {
-        let end = days.map { Timestamp($0 * Double(Self.day)) } ?? .max
+        let end = days.map { TimeSpan(days: $0) } ?? .longest
         return user.events.filter { $0.offset < end }.reduce(0) { $0 + value($1.value) }
     }
 
@@ -142,8 +142,8 @@ import Testing
         #expect((until != nil) == filter.isEnded)
         if let until {
             // Whoever was enrolled on the day before had the time.
-            let length = Timestamp(min(filter.days ?? 3, 3)) * Self.day
-            #expect([now, now + Self.day].contains { String(($0 - length - Self.day).rfc3339.prefix(10)) == until })
+            let length = TimeSpan(days: min(filter.days ?? 3, 3))
+            #expect([now, now + .days(1)].contains { ($0 - length - .days(1)).date == until })
         }
         let users = chosen(filter, until)
         #expect(!users.isEmpty && users.count < self.users.count || filter.days == 1)

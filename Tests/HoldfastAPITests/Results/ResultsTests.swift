@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import Foundation
 import FoundationXML
@@ -211,7 +212,7 @@ import Testing
             })
         let query = try ResultsQuery(["goal": "buy", "mde": "0.1"])
         let results = try ExperimentResults(
-            Self.experiment(), sdkKey: "sdk", query, tally, now: 10 * 86_400_000 + 5)
+            Self.experiment(), sdkKey: "sdk", query, tally, now: Instant(day: 10) + .milliseconds(5))
         // Two of the last seven days have 1,600 users of each variation, five have 400.
         #expect(results.enrollment.days == 7)
         #expect(abs((results.enrollment.usersPerDay ?? 0) - 2 * 5_200.0 / 7) < 1e-9)
@@ -219,7 +220,8 @@ import Testing
         let power = try #require(results.variations[1].conversion.power)
         // scipy: norm.cdf(sqrt(z2) - 1.96) is 0.8, with the z2 of the expected numbers.
         #expect(abs((power.smallestLift ?? 0) - 0.12198673056909373) < 1e-9)
-        #expect(abs((power.days ?? 0) - (14746.968767073664 - 10_000) / (5_200.0 / 7)) < 1e-6)
+        let wantedDays: Double = (14746.968767073664 - 10_000) / (5_200.0 / 7)
+        #expect(abs((power.days ?? 0) - wantedDays) < 1e-6)
     }
 
     @Test(arguments: [

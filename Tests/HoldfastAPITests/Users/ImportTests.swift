@@ -1,14 +1,15 @@
 import APITestSupport
+import Chronology
 import Foundation
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 /// What happened in an experiment elsewhere, before it came to this server.
 @Suite struct ImportTests {
-    private static let day: Timestamp = 86_400_000
     private let server: any TestServer
-    private let now = Timestamp(Date().timeIntervalSince1970 * 1_000)
+    private let now = systemWallClock()
 
     init() throws {
         server = try startTestServer()
@@ -21,7 +22,7 @@ import Testing
     }
 
     private func send(
-        _ key: String, startedAt: Timestamp, _ shares: String = #"{"control":9,"new":1}"#, exposures: [String] = [],
+        _ key: String, startedAt: Instant, _ shares: String = #"{"control":9,"new":1}"#, exposures: [String] = [],
         events: [String] = []
     ) throws -> TestResponse {
         let body = """
@@ -31,12 +32,12 @@ import Testing
         return try server.request("POST", "/v1/experiments/\(key)/import", body)
     }
 
-    private func exposure(_ user: String, _ variation: String, at time: Timestamp, _ others: String = "") -> String {
+    private func exposure(_ user: String, _ variation: String, at time: Instant, _ others: String = "") -> String {
         #"{"user_id":"\#(user)","variation_key":"\#(variation)","timestamp":"\#(time.rfc3339)"\#(others)}"#
     }
 
-    private func event(_ user: String, _ value: Int, at time: Timestamp) -> String {
-        #"{"id":"\#(user)-\#(time)","user_id":"\#(user)","goal":"buy","value":\#(value),"timestamp":"\#(time.rfc3339)"}"#
+    private func event(_ user: String, _ value: Int, at time: Instant) -> String {
+        #"{"id":"\#(user)-\#(time.milliseconds)","user_id":"\#(user)","goal":"buy","value":\#(value),"timestamp":"\#(time.rfc3339)"}"#
     }
 
     private func results(_ key: String) throws -> TestResponse {
@@ -46,16 +47,15 @@ import Testing
     }
 
     /// Users of a variation who were exposed and bought at some time before now.
-    private func users(_ prefix: String, _ key: String = "", age: Timestamp) -> (exposures: [String], events: [String])
-    {
+    private func users(_ prefix: String, _ key: String = "", age: TimeSpan) -> (exposures: [String], events: [String]) {
         let others = key.isEmpty ? "" : #","experiment":"\#(key)""#
         var (exposures, events): ([String], [String]) = ([], [])
         for index in 0..<200 {
             let (user, variation) = ("\(prefix)\(index)", index % 10 == 0 ? "new" : "control")
-            let exposedAt = now - age + Timestamp(index) * 60_000
+            let exposedAt = now - age + .minutes(Int64(index))
             exposures.append(exposure(user, variation, at: exposedAt, others))
-            if index % 3 == 0 { events.append(event(user, index, at: exposedAt + 3_600_000)) }
-            if index % 7 == 0 { events.append(event(user, 5, at: exposedAt - 3_600_000)) }
+            if index % 3 == 0 { events.append(event(user, index, at: exposedAt + .hours(1))) }
+            if index % 7 == 0 { events.append(event(user, 5, at: exposedAt - .hours(1))) }
         }
         return (exposures, events)
     }
@@ -64,15 +64,15 @@ import Testing
     {
         // An experiment has run in equal parts for a week.
         for key in ["live", "moved", "old"] { try put(key, "running") }
-        let live = users("live", "live", age: 5 * Self.day)
+        let live = users("live", "live", age: .days(5))
         for (path, elements) in [("exposures", live.exposures), ("events", live.events)] {
             let sent = try server.request("POST", "/v1/\(path)", "[\(elements.joined(separator: ","))]")
             #expect(sent.status == 200 && !sent.text.contains("refused"), "\(sent.text)")
         }
-        let moved = users("moved", age: 5 * Self.day)
-        let old = users("old", age: 200 * Self.day)
-        for (key, parts, age) in [("moved", moved, 6), ("old", old, 201)] {
-            let start = now - Timestamp(age) * Self.day
+        let moved = users("moved", age: .days(5))
+        let old = users("old", age: .days(200))
+        for (key, parts, age) in [("moved", moved, TimeSpan.days(6)), ("old", old, .days(201))] {
+            let start = now - age
             let first = try send(key, startedAt: start, exposures: parts.exposures)
             #expect(first.status == 200, "\(first.text)")
             #expect(first["exposures"]["stored"] == 200)
@@ -108,7 +108,7 @@ import Testing
 
     @Test func `Imported users keep their variation when the experiment starts here, and may go on`() throws {
         try put("e", "draft")
-        let start = now - 30 * Self.day
+        let start = now - .days(30)
         let sent = try send("e", startedAt: start, exposures: [exposure("ann", "new", at: start)])
         #expect(sent.status == 200, "\(sent.text)")
         try put("e", "running")
@@ -117,7 +117,7 @@ import Testing
         // Others are exposed here, and what happened elsewhere still arrives.
         let live = #"{"user_id":"bob","experiment":"e","variation_key":"control"}"#
         #expect(try server.request("POST", "/v1/exposures", live).status == 200)
-        let later = try send("e", startedAt: start, exposures: [exposure("cy", "control", at: now - 1_000)])
+        let later = try send("e", startedAt: start, exposures: [exposure("cy", "control", at: now - .seconds(1))])
         #expect(later.status == 200, "\(later.text)")
         let found = try results("e")
         #expect((found["variations"].array ?? []).map { $0["users"] } == [2, 1])
@@ -130,7 +130,7 @@ import Testing
         try put("used", "running")
         let live = #"{"user_id":"bob","experiment":"used","variation_key":"control"}"#
         #expect(try server.request("POST", "/v1/exposures", live).status == 200)
-        let start = now - 30 * Self.day
+        let start = now - .days(30)
         let good = exposure("ann", "new", at: start)
         func expect(_ response: TestResponse, _ status: Int, _ pointer: String?, _ detail: String) {
             #expect(
@@ -139,14 +139,14 @@ import Testing
         }
         expect(try send("used", startedAt: start), 409, nil, "before the first exposure")
         expect(try send("none", startedAt: start), 404, nil, "none")
-        expect(try send("e", startedAt: now + Self.day), 422, "/started_at", "in the future")
-        let after = try send("e", startedAt: Timestamp(Date().timeIntervalSince1970 * 1_000))
+        expect(try send("e", startedAt: now + .days(1)), 422, "/started_at", "in the future")
+        let after = try send("e", startedAt: systemWallClock())
         expect(after, 409, "/started_at", "from when on this server has")
         expect(try send("e", startedAt: start, "5"), 400, "/shares", "must be an object")
         expect(try send("e", startedAt: start, #"{"nwe":1}"#), 422, "/shares/nwe", "control, new")
         expect(try send("e", startedAt: start, #"{"control":0,"new":0}"#), 422, "/shares", "above 0")
         expect(try send("e", startedAt: start, #"{"new":-1}"#), 422, "/shares/new", "from 0")
-        let early = exposure("ann", "new", at: start - 1)
+        let early = exposure("ann", "new", at: start - .milliseconds(1))
         expect(try send("e", startedAt: start, exposures: [good, early]), 422, "/exposures/1/timestamp", "before")
         let timeless = #"{"user_id":"ann","variation_key":"new"}"#
         expect(try send("e", startedAt: start, exposures: [timeless]), 422, "/exposures/0/timestamp", "required")
@@ -167,16 +167,16 @@ import Testing
 
     @Test func `Shares have every variation, and are fixed by the first part with exposures`() throws {
         try put("moved", "draft")
-        let start = now - 7 * Self.day
+        let start = now - .days(7)
         let missing = try send("moved", startedAt: start, #"{"control":100}"#)
         #expect(missing.status == 422 && missing["pointer"] == "/shares", "\(missing.text)")
         #expect(missing["detail"].string?.contains("'new' is missing") == true, "\(missing.text)")
         #expect(try send("moved", startedAt: start, #"{"control":100,"new":0}"#).status == 200)
-        let early = event("ada", 5, at: start - Self.day)
+        let early = event("ada", 5, at: start - .days(1))
         #expect(try send("moved", startedAt: start, #"{"control":1,"new":2}"#, events: [early]).status == 200)
         let shares = #"{"control":50,"new":50}"#
         let first = try send(
-            "moved", startedAt: start, shares, exposures: [exposure("ada", "new", at: start + Self.day)])
+            "moved", startedAt: start, shares, exposures: [exposure("ada", "new", at: start + .days(1))])
         #expect(first.status == 200, "\(first.text)")
         #expect(try send("moved", startedAt: start, #"{"control":100,"new":0}"#).status == 409)
         #expect(try send("moved", startedAt: start, shares).status == 200)
@@ -184,9 +184,9 @@ import Testing
 
     @Test func `Users of a variation that nobody got elsewhere are a mismatch`() throws {
         try put("moved", "draft")
-        let start = now - 7 * Self.day
+        let start = now - .days(7)
         let exposures = (0..<200).map { index in
-            exposure("u\(index)", index % 2 == 0 ? "new" : "control", at: start + Timestamp(index) * 60_000)
+            exposure("u\(index)", index % 2 == 0 ? "new" : "control", at: start + .minutes(Int64(index)))
         }
         let sent = try send("moved", startedAt: start, #"{"control":100,"new":0}"#, exposures: exposures)
         #expect(sent.status == 200, "\(sent.text)")

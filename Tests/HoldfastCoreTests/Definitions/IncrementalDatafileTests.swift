@@ -2,6 +2,7 @@ import Bucketing
 import Definitions
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @testable import HoldfastCore

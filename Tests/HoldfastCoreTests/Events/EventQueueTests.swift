@@ -1,8 +1,10 @@
 import Bucketing
+import Chronology
 import Definitions
 import Dispatch
 import Storage
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import HoldfastCore
@@ -204,11 +206,11 @@ import Testing
 
     @Test func `The exposures of a user who is forgotten are new, and those of others stay known`() {
         let known = KnownExposures(capacity: 100)
-        func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
+        func insert(_ user: Identifier, at now: Instant = 0) -> Bool {
             known.insert(user, "e", "a", isChosen: false, at: now).isKnown
         }
         #expect(!insert("u") && !insert("v"))
-        for time in [1, 30_000, 60_000, 60_001] as [Timestamp] {
+        for time in [1, 30_000, 60_000, 60_001] as [Instant] {
             known.forget([ErasureRules.hash("u")])
             #expect(!insert("u", at: time))
             #expect(insert("u", at: time))
@@ -221,10 +223,10 @@ import Testing
 
     @Test func `An exposure that was not stored is new again, and the others stay known`() {
         let known = KnownExposures(capacity: 100)
-        func insert(_ user: Identifier, at now: Timestamp) -> (isKnown: Bool, key: Int) {
+        func insert(_ user: Identifier, at now: Instant) -> (isKnown: Bool, key: Int) {
             known.insert(user, "e", "a", isChosen: false, at: now)
         }
-        for time in [0, 60_000] as [Timestamp] {
+        for time in [0, 60_000] as [Instant] {
             known.remove([insert("u", at: time).key])
             #expect(insert("v", at: time).isKnown == (time > 0))
             #expect(!insert("u", at: time).isKnown)
@@ -234,7 +236,7 @@ import Testing
 
     @Test func `An edge knows an exposure for an hour or two, unless the user is forgotten`() {
         let known = KnownExposures.ofEdge()
-        func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
+        func insert(_ user: Identifier, at now: Instant = 0) -> Bool {
             known.insert(user, "e", "a", isChosen: false, at: now).isKnown
         }
         #expect(!insert("u") && !insert("v"))
@@ -245,7 +247,7 @@ import Testing
 
     @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {
         let known = KnownExposures(capacity: 100)
-        func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)
+        func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Instant = 0)
             -> Bool
         {
             known.insert(user, "e", variation, isChosen: forced, at: now).isKnown

@@ -1,3 +1,4 @@
+import Chronology
 import Definitions
 import Dispatch
 @testable import HoldfastCore

@@ -1,7 +1,9 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @testable import HoldfastCore
@@ -9,7 +11,7 @@ import Testing
 /// A project with an element of every kind and in every state.
 enum GoldenProject {
     static let sdkKey = "default"
-    private static let time: Timestamp = 1_772_000_000_000
+    private static let time: Instant = 1_772_000_000_000
 
     static let schema: AttributeSchema = {
         let attributes = [("orders", "number"), ("plan", "string")].compactMap { name, type in

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Storage

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Storage
@@ -275,7 +276,7 @@ import Testing
         await #expect(throws: CoreError.self) { try await control(.resume, at: now) }
     }
 
-    private func control(_ control: RampControl, at now: Timestamp) async throws {
+    private func control(_ control: RampControl, at now: Instant) async throws {
         try await process.edit { definitions throws(CoreError) in
             try definitions.control(rampOf: "e", control, at: now)
         }

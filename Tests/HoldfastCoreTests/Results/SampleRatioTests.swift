@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import Foundation
 import Statistics
@@ -38,7 +39,8 @@ struct SampleRatioTests {
             let weights = TrafficAllocation.weights(of: ids, ratio: period.weights, traffic: period.traffic)
             allocation = allocation.reallocated(to: weights)
             return AllocationPeriod(
-                number: Int64(index) + 1, sdkKey: "sdk", since: Timestamp(index), allocation: allocation)
+                number: Int64(index) + 1, sdkKey: "sdk", since: Instant(milliseconds: Int64(index)),
+                allocation: allocation)
         }
     }
 

@@ -84,26 +84,4 @@ import Testing
         let value = try JSONParser().parse(json)
         #expect(throws: AttributeRefusal.self) { try Self.definition(.selection, isMultiple: true).value(value) }
     }
-
-    @Test func `Days from year 0 to year 9999 have their numbers, and the numbers their days`() throws {
-        var former = ""
-        for day in stride(from: Int64(-719_528), through: 2_932_896, by: 997) {
-            let instant = try #require(UTCInstant(milliseconds: day * 86_400_000))
-            guard UTCInstant(rfc3339: instant.description) == instant, former < instant.description else {
-                Issue.record("\(instant)")
-                return
-            }
-            former = instant.description
-        }
-        #expect(former > "9990")
-        #expect(UTCInstant(milliseconds: 2_932_897 * 86_400_000) == nil)
-        #expect(UTCInstant(milliseconds: -719_528 * 86_400_000 - 1) == nil)
-        for beyond in 0...Int64(100) {
-            #expect(UTCInstant(milliseconds: .min + beyond * 1_000_000) == nil)
-            #expect(UTCInstant(milliseconds: .max - beyond * 1_000_000) == nil)
-        }
-        #expect(UTCInstant(milliseconds: -1)?.description == "1969-12-31T23:59:59.999Z")
-        #expect(UTCInstant(milliseconds: -86_400_000)?.description == "1969-12-31T00:00:00.000Z")
-        #expect(UTCInstant(milliseconds: -719_528 * 86_400_000)?.description == "0000-01-01T00:00:00.000Z")
-    }
 }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -116,7 +117,7 @@ struct AssignmentEndpoints {
 
     /// Parses `{"variation_id":…,"reason"?,"expires_at"?}`, or the same with `variation_key`.
     private static func override(
-        _ body: JSONValue, of experiment: NamedExperiment, at now: Timestamp
+        _ body: JSONValue, of experiment: NamedExperiment, at now: Instant
     ) throws(CoreError) -> ProfileChange.Operation {
         let object = try body.object(
             "an override", knowing: ["variation_id", "variation_key", "reason", "expires_at"])

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -146,7 +147,7 @@ extension ChangeStream.Format {
         case .refetchEvaluation:
             writer.member("type", "refetchEvaluation")
             writer.member("etag", "\(project.version)")
-            writer.member("lastModified", project.storedAt / 1_000)
+            writer.member("lastModified", project.storedAt.secondsSince1970)
         case .featuresUpdated, .agent: break
         }
         writer.endObject()

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -19,9 +20,9 @@ struct ExplainEndpoint {
             throw CoreError(.invalid, "the experiment in the path must be UTF-8")
         }
         let query = try request.query(knowing: ["at", "sdk_key"])
-        var time: Timestamp?
+        var time: Instant?
         if let text = query["at"] {
-            time = Timestamp(rfc3339: text)
+            time = Instant(rfc3339: text)
             guard time != nil else {
                 throw CoreError(.invalid, "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
             }

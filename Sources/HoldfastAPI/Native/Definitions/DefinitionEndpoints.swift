@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -24,7 +25,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         var elements = Element.all(in: project.compiled)
         let uses = try await uses(in: project, areRequired: page.staleDays != nil)
         if let uses, let days = page.staleDays {
-            let day = UseRecorder.day(at: services.store.clock.now()) - days
+            let day = services.store.clock.now().day - days
             elements.removeAll { $0.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
         }
         if let ids = page.query["id"] {

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -45,9 +46,9 @@ struct AuditEndpoint {
         return query
     }
 
-    private static func moment(_ name: String, _ given: [String: String]) throws(CoreError) -> Timestamp? {
+    private static func moment(_ name: String, _ given: [String: String]) throws(CoreError) -> Instant? {
         guard let text = given[name] else { return nil }
-        guard let moment = Timestamp(rfc3339: text) else {
+        guard let moment = Instant(rfc3339: text) else {
             throw CoreError(.invalid, "`\(name)` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
         }
         return moment

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import HoldfastCore
 import JSON
 import Storage

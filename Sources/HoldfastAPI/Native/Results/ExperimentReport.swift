@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -40,7 +41,7 @@ struct ExperimentReport {
     private let reasons: [String]
     private let warnings: [String]
     private let series: ResultsSeries?
-    private let madeAt: Timestamp
+    private let madeAt: Instant
     private let author: String
     private var html = ""
 
@@ -48,7 +49,7 @@ struct ExperimentReport {
     ///   - experiment: the experiment as `GET` shows it.
     ///   - series: the results by day of the first metric.
     init(
-        _ plan: PlanResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp, by author: String
+        _ plan: PlanResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Instant, by author: String
     ) {
         results = plan.common
         description = experiment
@@ -70,7 +71,7 @@ struct ExperimentReport {
 
     /// - Parameter results: the results of one goal.
     init(
-        _ results: ExperimentResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Timestamp,
+        _ results: ExperimentResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Instant,
         by author: String
     ) {
         self.results = results
@@ -136,7 +137,7 @@ struct ExperimentReport {
         var facts = [description["status"]?.string?.replacing("_", with: " ") ?? "", results.experiment.key.string]
         if let owner = description["owner"]?.string { facts.append("owner: \(owner)") }
         if let first = results.days.first, let last = results.days.last {
-            let (from, to) = (ExperimentTally.date(of: first.day), ExperimentTally.date(of: last.day))
+            let (from, to) = (Instant(day: first.day).date, Instant(day: last.day).date)
             facts.append(from == to ? "users of \(from)" : "users from \(from) to \(to)")
         }
         html += "<p class=\"soft\">\(facts.map(Self.escaped).joined(separator: " · "))</p>\n"
@@ -332,7 +333,7 @@ struct ExperimentReport {
         }
         for (day, anchor) in [(0, "start"), (series.days.count - 1, "end")] {
             drawing.text(
-                ExperimentTally.date(of: series.days[day].day), x: x(day), y: 208, size: 11, "#565d5f", anchor: anchor)
+                Instant(day: series.days[day].day).date, x: x(day), y: 208, size: 11, "#565d5f", anchor: anchor)
         }
         var legend = 216.0
         for (name, color, _) in lines {

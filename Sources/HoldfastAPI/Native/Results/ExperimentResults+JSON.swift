@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HoldfastCore
 import JSON
@@ -17,13 +18,13 @@ extension ExperimentResults {
         writer.member("confidence", query.confidence)
         if let frozenAt { writer.member("frozen_at", frozenAt.rfc3339) }
         if let days = query.enrolledOn {
-            writer.member("enrolled_from", days.lowerBound == .min ? nil : ExperimentTally.date(of: days.lowerBound))
-            writer.member("enrolled_to", days.upperBound == .max ? nil : ExperimentTally.date(of: days.upperBound))
+            writer.member("enrolled_from", days.lowerBound == .min ? nil : Instant(day: days.lowerBound).date)
+            writer.member("enrolled_to", days.upperBound == .max ? nil : Instant(day: days.upperBound).date)
         }
         if let filter = query.filter.json {
             writer.key("filter")
             writer.raw(filter.encoded())
-            if measured == nil { writer.member("enrolled_until", enrolledUntil.map { ExperimentTally.date(of: $0) }) }
+            if measured == nil { writer.member("enrolled_until", enrolledUntil.map { Instant(day: $0).date }) }
         }
         writer.key("users")
         writer.beginObject()
@@ -226,7 +227,7 @@ extension ExperimentResults {
         if !measured.definition.unit.isEmpty { writer.member("unit", measured.definition.unit) }
         writer.member("filling", measured.isFilling)
         writer.member("counts_since", measured.countsSince?.rfc3339)
-        writer.member("enrolled_until", enrolledUntil.map { ExperimentTally.date(of: $0) })
+        writer.member("enrolled_until", enrolledUntil.map { Instant(day: $0).date })
         writer.endObject()
     }
 

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import HoldfastCore
 import JSON
 import Storage
@@ -18,7 +19,7 @@ extension ResultsSeries {
         object["days"] = .array(
             days.map { day, results in
                 [
-                    "day": .string(ExperimentTally.date(of: day)),
+                    "day": .string(Instant(day: day).date),
                     "variations": .array(
                         results.variations.map { variation in
                             var point = JSONObject()
@@ -41,7 +42,7 @@ extension ResultsSeries {
         let rows = days.flatMap { day, results in
             results.variations.map { variation in
                 [
-                    whole.experiment.key.string, whole.subject.string, ExperimentTally.date(of: day),
+                    whole.experiment.key.string, whole.subject.string, Instant(day: day).date,
                     variation.key.string, variation.id.string, "\(variation.isBaseline)",
                 ] + Self.counts(of: variation).map { "\($0.count)" }
                     + results.numbers(of: variation).map { ExperimentResults.cell($0.number) }

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import HTTPServer
 import HoldfastCore
 import JSON

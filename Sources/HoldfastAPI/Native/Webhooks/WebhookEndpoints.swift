@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import HTTPServer
 import HoldfastCore
@@ -10,8 +11,8 @@ struct WebhookEndpoints {
     let services: Services
     let store: any StoreSession
 
-    /// How long a former secret also signs after a rotation, in milliseconds.
-    private static let rotationPeriod: Timestamp = 86_400_000
+    /// How long a former secret also signs after a rotation.
+    private static let rotationPeriod = TimeSpan.days(1)
 
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let rules = services.webhookRules(for: call)
@@ -121,7 +122,7 @@ struct WebhookEndpoints {
 
     private func describe(_ webhook: Webhook) -> JSONValue {
         let (definition, state) = (webhook.definition, webhook.state)
-        func time(_ moment: Timestamp?) -> JSONValue { moment.map { .string($0.rfc3339) } ?? .null }
+        func time(_ moment: Instant?) -> JSONValue { moment.map { .string($0.rfc3339) } ?? .null }
         let status =
             !definition.isEnabled
             ? "disabled" : state.pause != nil ? "paused" : state.failures > 0 ? "failing" : "active"

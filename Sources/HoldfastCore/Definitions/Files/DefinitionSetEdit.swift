@@ -1,4 +1,5 @@
 import Bucketing
+public import Chronology
 public import Definitions
 public import JSON
 public import Storage
@@ -12,7 +13,7 @@ public struct DefinitionSetEdit: Sendable {
     private let prunes: Bool
     private let removalLimit: Int?
     private let author: Author
-    private let time: Timestamp
+    private let time: Instant
     private let webhooks: WebhookView?
 
     public struct Outcome: Sendable {
@@ -36,7 +37,7 @@ public struct DefinitionSetEdit: Sendable {
     ///   - time: when that is.
     ///   - webhooks: `nil` if the caller may not see them: then what the set has of them is not looked at.
     public init(
-        _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Timestamp,
+        _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Instant,
         webhooks: WebhookView?
     ) {
         self.set = set
@@ -78,7 +79,8 @@ public struct DefinitionSetEdit: Sendable {
     /// - Throws: 422 with everything that is wrong.
     public static func check(_ set: DefinitionSet) throws(CoreError) -> Outcome {
         var definitions = ProjectDefinitions(projectID: "check")
-        let edit = DefinitionSetEdit(set, prunes: false, by: .processUser, at: 0, webhooks: WebhookView([], .ofFiles))
+        let edit = DefinitionSetEdit(
+            set, prunes: false, by: .processUser, at: .epoch, webhooks: WebhookView([], .ofFiles))
         let outcome = try edit.apply(to: &definitions, of: nil, .empty)
         definitions.generate(since: nil)
         _ = try Project.compile(definitions.datafile, similarTo: nil)

@@ -1,4 +1,5 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
 import Storage
@@ -8,7 +9,7 @@ struct DefinitionSetRun {
     let project: Project?
     let former: DefinitionSet
     let shown: [DefinitionSet.Kind: [Identifier: JSONObject]]
-    let conclusion: (author: Author, time: Timestamp)
+    let conclusion: (author: Author, time: Instant)
     var definitions: ProjectDefinitions
     /// With what the set defines.
     private(set) var schema: AttributeSchema
@@ -26,7 +27,7 @@ struct DefinitionSetRun {
 
     init(
         _ definitions: ProjectDefinitions, of project: Project?, _ schema: AttributeSchema, _ view: WebhookView?,
-        conclusion: (author: Author, time: Timestamp)
+        conclusion: (author: Author, time: Instant)
     ) {
         self.project = project
         self.definitions = definitions

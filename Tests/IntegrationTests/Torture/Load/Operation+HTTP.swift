@@ -1,4 +1,5 @@
 import APITestSupport
+import Chronology
 import JSON
 import Storage
 
@@ -18,7 +19,9 @@ extension Operation {
         case .override(let experiment, let variation, let reason, let milliseconds):
             (
                 "PUT", "\(path)/experiments/\(experiment)",
-                Self.override(variation, because: reason, until: milliseconds.map { systemWallClock() + Timestamp($0) })
+                Self.override(
+                    variation, because: reason, until: milliseconds.map { systemWallClock() + .milliseconds(Int64($0)) }
+                )
             )
         case .remove(let experiment): ("DELETE", "\(path)/experiments/\(experiment)", nil)
         case .erase: ("DELETE", path, nil)
@@ -51,7 +54,7 @@ extension Operation {
         }
     }
 
-    private static func override(_ variation: String, because reason: String?, until end: Timestamp?) -> String {
+    private static func override(_ variation: String, because reason: String?, until end: Instant?) -> String {
         var members = ["\"variation_id\":\"\(variation)\""]
         if let reason { members.append("\"reason\":\"\(reason)\"") }
         if let end { members.append("\"expires_at\":\"\(end.rfc3339)\"") }
