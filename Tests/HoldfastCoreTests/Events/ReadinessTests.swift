@@ -12,7 +12,7 @@ import Testing
     private let store = SilentStore()
 
     @Test func `A store that does not answer makes the server not ready, until it does`() async throws {
-        let readiness = Readiness(store: store, timeout: 0.01)
+        let readiness = Readiness(store: store, timeout: 0.01, freshness: .seconds(600))
         let first = await readiness.check()
         #expect(first == "the store has not responded for 0.01 seconds")
         // Nobody waits for the store a second time, and no further probe is sent behind the one that goes on.
