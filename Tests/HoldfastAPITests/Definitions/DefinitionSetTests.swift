@@ -86,25 +86,6 @@ import Testing
         #expect(try server.request("GET", "/v1/flags/checkout")["description"] == "of an experiment")
     }
 
-    @Test func `Variations without weights are those with equal weights`() throws {
-        try server.request(
-            "PUT", "/v1/experiments/e", #"{"variations":[{"key":"a","weight":5},{"key":"b","weight":5}]}"#)
-        let revision = try server.request("GET", "/v1/experiments/e")["revision"]
-        func apply(_ variations: String) throws -> TestResponse {
-            try self.apply(#"{"experiments":[{"key":"e","variations":\#(variations)}]}"#)
-        }
-        for same in [#"["a","b"]"#, #"["a",{"key":"b"}]"#, #"[{"key":"a","weight":5},{"key":"b","weight":5.0}]"#] {
-            #expect(try apply(same)["revision"] == revision, "\(same)")
-        }
-        #expect(try apply(#"["a",{"key":"b","weight":5}]"#).status == 422)
-        #expect(try apply(#"["a",{"key":"b","share":"x","name":1}]"#).status == 422)
-        for other in [
-            #"["b","a"]"#, #"[{"key":"a","weight":1},{"key":"b","weight":3}]"#, #"["a","b"]"#, #"["a","b","c"]"#,
-        ] {
-            #expect(changes(try apply(other)) == ["change experiment e"], "\(other)")
-        }
-    }
-
     @Test func `Everything that is wrong is told with its place, and nothing is applied`() throws {
         let response = try apply(
             #"""
@@ -127,40 +108,6 @@ import Testing
         }
         let twice = try apply(#"{"metrics":[{"key":"m"},{"key":"m"}]}"#)
         #expect(twice["pointer"] == "/metrics/1/key", "\(twice.text)")
-    }
-
-    @Test func `A member that is left out has its default, except for what changes by itself`() throws {
-        try apply(Self.definitions)
-        let former = try server.request("GET", "/v1/experiments/checkout").json
-        let response = try apply(#"{"experiments":[{"key":"checkout"}]}"#)
-        let members = response["changes"].array?.first?["members"].array?.compactMap { $0["member"].string }
-        #expect(members?.sorted() == ["audience", "group"], "\(response.text)")
-        let now = try server.request("GET", "/v1/experiments/checkout").json
-        #expect(now["audience"].isNull && now["group"].isNull)
-        for member in ["id", "traffic", "status", "enrollment"] { #expect(now[member] == former[member], "\(member)") }
-        try apply(#"{"flags":[{"key":"banner","rules":[]}],"holdouts":[{"key":"all"}]}"#)
-        #expect(try server.request("GET", "/v1/flags/banner")["rules"] == [])
-        #expect(try server.request("GET", "/v1/holdouts/all")["flags"].isNull)
-    }
-
-    @Test func `An experiment that gets another key keeps what the definitions do not say of it`() throws {
-        let body = #"{"id":"7001","variations":["control","new"],"owner":"ann","assignment_ttl":"30d"}"#
-        #expect(try server.request("PUT", "/v1/experiments/checkout", body).status == 201)
-        let renamed = #"{"experiments":[{"key":"till","id":"7001","variations":["control","new"]}]}"#
-        #expect(try apply(renamed).status == 200)
-        let shown = try server.request("GET", "/v1/experiments/till")
-        #expect(shown["owner"] == "ann")
-        #expect(shown["assignment_ttl"] == "30d")
-        // Whoever gives it another key does not conclude it again.
-        let ended = try server.request("POST", "/v1/experiments/till/conclude", #"{"winner":"new","reason":"Better"}"#)
-        #expect(ended.status == 200, "\(ended.text)")
-        let former = try server.request("GET", "/v1/experiments/till")["conclusion"]
-        var element = try #require(try read()["experiments"].array?.first?.object)
-        element["key"] = "desk"
-        let renamedAgain: JSONValue = ["experiments": [.object(element)]]
-        let applied = try apply(String(decoding: renamedAgain.encoded(), as: UTF8.self))
-        #expect(applied.status == 200, "\(applied.text)")
-        #expect(try server.request("GET", "/v1/experiments/desk")["conclusion"] == former)
     }
 
     @Test func `What can move users who take part is refused with their number, and shown by the preview`() throws {
@@ -196,35 +143,6 @@ import Testing
         let refused = try apply("{\(segment("free"))}")
         #expect(refused.status == 409 && refused["moves"]["users"] == 1, "\(refused.text)")
         #expect(try apply("{\(segment("free"))}", "?moves=allow").status == 200)
-    }
-
-    @Test func `What the definitions lack stays, or is removed`() throws {
-        try apply(Self.definitions)
-        #expect(changes(try apply("{}")) == [])
-        let pruned = changes(try apply(#"{"experiments":[{"key":"old"}]}"#, "?prune=true"))
-        #expect(
-            pruned == [
-                "change experiment checkout", "remove experiment banner_experiment", "remove flag banner",
-                "remove holdout all",
-            ])
-        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "archived")
-        #expect(try server.request("GET", "/v1/flags/banner").status == 404)
-        // An experiment that is archived measures it, and all projects share the others.
-        #expect(try read()["metrics"].array?.count == 1)
-        #expect(try read()["segments"].array?.count == 1)
-        #expect(changes(try apply(#"{"experiments":[{"key":"old"}]}"#, "?prune=true")) == [])
-    }
-
-    @Test func `A group is divided once all its experiments have changed`() throws {
-        try apply(
-            #"""
-            {"experiments":[{"key":"a","variations":["x"],"traffic":80,"group":"g"},{"key":"b","variations":["x"],"traffic":20,"group":"g"}]}
-            """#)
-        let response = try apply(
-            #"{"experiments":[{"key":"b","traffic":70,"group":"g"},{"key":"a","traffic":30,"group":"g"}]}"#)
-        #expect(changes(response).count == 2)
-        let over = try apply(#"{"experiments":[{"key":"b","traffic":71,"group":"g"}]}"#)
-        #expect(over.status == 422 && over["detail"].string?.contains("at most 100%") == true, "\(over.text)")
     }
 
     @Test func `If-Match keeps two people from overwriting each other`() throws {

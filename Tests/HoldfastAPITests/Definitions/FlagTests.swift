@@ -2,7 +2,7 @@ import APITestSupport
 import JSON
 import Testing
 
-/// `/v1/flags`: what a definition gives users, over every protocol the same.
+/// `/v1/flags`: what a definition gives users, over every protocol the same. `FlagRulesTests` has the rules.
 @Suite struct FlagTests {
     private let server: any TestServer
 
@@ -11,7 +11,6 @@ import Testing
     }
 
     private static let germans = #"{"type":"custom_attribute","name":"country","value":"de"}"#
-    private static let staff = #"{"type":"custom_attribute","name":"staff","value":true}"#
 
     @discardableResult
     private func put(_ body: String, key: String = "banner", fields: [String] = []) throws -> TestResponse {
@@ -101,92 +100,7 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments?stale=30d").status == 400)
     }
 
-    @Test func `A boolean flag needs no variations, and an integer is no double`() throws {
-        let created = try put(#"{"type":"boolean"}"#)
-        #expect(created["variations"].array?.map { $0["key"] } == ["on", "off"])
-        #expect(created["variations"].array?.map { $0["value"] } == [true, false])
-        #expect(created["otherwise"] == "off" && created["enabled"] == true && created["defined_by"] == "flag")
-        #expect(try evaluate("ada")["value"] == false)
-        #expect(try put(#"{"otherwise":"on"}"#)["version"] == 2)
-        #expect(try evaluate("ada")["value"] == true && evaluate("ada")["flag_version"] == 2)
-        let refused = try put(#"{"type":"integer","variations":[{"key":"a","value":1.5}]}"#, key: "other")
-        #expect(refused.status == 422 && refused["pointer"] == "/variations/0/value")
-    }
-
     // MARK: Rules
-
-    @Test func `Rules apply in order, an experiment behind a delivery too`() throws {
-        let created = try put(
-            #"{"type":"string","variations":[{"key":"a","value":"A"},{"key":"b","value":"B"},{"key":"c","value":"C"}],"#
-                + #""rules":[{"audience":\#(Self.staff),"variation":"c"},"#
-                + #"{"experiment":{"weights":{"a":1,"b":1},"traffic":50}},"#
-                + #"{"audience":\#(Self.germans),"variation":"b"}],"otherwise":"a"}"#)
-        #expect(created.status == 201, "\(created.text)")
-        var reasons: [String: Int] = [:]
-        for number in 0..<60 {
-            #expect(try evaluate("staff\(number)", #"{"staff":true}"#)["value"] == "C")
-            // The missing attribute does not keep anybody out of the experiment.
-            let other = try evaluate("user\(number)", number % 2 == 0 ? "{}" : #"{"staff":false,"country":"de"}"#)
-            reasons[other["reason"].string ?? "", default: 0] += 1
-        }
-        #expect(Set(reasons.keys) == ["experiment", "targeted", "default"], "\(reasons)")
-        #expect((18...42).contains(reasons["experiment"] ?? 0))
-        let experiment = try server.request("GET", "/v1/experiments/banner_experiment")
-        #expect(experiment["traffic"] == 50 && experiment["status"] == "running")
-        // Somebody who takes part goes on, whatever rule precedes.
-        let enrolled = try #require(
-            try (0..<60).map { "user\($0)" }.first { try evaluate($0)["reason"] == "sticky" })
-        #expect(try evaluate(enrolled, #"{"staff":true}"#)["reason"] == "sticky")
-    }
-
-    @Test func `A delivery to a part of its audience leaves the others to the last variation`() throws {
-        try put(#"{"type":"boolean","rules":[{"audience":\#(Self.germans),"variation":"on","traffic":30}]}"#)
-        let first = try (0..<100).map { try evaluate("user\($0)", #"{"country":"de"}"#)["value"].bool ?? false }
-        #expect((15...45).contains(first.count { $0 }))
-        try put(#"{"rules":[{"audience":\#(Self.germans),"variation":"on","traffic":60}]}"#)
-        for (number, had) in first.enumerated() where had {
-            #expect(try evaluate("user\(number)", #"{"country":"de"}"#)["value"] == true)
-        }
-    }
-
-    @Test func `What is left out keeps its value, and a change that makes no difference stores nothing`() throws {
-        try put(
-            #"{"type":"boolean","tags":["web","shop"],"description":"A banner","rules":[{"key":"test","#
-                + #""experiment":{"weights":{"off":3,"on":1},"traffic":20}}]}"#)
-        let first = try server.request("GET", "/v1/flags/banner")
-        for body in ["{}", #"{"tags":["web","shop"]}"#, #"{"rules":[{"key":"test","experiment":{}}]}"#] {
-            #expect(try put(body).text == first.text, "\(body)")
-        }
-        #expect(try put(#"{"enabled":false}"#)["version"] == 2)
-        let off = try server.request("GET", "/v1/flags/banner")
-        #expect(off["rules"] == first["rules"] && off["enabled"] == false)
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "paused")
-        #expect(try server.request("PUT", "/v1/experiments/test", #"{"status":"running"}"#).status == 409)
-        #expect(try put("{}").text == off.text)
-        #expect(try put(#"{"enabled":true,"description":null}"#)["description"] == "")
-        #expect(try server.request("GET", "/v1/flags/banner")["rules"] == first["rules"])
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "running")
-    }
-
-    @Test func `An experiment of a rule keeps its users when weights change, a variation goes, and it comes back`()
-        throws
-    {
-        let body = { (weights: String) in #"{"rules":[{"key":"test","experiment":{"weights":{\#(weights)}}}]}"# }
-        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{"weights":{"off":0,"on":1}}}]}"#)
-        let id = try server.request("GET", "/v1/experiments/test")["id"]
-        #expect(try evaluate("ada")["value"] == true)
-        try put(body(#""off":1,"on":0"#))
-        #expect(try evaluate("ada")["value"] == true && evaluate("bob")["value"] == false)
-        try server.request("PUT", "/v1/flags/banner?moves=allow", #"{"rules":[]}"#)
-        #expect(try evaluate("ada")["value"] == false)
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "archived")
-        let refused = try put(body(#""off":1,"on":0"#))
-        #expect(refused.status == 409 && refused["pointer"] == "/rules/0/experiment/status", "\(refused.text)")
-        let restored = try put(
-            #"{"rules":[{"key":"test","experiment":{"weights":{"off":1,"on":0},"status":"running"}}]}"#)
-        #expect(restored["rules"].array?.first?["experiment"]["id"] == id)
-        #expect(try evaluate("ada")["value"] == true)
-    }
 
     @Test func `The experiment of a rule is an experiment like others`() throws {
         try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{}}]}"#)

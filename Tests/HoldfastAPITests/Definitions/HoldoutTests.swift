@@ -53,35 +53,6 @@ import Testing
         #expect(try put(#"{"share":5}"#)["id"] == created["id"])
     }
 
-    @Test func `Who is held out of all flags gets none of them, also what is delivered to everybody`() throws {
-        try define("first")
-        try put(#"{"share":30}"#)
-        try define("second")
-        let held = try heldOut(of: "first")
-        #expect((5...35).contains(held.count))
-        #expect(try heldOut(of: "second") == held)
-        #expect(try server.request("POST", "/v1/experiments/first/conclude", #"{"winner":"b"}"#).status == 200)
-        #expect(try heldOut(of: "first") == held)
-        for user in Self.users where !held.contains(user) { #expect(try decide("first", user) == "b") }
-        #expect(try put(#"{"share":60}"#, query: "?moves=allow").status == 200)
-        #expect(try heldOut(of: "first").isStrictSuperset(of: held))
-        try put(#"{"status":"paused"}"#)
-        #expect(try heldOut(of: "first").isEmpty)
-    }
-
-    @Test func `A holdout of some flags keeps users out of these alone, whatever their rules become`() throws {
-        try define("first")
-        try define("second")
-        try put(#"{"share":40,"flags":["first"]}"#)
-        let held = try heldOut(of: "first")
-        #expect(!held.isEmpty)
-        #expect(try heldOut(of: "second").isEmpty)
-        try server.request("POST", "/v1/experiments/first/conclude", #"{"winner":"b"}"#)
-        #expect(try heldOut(of: "first") == held)
-        let datafile = try server.request("GET", "/datafiles/default.json")
-        #expect(datafile["localHoldouts"].array?.first?["includedRules"].array?.count == 2)
-    }
-
     @Test func `Its results compare all who were decided for, held out or not`() throws {
         try define("first")
         try define("second")
@@ -150,40 +121,5 @@ import Testing
         #expect(try put(#"{"metrics":null}"#).json.object?["metrics"] == nil)
         #expect(try server.request("DELETE", "/v1/metrics/spending").status == 204)
         #expect(try server.request("GET", "/v1/holdouts/all/results").status == 400)
-    }
-
-    @Test func `A holdout that would move users who take part is refused with their number`() throws {
-        try define("first")
-        let before = try Self.users.map { try decide("first", $0) }
-        let refused = try put(#"{"share":50}"#)
-        #expect(
-            refused.status == 409 && refused["moves"]["causes"].array?.first?["cause"] == "holdout", "\(refused.text)")
-        #expect(try put(#"{"share":50}"#, query: "?moves=allow").status == 201)
-        #expect(try !heldOut(of: "first").isEmpty)
-        // The assignments are still there.
-        #expect(try server.request("DELETE", "/v1/holdouts/all").status == 204)
-        #expect(try Self.users.map { try decide("first", $0) } == before)
-    }
-
-    @Test(arguments: [
-        ("[]", 400, ""), ("{}", 422, "/share"), (#"{"share":101}"#, 422, "/share"), (#"{"share":"5"}"#, 422, "/share"),
-        (#"{"share":5,"status":"archived"}"#, 422, "/status"), (#"{"share":5,"flags":[]}"#, 422, "/flags"),
-        (#"{"share":5,"flags":[1]}"#, 422, "/flags/0"), (#"{"share":5,"flags":["first","first"]}"#, 422, "/flags/1"),
-        (#"{"share":5,"flags":["frist"]}"#, 422, "/flags/0"), (#"{"share":5,"shares":5}"#, 422, "/shares"),
-        (#"{"share":5,"metrics":{"primary":["none"]}}"#, 422, "/metrics/primary/0"),
-        (#"{"share":5,"metrics":{"breakdowns":["country"]}}"#, 422, "/metrics/breakdowns"),
-        (#"{"share":5,"key":"other"}"#, 422, "/key"), (#"{"share":5,"audience":{"segment":"none"}}"#, 422, "/audience"),
-    ])
-    func `What is not a holdout is refused`(body: String, status: Int, pointer: String) throws {
-        try define("first")
-        let refused = try put(body)
-        #expect(refused.status == status && refused["pointer"].string == pointer, "\(refused.text)")
-    }
-
-    @Test func `A key belongs to an experiment or to a holdout`() throws {
-        try define("first")
-        #expect(try put(#"{"share":5}"#, key: "first").status == 409)
-        try put(#"{"share":5}"#)
-        #expect(try server.request("PUT", "/v1/experiments/all", #"{"variations":["a"]}"#).status == 409)
     }
 }

@@ -2,19 +2,15 @@ import APITestSupport
 import JSON
 import Testing
 
-/// Bandits as requests give them and responses show them, and the predictions that SDKs ask for. `BanditTests` lets time
-/// pass.
+/// Bandits as responses show them, and the predictions that SDKs ask for. `TimedRulesTests` has the rules; `BanditTests` lets
+/// time pass.
 @Suite struct BanditEndpointTests {
     private let server: any TestServer
 
     init() throws {
         server = try startTestServer()
-        for (key, body) in [
-            ("bought", #"{"kind":"conversion","goal":"buy"}"#),
-            ("per_order", #"{"kind":"mean","goal":"buy"}"#),
-        ] {
-            #expect(try server.request("PUT", "/v1/metrics/\(key)", body).status == 201)
-        }
+        let metric = #"{"kind":"conversion","goal":"buy"}"#
+        #expect(try server.request("PUT", "/v1/metrics/bought", metric).status == 201)
     }
 
     @discardableResult
@@ -45,53 +41,6 @@ import Testing
         #expect(!datafile.text.contains("bandit"))
         let removed = try server.request("PUT", "/v1/experiments/checkout", #"{"bandit":null}"#)
         #expect(removed.json.object?["bandit"] == nil)
-    }
-
-    @Test func `SDKs ask for an experiment that predicts, as much as its traffic says`() throws {
-        func shown() throws -> JSONValue {
-            try server.request("GET", "/datafiles/default.json")["experiments"].array?.first ?? .null
-        }
-        #expect(try put(#""traffic":40,"bandit":{"predict":true}"#).status == 201)
-        #expect(try shown()["cmab"] == ["attributeIds": [], "trafficAllocation": 4_000])
-        try put(#""enrollment":"closed""#)
-        #expect(try shown()["cmab"]["trafficAllocation"] == 0 && shown()["trafficAllocation"] == [])
-        let open = try put(#""enrollment":"open""#)
-        #expect(open["traffic"] == 40 && open["variations"].array?.map { $0["share"] } == [20, 20], "\(open.text)")
-        #expect(try shown()["cmab"]["trafficAllocation"] == 4_000)
-        let plain = try put(#""bandit":{"predict":false}"#)
-        #expect(plain["traffic"] == 40 && plain["variations"].array?.map { $0["share"] } == [20, 20], "\(plain.text)")
-        #expect(try shown().object?["cmab"] == nil)
-    }
-
-    @Test(arguments: [
-        (#""bandit":7"#, "/bandit"), (#""bandit":{"each":"1d"}"#, "/bandit/each"),
-        (#""bandit":{"every":"59s"}"#, "/bandit/every"), (#""bandit":{"every":"367d"}"#, "/bandit/every"),
-        (#""bandit":{"every":1}"#, "/bandit/every"),
-        (#""bandit":{"minimum_share":0}"#, "/bandit/minimum_share"),
-        (#""bandit":{"minimum_share":51}"#, "/bandit/minimum_share"),
-        (#""variations":["a","b","c"],"bandit":{"minimum_share":34}"#, "/bandit/minimum_share"),
-        (#""bandit":{"minimum_users":9}"#, "/bandit/minimum_users"),
-        (#""bandit":{"minimum_users":10.5}"#, "/bandit/minimum_users"),
-        (#""bandit":{"predict":"yes"}"#, "/bandit/predict"),
-        (#""bandit":{},"metrics":null"#, "/bandit"), (#""bandit":{},"metrics":{"primary":["per_order"]}"#, "/bandit"),
-        (#""bandit":{},"variations":["a"]"#, "/bandit"),
-        (#""bandit":{},"ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":50}]}"#, "/bandit"),
-    ])
-    func `What is not a bandit is refused`(members: String, pointer: String) throws {
-        let names = members.split(separator: "\"").map(String.init)
-        let rest = [#""variations":["a","b"]"#, #""metrics":{"primary":["bought"]}"#].filter { member in
-            !names.contains(String(member.split(separator: "\"")[0]))
-        }
-        let body = "{\((rest + [members]).joined(separator: ","))}"
-        let refused = try server.request("PUT", "/v1/experiments/checkout", body)
-        #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
-        #expect(try server.request("GET", "/v1/experiments/checkout").status == 404)
-    }
-
-    @Test func `A metric that a bandit learns from stays with the experiment`() throws {
-        try put(#""bandit":{}"#)
-        let refused = try server.request("PUT", "/v1/experiments/checkout", #"{"metrics":null}"#)
-        #expect(refused.status == 422 && refused["pointer"] == "/bandit", "\(refused.text)")
     }
 
     // MARK: Predictions

@@ -2,7 +2,7 @@ import APITestSupport
 import JSON
 import Testing
 
-/// The life of an experiment: weights, traffic, variations that come and go, the archive, and overrides by key.
+/// Variations of an experiment that come and go, the archive, and overrides by key. `ExperimentRulesTests` has the rules.
 @Suite struct ExperimentTests {
     private let server: any TestServer
 
@@ -18,10 +18,6 @@ import Testing
         try server.request("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"checkout\"}")
     }
 
-    private static func shares(_ response: TestResponse) -> [Double?]? {
-        response["variations"].array?.map { $0["share"].double }
-    }
-
     private static func ids(_ response: TestResponse) -> [String: String] {
         var ids: [String: String] = [:]
         for variation in response["variations"].array ?? [] {
@@ -30,22 +26,7 @@ import Testing
         return ids
     }
 
-    // MARK: Weights and traffic
-
-    @Test func `Traffic says how many take part, and what is left out keeps its value`() throws {
-        let first = try put(#"{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}],"traffic":10}"#)
-        #expect(Self.shares(first) == [7.5, 2.5])
-        #expect(Self.shares(try put(#"{"traffic":100}"#)) == [75, 25])
-        #expect(Self.shares(try put(#"{"traffic":0}"#)) == [0, 0])
-        #expect(try assign("ada")["variation_id"].isNull)
-        let resumed = try put(#"{"traffic":33.33}"#)
-        #expect(Self.shares(resumed) == [25, 8.33])
-        #expect(resumed["traffic"].double == 33.33)
-        let reweighted = try put(#"{"variations":[{"key":"control","weight":1},{"key":"new","weight":1}]}"#)
-        #expect(reweighted["traffic"].double == 33.33)
-        #expect(try put(#"{"status":"paused"}"#)["traffic"].double == 33.33)
-        #expect(try server.request("GET", "/v1/experiments/checkout")["traffic"].double == 33.33)
-    }
+    // MARK: Refusals
 
     @Test func `An experiment that is wrong stores nothing and names every wrong member`() throws {
         let response = try put(

@@ -2,7 +2,7 @@ import APITestSupport
 import JSON
 import Testing
 
-/// Ramps and schedules as requests give them and responses show them. `RampTests` lets time pass.
+/// Ramps as requests give them and responses show them. `TimedRulesTests` has the rules; `RampTests` lets time pass.
 @Suite struct RampEndpointTests {
     private let server: any TestServer
     private static let steps = #"[{"traffic":1,"for":"1d"},{"traffic":5.5,"users":1000},{"traffic":100}]"#
@@ -34,20 +34,6 @@ import Testing
         #expect(removed.json.object?["ramp"] == nil && removed["traffic"] == 3)
     }
 
-    @Test func `With a start in its schedule a new experiment is a draft`() throws {
-        let created = try put(#""schedule":{"start_at":"2126-01-31T12:00:00Z","end_at":"2126-02-28T12:00:00Z"}"#)
-        #expect(created["status"] == "draft", "\(created.text)")
-        #expect(
-            created["schedule"]
-                == ["start_at": "2126-01-31T12:00:00.000Z", "end_at": "2126-02-28T12:00:00.000Z"])
-        let again = try server.request("PUT", "/v1/experiments/checkout", created.text)
-        #expect(again.json == created.json)
-        let copy = try server.request("PUT", "/v1/experiments/copy?from=checkout", "{}")
-        #expect(copy["status"] == "draft" && copy.json.object?["schedule"] == nil)
-        let removed = try server.request("PUT", "/v1/experiments/checkout", #"{"schedule":null}"#)
-        #expect(removed.json.object?["schedule"] == nil)
-    }
-
     @Test func `A ramp is stopped and resumed by hand`() throws {
         try put(#""status":"draft","ramp":{"steps":\#(Self.steps)}"#)
         let path = "/v1/experiments/checkout/ramp"
@@ -69,41 +55,5 @@ import Testing
         try put(#""traffic":50"#, key: "plain")
         #expect(try server.request("POST", "/v1/experiments/plain/ramp", #"{"action":"stop"}"#).status == 409)
         #expect(try server.request("POST", "/v1/experiments/nothing/ramp", #"{"action":"stop"}"#).status == 404)
-    }
-
-    @Test(arguments: [
-        (#""ramp":7"#, "/ramp"), (#""ramp":{}"#, "/ramp/steps"), (#""ramp":{"steps":[]}"#, "/ramp/steps"),
-        (#""ramp":{"steps":[{"traffic":5}],"on_alarm":"stop"}"#, "/ramp/on_alarm"),
-        (#""ramp":{"steps":[{"traffic":5}],"keep":"yes"}"#, "/ramp/keep"),
-        (#""ramp":{"steps":[{"traffic":5}],"alarm":"hold"}"#, "/ramp/alarm"),
-        (#""ramp":{"steps":[{"for":"1d"}]}"#, "/ramp/steps/0/traffic"),
-        (#""ramp":{"steps":[{"traffic":101}]}"#, "/ramp/steps/0/traffic"),
-        (#""ramp":{"steps":[{"traffic":5},{"traffic":6}]}"#, "/ramp/steps/0"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"1d","users":5}]}"#, "/ramp/steps/0"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"1d"},{"traffic":5}]}"#, "/ramp/steps/1/traffic"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"soon"}]}"#, "/ramp/steps/0/for"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"0s"}]}"#, "/ramp/steps/0/for"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"367d"}]}"#, "/ramp/steps/0/for"),
-        (#""ramp":{"steps":[{"traffic":5,"for":"99999999999999999999d"}]}"#, "/ramp/steps/0/for"),
-        (#""ramp":{"steps":[{"traffic":5,"users":0}]}"#, "/ramp/steps/0/users"),
-        (#""ramp":{"steps":[{"traffic":5,"users":1.5}]}"#, "/ramp/steps/0/users"),
-        (#""ramp":{"steps":[{"traffic":5,"users":9},{"traffic":6,"users":9}]}"#, "/ramp/steps/1/users"),
-        (#""traffic":5,"ramp":{"steps":[{"traffic":5}]}"#, "/traffic"),
-        (#""schedule":[]"#, "/schedule"), (#""schedule":{"start":1}"#, "/schedule/start"),
-        (#""schedule":{"start_at":"tomorrow"}"#, "/schedule/start_at"),
-        (#""schedule":{"start_at":"2126-01-01T00:00:00Z","end_at":"2126-01-01T00:00:00Z"}"#, "/schedule/end_at"),
-    ])
-    func `What is not a ramp or a schedule is refused`(members: String, pointer: String) throws {
-        let refused = try put(members)
-        #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
-        #expect(try server.request("GET", "/v1/experiments/checkout").status == 404)
-    }
-
-    @Test func `At most 20 steps`() throws {
-        func steps(_ count: Int) -> String {
-            (1...count).map { #"{"traffic":\#($0),"for":"1d"}"# }.joined(separator: ",")
-        }
-        #expect(try put(#""ramp":{"steps":[\#(steps(21))]}"#)["pointer"] == "/ramp/steps")
-        #expect(try put(#""ramp":{"steps":[\#(steps(20))]}"#).status == 201)
     }
 }

@@ -1,6 +1,9 @@
 import Bucketing
+import Chronology
 import Definitions
 import JSON
+import Storage
+import TestSupport
 
 @testable import HoldfastCore
 
@@ -41,16 +44,69 @@ struct DefinitionBench {
         }
     }
 
+    /// Defines an element like another one, as `?from=` does.
+    @discardableResult
+    mutating func copy<Element: DefinedElement>(
+        _: Element.Type, _ source: String, as key: String, _ body: JSONValue = [:]
+    ) throws(CoreError) -> JSONValue {
+        try put(Element.self, key, try Element.copy(of: source, as: key, body, in: project))
+    }
+
+    /// Makes a change that no body asks for, such as the end of an experiment.
+    mutating func edit(
+        _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void
+    ) throws(CoreError) {
+        project = try GoldenProject.edited(project) { definitions, _ throws(CoreError) in try change(&definitions) }
+    }
+
+    /// Concludes an experiment.
+    ///
+    /// - Returns: the experiment as `GET` shows it.
+    @discardableResult
+    mutating func conclude(
+        _ key: String, winner: Identifier?, at time: Instant = 1_772_000_000_000
+    ) throws(CoreError) -> JSONValue {
+        try edit { definitions throws(CoreError) in
+            let input = ConclusionInput(winner: winner, reason: "Better")
+            try definitions.conclude(Identifier(key), as: input, at: time, by: Author(name: "ada"))
+        }
+        return shown(Experiment.self, key)
+    }
+
+    @discardableResult
+    mutating func reopen(_ key: String) throws(CoreError) -> JSONValue {
+        try edit { definitions throws(CoreError) in try definitions.reopen(Identifier(key)) }
+        return shown(Experiment.self, key)
+    }
+
+    /// Applies a set of definitions, as `PUT /v1/definitions` does.
+    @discardableResult
+    mutating func apply(
+        _ set: JSONValue, prunes: Bool = false
+    ) throws(CoreError) -> DefinitionSetEdit.Outcome {
+        let draft = try GoldenProject.apply(try DefinitionSet(set), prunes: prunes, to: project)
+        project = GoldenProject.project(draft.compiled, version: project.version + 1)
+        return draft.outcome
+    }
+
+    /// All definitions in the form of files.
+    var files: JSONValue { DefinitionSet(project.definitions, GoldenProject.schema).json }
+
     /// The element as `GET` shows it; null if there is none.
     func shown<Element: DefinedElement>(_: Element.Type, _ key: String) -> JSONValue {
         Element.description(of: key, in: project.compiled, sdkKey: project.sdkKey) ?? .null
     }
 
-    /// Returns why a body is refused, and checks that nothing has changed; `nil` if it is not refused.
+    /// Returns why a body is refused; `nil` if it is not.
     func refused<Element: DefinedElement>(_: Element.Type, _ key: String, _ body: JSONValue) -> CoreError? {
+        refused { bench throws(CoreError) in try bench.put(Element.self, key, body) }
+    }
+
+    /// Returns why a change is refused; `nil` if it is not.
+    func refused(_ change: (inout DefinitionBench) throws(CoreError) -> some Any) -> CoreError? {
         var other = self
         do throws(CoreError) {
-            try other.put(Element.self, key, body)
+            _ = try change(&other)
             return nil
         } catch {
             return error
@@ -59,6 +115,11 @@ struct DefinitionBench {
 }
 
 extension CoreError {
+    /// Whether it says in the first place that is wrong what is required there, or what was found.
+    func says(_ text: String, at place: String) -> Bool {
+        places.first == place && (faults.first?.reason ?? detail).contains(text)
+    }
+
     /// The places of all that is wrong.
     var places: [String] { faults.isEmpty ? pointer.map { [$0.string] } ?? [] : faults.map(\.pointer.string) }
 }

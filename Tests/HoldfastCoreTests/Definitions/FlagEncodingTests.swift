@@ -1,6 +1,7 @@
 import Bucketing
 import Definitions
 import JSON
+import Storage
 import TestSupport
 import Testing
 
@@ -81,5 +82,106 @@ import Testing
         try FlagChange(["enabled": true], key: "flag").apply(to: &again)
         again.generate(since: off)
         #expect(again.datafile == on.datafile)
+    }
+
+    // MARK: What users get
+
+    private static let users300 = (0..<300).map { Identifier("user\($0)") }
+
+    private func evaluation(
+        _ bench: DefinitionBench, _ user: Identifier, _ attributes: JSONValue, _ stored: [NewAssignment] = []
+    ) throws -> (FlagEvaluation, new: [NewAssignment]) {
+        let datafile = bench.project.datafile
+        let profile = ProfileRecord(stored.map { ($0.experimentID, $0.variationID) })
+        let decision = try #require(
+            DecisionService(datafile: datafile).decide(
+                "banner", for: User(id: user, attributes: attributes.object ?? JSONObject()),
+                stored: StickyAssignments(profile, forced: nil, attributes: nil)))
+        return (FlagEvaluation(decision.value, datafile), decision.newAssignments)
+    }
+
+    @Test func `Rules apply in order, an experiment behind a delivery too`() throws {
+        var bench = try DefinitionBench()
+        try bench.put(
+            Flag.self, "banner",
+            [
+                "type": "string", "otherwise": "a",
+                "variations": [
+                    ["key": "a", "value": "A"], ["key": "b", "value": "B"], ["key": "c", "value": "C"],
+                ],
+                "rules": [
+                    ["audience": ["name": "staff", "value": true], "variation": "c"],
+                    ["experiment": ["weights": ["a": 1, "b": 1], "traffic": 50]],
+                    ["audience": ["name": "country", "value": "de"], "variation": "b"],
+                ],
+            ])
+        var reasons: [EvaluationReason: Int] = [:]
+        var enrolled: (user: Identifier, assignments: [NewAssignment])?
+        for (number, user) in Self.users300.enumerated() {
+            #expect(try evaluation(bench, user, ["staff": true]).0.value == "C")
+            // The missing attribute does not keep anybody out of the experiment.
+            let (other, new) = try evaluation(
+                bench, user, number.isMultiple(of: 2) ? [:] : ["staff": false, "country": "de"])
+            reasons[other.reason, default: 0] += 1
+            if !new.isEmpty { enrolled = (user, new) }
+        }
+        #expect(Set(reasons.keys) == [.experiment, .targeted, .default], "\(reasons)")
+        #expect((120...180).contains(reasons[.experiment] ?? 0), "\(reasons)")
+        // Somebody who takes part goes on, whatever rule precedes.
+        let taking = try #require(enrolled)
+        #expect(try evaluation(bench, taking.user, ["staff": true], taking.assignments).0.reason == .sticky)
+        #expect(bench.shown(Experiment.self, "banner_experiment")["traffic"] == 50)
+    }
+
+    @Test func `A delivery to a part of its audience leaves the others to the last variation`() throws {
+        var bench = try DefinitionBench()
+        func given(_ traffic: JSONValue) throws -> Set<Identifier> {
+            let rule: JSONValue = [
+                "audience": ["name": "country", "value": "de"], "variation": "on", "traffic": traffic,
+            ]
+            try bench.put(Flag.self, "banner", ["type": "boolean", "rules": [rule]])
+            return Set(try Self.users300.filter { try evaluation(bench, $0, ["country": "de"]).0.value == true })
+        }
+        let first = try given(30)
+        #expect((60...120).contains(first.count), "\(first.count)")
+        #expect(try given(60).isStrictSuperset(of: first))
+    }
+
+    /// The numbers of users whom an experiment enrolls.
+    private func enrolled(_ bench: DefinitionBench, _ key: Identifier) throws -> Set<Identifier> {
+        let service = DecisionService(datafile: bench.project.datafile)
+        let experiment = try #require(service.datafile.experiment(key: key))
+        return Set(Self.users300.filter { service.variation(of: experiment, for: User(id: $0)).variation != nil })
+    }
+
+    @Test func `A group enrolls a user in at most one experiment, and traffic that grows takes nobody from another`()
+        throws
+    {
+        var bench = try DefinitionBench()
+        for (key, traffic) in [("checkout", 20), ("search", 30)] as [(String, JSONValue)] {
+            try bench.put(Experiment.self, key, ["variations": ["a", "b"], "group": "page", "traffic": traffic])
+        }
+        let (checkout, search) = (try enrolled(bench, "checkout"), try enrolled(bench, "search"))
+        #expect((35...85).contains(checkout.count) && (60...120).contains(search.count))
+        #expect(checkout.isDisjoint(with: search))
+        try bench.put(Experiment.self, "checkout", ["traffic": 70])
+        #expect(try enrolled(bench, "search") == search)
+        #expect(try enrolled(bench, "checkout").isSuperset(of: checkout))
+        #expect(try enrolled(bench, "checkout").isDisjoint(with: search))
+    }
+}
+
+extension ProfileRecord {
+    /// A profile with assignments that were made at one time.
+    init(_ assignments: [(experimentID: Identifier, variationID: Identifier)]) {
+        let assigned = assignments.map { assignment in
+            (
+                assignment.experimentID,
+                Assignment(
+                    variationID: assignment.variationID, source: .bucketed, assignedAt: 1_772_000_000_000,
+                    updatedAt: 1_772_000_000_000, expiresAt: nil)
+            )
+        }
+        self.init(Dictionary(assigned, uniquingKeysWith: { $1 }))
     }
 }
