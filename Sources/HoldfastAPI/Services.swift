@@ -42,7 +42,8 @@ public final class Services: Sendable {
     private let seriesFiller: SeriesFiller?
     /// The key of codes for callers without a secret, such as ``ChangeToken``.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
-    private let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
+    /// Eight at a time, so that short computations need not wait for a few long ones.
+    private let computations = LimitedQueue(label: "computations", limit: 8, qos: .userInitiated)
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -126,7 +127,7 @@ public final class Services: Sendable {
 
     /// Runs a long computation off the event loops, concurrently with others.
     func compute<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
-        try await completed { done in computations.async { done(Result { try work() }) } }
+        try await computations.run { Result { try work() } }.get()
     }
 
     /// Stores the waiting events and releases everything, once the event loops have ended. Blocks until done.

@@ -80,7 +80,8 @@ public final class WebhookSender: Sendable {
     private let logger: Logger
     private let timer = RepeatedTask(every: .seconds(1))
     private let state = Mutex(State())
-    private let sends = DispatchQueue(label: "webhooks", qos: .utility, attributes: .concurrent)
+    /// A test of a webhook waits for its turn, too.
+    private let sends = LimitedQueue(label: "webhooks", limit: sendLimit, qos: .utility)
     /// Identifies this process in claims.
     private let holder = String(UInt64.random(in: .min ... .max), radix: 16)
     /// The duration of a claim. A request takes at most half of it.
@@ -290,7 +291,7 @@ public final class WebhookSender: Sendable {
         let request = WebhookRequest(
             url: definition.url, fields: WebhookSignature.fields(message, at: seconds, keys: keys),
             body: message.body, seconds: options.timeout, allowsPrivateAddresses: options.allowsPrivateAddresses)
-        var response = await settled { done in sends.async { done(send(request)) } }
+        var response = await sends.run { send(request) }
         if response.status >= 300 || response.status == 0 {
             let redirect = (300..<400).contains(response.status) ? ", which is not followed" : ""
             response.failure = response.failure ?? "the receiver must respond 2xx; got \(response.status)\(redirect)"
