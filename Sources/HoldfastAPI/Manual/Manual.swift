@@ -1,4 +1,5 @@
 import CEmbedded
+import Glibc
 
 /// The manual: the articles of `holdfast.docc` and those of the client library, embedded in the program.
 public enum Manual {
@@ -204,9 +205,17 @@ extension [UInt8] {
     /// Returns the number of words that begin with a text. "UPS" does not match "groups".
     fileprivate func count(of word: [UInt8]) -> Int {
         guard let first = word.first, count >= word.count else { return 0 }
-        return (0...(count - word.count)).count { start in
-            self[start] == first && (start == 0 || !self[start - 1].isLetter)
-                && self[start..<(start + word.count)].elementsEqual(word)
+        return withUnsafeBytes { text in
+            guard let base = text.baseAddress else { return 0 }
+            var (count, start) = (0, 0)
+            while let found = memchr(base + start, Int32(first), text.count - word.count + 1 - start) {
+                let place = base.distance(to: found)
+                let isAtBeginning = place == 0 || !text[place - 1].isLetter
+                if isAtBeginning, memcmp(found, word, word.count) == 0 { count += 1 }
+                start = place + 1
+                if start + word.count > text.count { break }
+            }
+            return count
         }
     }
 }

@@ -31,7 +31,7 @@ import Testing
         var lines = datafile.flags.map { "\($0.key) \($0.experiments.map(\.key)) \($0.variations.map(\.id))" }
         lines += datafile.experiments.map { "\($0.key) \($0.id) \($0.status) \($0.variations.map(\.key))" }
         let attributes: JSONValue = ["country": "de"]
-        for user in 0..<20 {
+        for user in 0..<6 {
             let user = User(id: Identifier("user\(user)"), attributes: attributes.object ?? JSONObject())
             for flag in datafile.flags {
                 let decision = service.decide(flag.key, for: user)

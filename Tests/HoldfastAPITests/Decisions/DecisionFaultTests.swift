@@ -168,7 +168,7 @@ import Testing
             }
         }
         var decided: [String] = []
-        for experiment in 0..<12 {
+        for experiment in 0..<6 {
             let key = "aa\(experiment)"
             let made = try server.request("PUT", "/v1/experiments/\(key)", #"{"variations":["control","new"]}"#)
             #expect(made.status == 201)

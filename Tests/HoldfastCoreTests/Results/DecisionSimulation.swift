@@ -34,11 +34,20 @@ struct SimulatedLaw: Sendable {
         let rest = (1 - correlation * correlation).squareRoot()
         return Self(statistic: .mean, isAdjusted: correlation != 0) { users, goal, random in
             goal.converted += users
-            for _ in 0..<users {
-                let before = random.normal()
-                let value = mean + deviation * (correlation * before + rest * random.normal())
-                goal.addValue(value, correlation == 0 ? 0 : before)
-            }
+            // What each user did before, and what is independent of it.
+            let (n, sums) = (Double(users), NormalSums(users, &random))
+            let (sum, square) = (
+                correlation * sums.u + rest * sums.v,
+                correlation * correlation * sums.uu + 2 * correlation * rest * sums.uv + rest * rest * sums.vv
+            )
+            goal.y = goal.y + CompensatedSum(n * mean + deviation * sum)
+            goal.yy =
+                goal.yy + CompensatedSum(n * mean * mean + 2 * mean * deviation * sum + deviation * deviation * square)
+            guard correlation != 0 else { return }
+            goal.x = goal.x + CompensatedSum(sums.u)
+            goal.xx = goal.xx + CompensatedSum(sums.uu)
+            goal.xy =
+                goal.xy + CompensatedSum(mean * sums.u + deviation * (correlation * sums.uu + rest * sums.uv))
         }
     }
 
@@ -60,6 +69,25 @@ struct SimulatedLaw: Sendable {
     }
 }
 
+/// The sums of pairs of independent standard normal numbers, of their squares and of their products, drawn from their own
+/// distributions: it takes as long for thousands of pairs as for one.
+private struct NormalSums {
+    var (u, v) = (0.0, 0.0)
+    var (uu, vv, uv) = (0.0, 0.0, 0.0)
+
+    init(_ count: Int, _ random: inout SeededGenerator) {
+        guard count > 0 else { return }
+        let n = Double(count)
+        (u, v) = (n.squareRoot() * random.normal(), n.squareRoot() * random.normal())
+        // The squares around the means have a Wishart distribution (Bartlett's decomposition).
+        let first = random.chiSquared(count - 1)
+        let mixed = count > 1 ? random.normal() : 0
+        uu = first + u * u / n
+        uv = first.squareRoot() * mixed + u * v / n
+        vv = mixed * mixed + random.chiSquared(count - 2) + v * v / n
+    }
+}
+
 extension GoalTally {
     fileprivate mutating func addValue(_ value: Double, _ before: Double = 0) {
         y = y + CompensatedSum(value)
@@ -75,6 +103,23 @@ extension SeededGenerator {
     mutating func normal() -> Double {
         (-2 * log(Double.random(in: 1e-300..<1, using: &self))).squareRoot()
             * cos(2 * .pi * Double.random(in: 0..<1, using: &self))
+    }
+
+    /// A number of the chi-squared distribution, by the method of Marsaglia and Tsang.
+    mutating func chiSquared(_ degrees: Int) -> Double {
+        guard degrees > 1 else {
+            let root = degrees == 1 ? normal() : 0
+            return root * root
+        }
+        let scale = Double(degrees) / 2 - 1.0 / 3
+        while true {
+            let x = normal()
+            let root = 1 + x / (9 * scale).squareRoot()
+            guard root > 0 else { continue }
+            let cube = root * root * root
+            let limit = x * x / 2 + scale * (1 - cube + log(cube))
+            if log(Double.random(in: 1e-300..<1, using: &self)) < limit { return 2 * scale * cube }
+        }
     }
 
     /// Returns the number of successes; above 200 expected ones from the normal distribution.

@@ -40,21 +40,24 @@ import Testing
 
     static let nulls: [Null] = {
         var nulls: [Null] = []
+        // The extremes, and all in a long run.
+        let rates = isLong ? [0.5, 0.1, 0.05, 0.02, 0.01, 0.001] : [0.5, 0.05, 0.001]
+        let revenues: [(sigma: Double, buyers: Double)] =
+            isLong
+            ? [(1, 0.03), (1, 0.05), (1.5, 0.03), (1.5, 0.05), (2, 0.03), (2, 0.05)] : [(1, 0.05), (2, 0.03)]
         for share in [0.5, 0.1, 0.9] {
-            for rate in [0.5, 0.1, 0.05, 0.02, 0.01, 0.001] {
+            for rate in rates {
                 nulls.append(
                     Null(
                         testDescription: "rate \(rate * 100)%, \(share * 100)% in the variation",
                         experiment: oneMetric(.rate(rate), share: share)))
             }
-            for sigma in [1, 1.5, 2] {
-                for buyers in [0.03, 0.05] {
-                    nulls.append(
-                        Null(
-                            testDescription:
-                                "revenue, sigma \(sigma), \(buyers * 100)% buy, \(share * 100)% in the variation",
-                            experiment: oneMetric(.revenue(buyers, sigma: sigma), share: share)))
-                }
+            for (sigma, buyers) in revenues {
+                nulls.append(
+                    Null(
+                        testDescription:
+                            "revenue, sigma \(sigma), \(buyers * 100)% buy, \(share * 100)% in the variation",
+                        experiment: oneMetric(.revenue(buyers, sigma: sigma), share: share)))
             }
         }
         func equal(_ laws: [SimulatedLaw], variations: Int) -> SimulatedExperiment {
