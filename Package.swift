@@ -238,13 +238,22 @@ let package = Package(
             name: "BucketingTests", dependencies: ["Bucketing", "Chronology", "JSON", "TestSupport"],
             resources: [.copy("Vectors")],
             swiftSettings: strict),
+        .target(
+            name: "DefinitionsTestSupport",
+            dependencies: ["Definitions", "Bucketing", "Chronology", "JSON", "TestSupport"],
+            path: "Tests/DefinitionsTestSupport", swiftSettings: strict),
+        .testTarget(
+            name: "DefinitionsTests",
+            dependencies: ["Definitions", "Bucketing", "Chronology", "JSON", "DefinitionsTestSupport", "TestSupport"],
+            swiftSettings: strict),
         fuzz,
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastCoreTests",
             dependencies: [
-                "HoldfastCore", "Bucketing", "Chronology", "Definitions", "JSON", "Storage", "TestSupport",
+                "HoldfastCore", "Bucketing", "Chronology", "Definitions", "JSON", "Storage", "DefinitionsTestSupport",
+                "TestSupport",
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Server"])),
             ],
             exclude: ["Golden/definitions.txt", "plan_vectors.py"], resources: [.copy("plan-vectors.jsonl")],

@@ -88,33 +88,6 @@ extension FaultCollector {
     }
 }
 
-/// The rules for the names of experiments, attributes, goals and the like.
-public enum NameRule {
-    /// Whether a text has 1 to 255 bytes without NUL.
-    public static func admits(_ text: String) -> Bool {
-        (1...255).contains(text.utf8.count) && !text.utf8.contains(0)
-    }
-
-    /// Returns the key if ``admits(_:)`` is true for it.
-    ///
-    /// - Throws: 400 if it is not.
-    public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
-        guard admits(key) else {
-            throw CoreError(
-                .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
-        }
-        return key
-    }
-
-    /// Whether a goal may have the name. Stores use names that begin with U+0001 themselves.
-    public static func admitsGoal(_ text: String) -> Bool { admits(text) && text.utf8.first != 1 }
-
-    /// Returns the end of an error message: the rule of ``admitsGoal(_:)`` and the size of the refused name.
-    public static func ofGoals(_ text: String) -> String {
-        "must be 1 to 255 bytes long, without NUL, and not begin with U+0001; got \(text.utf8.count) bytes"
-    }
-}
-
 extension Form where Value == Double {
     public static func number(_ range: ClosedRange<Double>) -> Self {
         Form(

@@ -168,6 +168,26 @@ public struct MetricDefinition: KeyedDefinition {
     }
 }
 
+extension MetricDefinition {
+    /// The statistic by which a metric is compared.
+    public enum Statistic: Sendable {
+        /// The share of users.
+        case rate
+        /// The mean over users.
+        case mean
+        /// The ratio of two sums.
+        case ratio
+    }
+
+    public var statistic: Statistic {
+        switch kind {
+        case .conversion, .retention, .funnel: .rate
+        case .count, .total: .mean
+        case .mean, .ratio: .ratio
+        }
+    }
+}
+
 extension Double {
     /// The shortest decimal text that reads back as the same number.
     public var shortest: String { String(decoding: JSONValue.shortest(self).encoded(), as: UTF8.self) }

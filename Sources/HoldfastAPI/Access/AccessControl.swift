@@ -1,6 +1,6 @@
 public import Chronology
 import HTTPServer
-public import Storage
+import Storage
 internal import Synchronization
 
 /// Holds the active tokens and the identity provider. Without either, every caller has every scope, and the server

@@ -104,7 +104,7 @@ struct EdgeChangesEndpoint {
             let pointer = place.appending(member.key)
             entries.append(
                 .init(
-                    experimentID: try ProfileInput.checkExperimentID(member.key, at: pointer),
+                    experimentID: try NameRule.checkExperimentID(member.key, at: pointer),
                     variationID: try ProfileInput.variationID(member.value, at: pointer)))
         }
         return ExperimentBucketMap(entries)
@@ -117,7 +117,7 @@ struct EdgeChangesEndpoint {
             "a proposal", knowing: ["experiment_id", "variation_id", "replacing", "is_from_anonymous_profile"],
             at: place)
         return ProfileChange.Candidate(
-            experimentID: try ProfileInput.checkExperimentID(
+            experimentID: try NameRule.checkExperimentID(
                 try object.text("experiment_id", in: place), at: place.appending("experiment_id")),
             variationID: try ProfileInput.variationID(
                 object["variation_id"] ?? .null, at: place.appending("variation_id")),

@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import HTTPServer
 import HoldfastCore
 import JSON

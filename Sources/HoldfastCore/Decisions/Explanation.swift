@@ -81,7 +81,7 @@ extension ProjectView {
             do throws(CoreError) {
                 return ExplainedDatafile(
                     version: found.version, revision: found.revision, isActive: isActive,
-                    datafile: isActive ? project.datafile : try Project.compile(found.content))
+                    datafile: isActive ? project.datafile : try Datafile.usable(found.content))
             } catch {
                 throw CoreError(
                     .conflict, "the datafile of version \(found.version) is not usable here: \(error.detail)")

@@ -1,7 +1,7 @@
 public import Bucketing
 public import Chronology
 internal import Dispatch
-public import Storage
+import Storage
 internal import Synchronization
 
 /// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost it no work.

@@ -1,4 +1,5 @@
 public import Bucketing
+import Definitions
 import JSON
 import Storage
 

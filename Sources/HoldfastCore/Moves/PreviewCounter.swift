@@ -1,5 +1,5 @@
 public import Bucketing
-import Definitions
+public import Definitions
 public import JSON
 import Storage
 internal import Synchronization

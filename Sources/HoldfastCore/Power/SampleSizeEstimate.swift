@@ -3,7 +3,7 @@ public import Chronology
 public import Definitions
 public import JSON
 import Statistics
-public import Storage
+import Storage
 
 /// The number of users and days that an experiment needs, and the effect that it can detect by a given time.
 ///
@@ -14,8 +14,8 @@ public import Storage
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
-        public var alpha = ExperimentPlan.defaultAlpha
-        public var power = ExperimentPlan.defaultPower
+        public var alpha = DecisionRule.defaultAlpha
+        public var power = DecisionRule.defaultPower
         public var minimumEffect: Double?
         public var metrics = ExperimentMetrics()
         /// Whether the experiment has a bandit. Its users are weighted, and metrics are not adjusted.

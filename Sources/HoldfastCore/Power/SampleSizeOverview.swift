@@ -2,7 +2,7 @@ import Bucketing
 public import Chronology
 public import Definitions
 public import JSON
-public import Storage
+import Storage
 
 /// The number of users and days that an experiment needs for all its primary metrics and guardrails together.
 public struct SampleSizeOverview: Sendable {

@@ -30,9 +30,6 @@ public struct SampleSizeRequest: Sendable {
     /// The experiment whose users determine traffic and baseline; `nil` for this one, or others of its flags.
     public var source: Identifier?
 
-    public static let alphas = 0.0001...0.5
-    public static let powers = 0.5...0.9999
-
     private static let members = [
         "goal", "kind", "metric", "minimum_effect", "margin", "alpha", "power", "baseline", "standard_deviation",
         "users_per_day", "days", "until", "from",
@@ -63,8 +60,8 @@ public struct SampleSizeRequest: Sendable {
         if margin != nil, minimumEffect != nil {
             faults.add("`margin` and `minimum_effect` must not be given together", at: ["margin"])
         }
-        alpha = faults.number(object, "alpha", Self.alphas, "0.05")
-        power = faults.number(object, "power", Self.powers, "0.8")
+        alpha = faults.number(object, "alpha", DecisionRule.alphas, "0.05")
+        power = faults.number(object, "power", DecisionRule.powers, "0.8")
         baseline = faults.number(object, "baseline", -1e15...1e15, "0.1 for 10% of users")
         standardDeviation = faults.number(object, "standard_deviation", 1e-15...1e15, "20")
         usersPerDay = faults.number(object, "users_per_day", 0.001...1e12, "1000")

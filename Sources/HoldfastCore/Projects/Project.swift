@@ -1,7 +1,7 @@
 public import Bucketing
 public import Chronology
 public import Definitions
-public import JSON
+import JSON
 public import Storage
 
 /// The project of an SDK key: its active datafile, compiled, and the variations forced on users.
@@ -155,8 +155,8 @@ public final class Project: Sendable {
             isImported || !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
             experiment.variation(id: variationID) != nil,
             // A datafile of an earlier release may have ids that do not fit into a profile.
-            ProfileInput.isVariationID(variationID.string.utf8),
-            (try? ProfileInput.checkExperimentID(experimentID.string, at: nil)) != nil
+            NameRule.isVariationID(variationID.string.utf8),
+            (try? NameRule.checkExperimentID(experimentID.string, at: nil)) != nil
         else { return nil }
         return catalogVersion
     }
@@ -180,64 +180,6 @@ public final class Project: Sendable {
             }
             for byte in bytes[end...] { add(UInt64(byte)) }
             return hash
-        }
-    }
-
-    private static let parser = JSONParser(maximumDepth: 128)
-
-    /// Parses and compiles a datafile.
-    ///
-    /// - Throws: 400 with every wrong member as `errors`.
-    public static func compile(
-        _ content: [UInt8], similarTo former: Datafile? = nil
-    ) throws(CoreError) -> Datafile {
-        try compile(try parse(content), similarTo: former)
-    }
-
-    /// - Parameter lists: the elements of a similar datafile, which are reused.
-    static func parse(
-        _ content: [UInt8], knowing lists: [String: [JSONParser.KnownElement]] = [:]
-    ) throws(CoreError) -> JSONValue {
-        do throws(JSONError) {
-            return lists.isEmpty ? try parser.parse(content) : try parser.parse(content, knowing: lists)
-        } catch {
-            throw CoreError(error, in: "the datafile")
-        }
-    }
-
-    /// Compiles a datafile that is about to be activated, under stricter rules than ``compile(_:)``. Datafiles that are
-    /// active already are not checked against these rules, which are newer.
-    ///
-    /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
-    public static func accept(_ content: [UInt8]) throws(CoreError) -> Datafile {
-        let datafile = try compile(content)
-        // Delivery rules are exempt: their assignments are not stored, and their ids have other forms.
-        for experiment in datafile.experimentsBesideRules {
-            do throws(CoreError) {
-                _ = try ProfileInput.checkExperimentID(experiment.id.string, at: nil)
-            } catch {
-                throw CoreError(
-                    .invalid, "\(error.detail), in the experiment '\(experiment.key)'")
-            }
-            for variation in experiment.variations where !ProfileInput.isVariationID(variation.id.string.utf8) {
-                throw CoreError(
-                    .invalid,
-                    "a variation id must be 1 to 255 bytes long; got \(variation.id.string.utf8.count), in the variation "
-                        + "'\(variation.key)' of the experiment '\(experiment.key)'")
-            }
-        }
-        return datafile
-    }
-
-    public static func compile(_ value: JSONValue, similarTo former: Datafile? = nil) throws(CoreError) -> Datafile {
-        do throws(DatafileError) {
-            return try Datafile.compile(value, similarTo: former)
-        } catch {
-            let first = error.problems.first
-            var refusal = CoreError(
-                .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
-            refusal.faults = error.problems
-            throw refusal
         }
     }
 
@@ -272,30 +214,12 @@ public enum SDKKey {
     }
 }
 
-extension Datafile {
-    /// Warnings about a usable datafile: experiments that this server decides differently from the reference SDK.
-    public var warnings: [String] {
-        let names = experiments.filter { $0.gate != nil }.map { "'\($0.key)'" }
-        guard !names.isEmpty else { return [] }
-        let others = names.count > 20 ? " and \(names.count - 20) more" : ""
-        return [
-            "a contextual bandit (`cmab`) chooses the variations of \(names.prefix(20).joined(separator: ", "))\(others): "
-                + "this server gives them by weights that are the same for all users, whatever their attributes"
-        ]
-    }
-
-    /// The experiments without the targeted rollouts of flags, which the Agent does not count as experiments either.
-    public var experimentsBesideRules: [Experiment] {
-        experiments.filter { !isDeliveryRule($0.id) }
-    }
-
-    /// Returns the experiment with a key, or else with an id.
-    public func experiment(keyOrID name: Identifier) -> Experiment? {
-        experiment(key: name) ?? experiment(id: name)
-    }
-
-    /// Returns the experiment with a key, unless it is a targeted rollout.
-    public func agentExperiment(key: Identifier) -> Experiment? {
-        experiment(key: key).flatMap { isDeliveryRule($0.id) ? nil : $0 }
+extension Project {
+    /// Returns the other experiments of the flags that have an experiment, whose users are about the same.
+    public func others(ofFlagsWith experiment: Experiment) -> [Experiment] {
+        let definitions = definitions
+        var known: Set<Identifier> = [experiment.id]
+        return definitions.flags(ofExperiment: experiment.id).flatMap { definitions.experiments(of: $0) }
+            .filter { known.insert($0.id).inserted }.compactMap { datafile.experiment(id: $0.id) }
     }
 }

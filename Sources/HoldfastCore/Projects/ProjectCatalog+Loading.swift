@@ -33,7 +33,7 @@ public struct DatafileSummary: Sendable {
     /// - Throws: ``DatafileLoadError`` with one line for each fault.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
         do throws(CoreError) {
-            datafile = try Project.accept(content)
+            datafile = try Datafile.accepted(content)
         } catch {
             let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
             throw DatafileLoadError(lines.isEmpty ? error.detail : lines.joined(separator: "\n"))

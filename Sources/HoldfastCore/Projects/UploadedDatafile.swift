@@ -1,6 +1,6 @@
 import Bucketing
 public import Chronology
-import Definitions
+public import Definitions
 public import Storage
 
 /// A datafile that an admin uploads, with the results to freeze when it is stored: those of the experiments that it

@@ -279,9 +279,3 @@ public struct ExperimentResults: Sendable {
     /// The number of counted users of variations that the experiment no longer has.
     public var excludedUsers: Int { removedVariations.reduce(0) { $0 + $1.users.counted } }
 }
-
-extension Experiment {
-    /// Each variation's share of the experiment's bucket values, in hundredths of a percent; while enrollment is
-    /// closed, the share that it had before.
-    var shares: [Identifier: Int] { plannedAllocation.shares }
-}

@@ -14,7 +14,7 @@ public struct FrozenExperiment: Sendable {
     public init(_ definition: JSONValue) throws(CoreError) {
         var datafile = Datafile.empty(projectID: "", sdkKey: nil).object ?? JSONObject()
         datafile["experiments"] = [definition]
-        guard let compiled = try? Project.compile(.object(datafile)), let experiment = compiled.experiments.first else {
+        guard let compiled = try? Datafile.usable(.object(datafile)), let experiment = compiled.experiments.first else {
             throw CoreError(.unavailable, "the frozen definition of the experiment is not usable by this release")
         }
         self.experiment = experiment
@@ -29,5 +29,19 @@ public struct FrozenExperiment: Sendable {
         definition["audienceIds"] = []
         definition["audienceConditions"] = nil
         return .object(definition)
+    }
+}
+
+extension ProjectDefinitions {
+    /// The experiments that the change concludes, whose results are to be kept.
+    func freezes(since former: ProjectDefinitions?) -> [ResultsFreeze] {
+        experiments.compactMap { experiment in
+            guard let time = experiment.conclusion?.frozenAt,
+                former?.experiments[experiment.key]?.conclusion?.frozenAt != time
+            else { return nil }
+            return ResultsFreeze(
+                experimentID: experiment.id, frozenAt: time,
+                definition: FrozenExperiment.definition(of: experiment.source))
+        }
     }
 }

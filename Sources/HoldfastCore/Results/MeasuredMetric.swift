@@ -76,26 +76,6 @@ public struct MeasuredMetric: Sendable {
     public var tally: ExperimentTally { tallies.last ?? ExperimentTally() }
 }
 
-extension MetricDefinition {
-    /// The statistic by which a metric is compared.
-    public enum Statistic: Sendable {
-        /// The share of users.
-        case rate
-        /// The mean over users.
-        case mean
-        /// The ratio of two sums.
-        case ratio
-    }
-
-    public var statistic: Statistic {
-        switch kind {
-        case .conversion, .retention, .funnel: .rate
-        case .count, .total: .mean
-        case .mean, .ratio: .ratio
-        }
-    }
-}
-
 extension VariationData {
     /// - Parameter definition: the definition of the metric, for its direction; `nil` for a goal.
     func estimate(

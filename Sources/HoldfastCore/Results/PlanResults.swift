@@ -89,7 +89,7 @@ extension Project {
         guard !metrics.isEmpty else { return nil }
         let definition = definitions.experiments[experiment.key].flatMap { $0.id == experiment.id ? $0 : nil }
         return MeasuredPlan(
-            metrics: metrics, alpha: definition?.details.plan.alpha ?? ExperimentPlan.defaultAlpha,
+            metrics: metrics, alpha: definition?.details.plan.alpha ?? DecisionRule.defaultAlpha,
             description: definition.flatMap { definitions.planDescription(of: $0) } ?? .null)
     }
 }

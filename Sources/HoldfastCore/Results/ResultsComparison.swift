@@ -2,7 +2,7 @@ public import Bucketing
 public import Chronology
 public import Definitions
 import Statistics
-public import Storage
+import Storage
 
 /// The query for the results of an experiment.
 public struct ResultsQuery: Sendable {

@@ -1,7 +1,8 @@
 import Bucketing
 public import Chronology
+import Definitions
 import Statistics
-public import Storage
+import Storage
 
 /// Compares the split of users into variations with the traffic allocation.
 ///

@@ -137,7 +137,7 @@ public final class ExperimentScheduler: Sendable {
             return try await keep(look, of: experiment, place, at: now)
         }
         // Most looks at users change nothing.
-        guard definitions.timedChange(of: place.key, at: now, watch) != nil else { return }
+        guard definitions.timedChange(of: place.key, at: now, watch?.users) != nil else { return }
         do {
             try await makeDueChange(place, at: now, watch)
         } catch let error as CoreError where error.kind != .unavailable {
@@ -207,7 +207,7 @@ public final class ExperimentScheduler: Sendable {
         let edit = ProjectEditor.Edit(
             sdkKey: place.sdkKey, author: Self.author, moves: .refuse,
             change: { definitions, _ throws(CoreError) -> TimedChange? in
-                guard var change = definitions.timedChange(of: key, at: now, watch) else { return nil }
+                guard var change = definitions.timedChange(of: key, at: now, watch?.users) else { return nil }
                 if let refusal {
                     guard change.isStep else { throw refusal }
                     change = .hold(refusal.detail)
@@ -254,5 +254,16 @@ extension ExperimentDefinition {
                 "ramp": ["state": details.ramp?.json.object?["state"] ?? .null],
             ]
         ]
+    }
+}
+
+extension TimedChange {
+    /// The action in the audit log.
+    var action: AuditAction {
+        switch self {
+        case .start, .end: .experimentSchedule
+        case .begin, .complete, .wait, .alarm, .hold: .experimentRamp
+        case .weigh: .experimentBandit
+        }
     }
 }

@@ -19,6 +19,9 @@ struct UserWatch: Sendable, Equatable {
     var alarm: String? {
         alarms.isEmpty ? nil : ExperimentWarning.allCases.compactMap { alarms[$0] }.joined(separator: "; ")
     }
+
+    /// What decides whether a step is due.
+    var users: WatchedUsers { WatchedUsers(evidence: evidence, alarm: alarm, look: bandit) }
 }
 
 extension UserWatch {

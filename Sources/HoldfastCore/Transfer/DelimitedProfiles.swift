@@ -133,7 +133,7 @@ extension DelimitedProfiles.Records {
         case .map(let index):
             return ProfileInput(userID: userID, assignments: try map(fields[index]))
         case .ids(let experiment, let variation):
-            let experimentID = try ProfileInput.checkExperimentID(
+            let experimentID = try NameRule.checkExperimentID(
                 try text(fields[experiment], "experiment_id"), at: nil)
             let text = try text(fields[variation], "variation_id")
             let variationID = try ProfileInput.variationID(.string(text), at: [])
@@ -220,7 +220,7 @@ enum CQLMap {
 
         private mutating func name() -> String? {
             if let text = text() { return text }
-            let word = rest.prefix { $0 == UInt8(ascii: "_") || ProfileInput.isExperimentID(CollectionOfOne($0)) }
+            let word = rest.prefix { $0 == UInt8(ascii: "_") || NameRule.isExperimentID(CollectionOfOne($0)) }
             guard !word.isEmpty else { return nil }
             rest = rest[word.endIndex...]
             return String(decoding: word, as: UTF8.self)

@@ -61,7 +61,7 @@ public struct ExperimentNames: Sendable {
         _ experiment: Experiment, _ variation: Variation
     ) throws(CoreError) -> (experimentID: Identifier, variationID: Identifier) {
         (
-            try ProfileInput.checkExperimentID(experiment.id.string, at: nil),
+            try NameRule.checkExperimentID(experiment.id.string, at: nil),
             try ProfileInput.variationID(.string(variation.id.string), at: [])
         )
     }

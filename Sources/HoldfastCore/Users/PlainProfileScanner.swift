@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 import Storage
 
@@ -49,7 +50,7 @@ struct PlainProfileScanner {
         var entries: [ExperimentBucketMap.Entry] = []
         entries.reserveCapacity(4)
         repeat {
-            guard let experimentID = text(atMost: 255), ProfileInput.isExperimentID(experimentID), take(":"),
+            guard let experimentID = text(atMost: 255), NameRule.isExperimentID(experimentID), take(":"),
                 take("{"), let member = text(atMost: 32), member.hasSameBytes(as: "variation_id"), take(":"),
                 let variationID = text(atMost: 255), take("}")
             else { return nil }

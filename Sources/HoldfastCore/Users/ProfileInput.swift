@@ -96,7 +96,7 @@ public struct ProfileInput {
         var entries: [ExperimentBucketMap.Entry] = []
         entries.reserveCapacity(object.count)
         for member in object {
-            let experimentID = try checkExperimentID(member.key, at: place.appending(member.key))
+            let experimentID = try NameRule.checkExperimentID(member.key, at: place.appending(member.key))
             guard let entry = member.value.object else {
                 throw wrong(place.appending(member.key), "an assignment must be an object; got \(member.value.kind)")
             }
@@ -109,28 +109,6 @@ public struct ProfileInput {
         return ExperimentBucketMap(entries)
     }
 
-    /// Returns an experiment id if it matches `^[a-zA-Z0-9]+$` and has at most 255 bytes.
-    public static func checkExperimentID(
-        _ text: String, at pointer: @autoclosure () -> JSONPointer?
-    ) throws(CoreError) -> Identifier {
-        guard isExperimentID(text.utf8) else {
-            throw CoreError(
-                .invalid, "an experiment id must consist of ASCII letters and digits; got '\(text)'", at: pointer())
-        }
-        guard text.utf8.count <= 255 else {
-            throw CoreError(
-                .invalid, "an experiment id must be at most 255 bytes long; got \(text.utf8.count)", at: pointer())
-        }
-        return Identifier(text)
-    }
-
-    static func isExperimentID(_ bytes: some Collection<UInt8>) -> Bool {
-        !bytes.isEmpty
-            && bytes.allSatisfy { byte in
-                byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
-            }
-    }
-
     /// Returns a variation id if it is a string of 1 to 255 bytes.
     public static func variationID(
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
@@ -138,14 +116,10 @@ public struct ProfileInput {
         guard let text = value.string else {
             throw wrong(pointer(), "`variation_id` must be a string; got \(value.kind)")
         }
-        guard isVariationID(text.utf8) else {
+        guard NameRule.isVariationID(text.utf8) else {
             throw wrong(pointer(), "`variation_id` must be 1 to 255 bytes long; got \(text.utf8.count)")
         }
         return Identifier(text)
-    }
-
-    static func isVariationID(_ bytes: some Collection<UInt8>) -> Bool {
-        (1...255).contains(bytes.count)
     }
 
     private static func wrong(_ pointer: JSONPointer, _ detail: String) -> CoreError {

@@ -1,5 +1,5 @@
 public import Bucketing
-public import Definitions
+import Definitions
 import JSON
 public import Storage
 

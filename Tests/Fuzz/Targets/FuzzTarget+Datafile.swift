@@ -1,4 +1,5 @@
 import Bucketing
+import Definitions
 import JSON
 import TestSupport
 

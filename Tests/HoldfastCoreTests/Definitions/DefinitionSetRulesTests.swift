@@ -1,5 +1,6 @@
 import Bucketing
 import Definitions
+import DefinitionsTestSupport
 import JSON
 import Testing
 
@@ -171,5 +172,14 @@ import Testing
         #expect(try changes(set(["b": 70, "a": 30])).count == 2)
         let over = try #require(bench.refused { bench throws(CoreError) in try bench.apply(set(["b": 71])) })
         #expect(over.kind == .unprocessable && over.detail.contains("at most 100%"))
+    }
+
+    /// It took minutes when each experiment looked through all others.
+    @Test(.timeLimit(.minutes(5))) func `A set may have thousands of experiments`() throws {
+        let experiments = (0..<3_000).map {
+            ["key": .string("e\($0)"), "variations": ["a", "b"], "traffic": 20] as JSONValue
+        }
+        let outcome = try DefinitionSetEdit.check(try DefinitionSet(["experiments": .array(experiments)]))
+        #expect(outcome.differences.count == 3_000)
     }
 }

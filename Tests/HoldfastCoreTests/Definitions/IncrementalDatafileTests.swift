@@ -1,5 +1,6 @@
 import Bucketing
 import Definitions
+import DefinitionsTestSupport
 import JSON
 import Storage
 import TestSupport
@@ -36,7 +37,7 @@ private struct History {
             #expect(DefinitionSet(definitions, .empty, since: former) == DefinitionSet(definitions, .empty))
         }
         let read = GoldenProject.project(
-            CompiledDefinitions(try Project.compile(project.definitions.content)), version: project.version)
+            CompiledDefinitions(try Datafile.usable(project.definitions.content)), version: project.version)
         let draft: ProjectEditor.Draft<Void>
         do throws(CoreError) {
             draft = try ProjectEditor.draft(GoldenProject.sdkKey, change, of: project)
@@ -54,7 +55,7 @@ private struct History {
         #expect(
             String(decoding: content, as: UTF8.self)
                 == String(decoding: whole.compiled.definitions.content, as: UTF8.self))
-        let fresh = try Project.compile(content)
+        let fresh = try Datafile.usable(content)
         let imported = ProjectDefinitions(fresh)
         #expect(imported.experiments.map(\.key) == definitions.experiments.map(\.key))
         for experiment in imported.experiments { #expect(definitions.experiments[experiment.key] == experiment) }
@@ -106,7 +107,7 @@ private struct History {
 
     /// What an edit stores besides the datafile is what differs.
     private func compareChanges(_ edited: Datafile, _ fresh: Datafile) throws {
-        let former = try Project.compile(project.definitions.content)
+        let former = try Datafile.usable(project.definitions.content)
         #expect(
             AllocationRules.allocations(in: edited, since: project.datafile)
                 == AllocationRules.allocations(in: fresh, since: former))
@@ -129,7 +130,7 @@ private struct History {
             let (key, winner) = (Identifier(bodies.one(of: experiments)), bodies.one(of: ["control", "new", "on"]))
             return { definitions, _ throws(CoreError) in
                 let conclusion = ConclusionInput(winner: Identifier(winner), reason: "Random")
-                try definitions.conclude(key, as: conclusion, at: 1_800_000_000_000, by: .processUser)
+                try definitions.conclude(key, as: conclusion, at: 1_800_000_000_000, by: Author.processUser.name)
             }
         case 5:
             let key = Identifier(bodies.one(of: experiments))

@@ -1,7 +1,9 @@
 import Bucketing
 import Definitions
+import DefinitionsTestSupport
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @testable import HoldfastCore
@@ -171,5 +173,20 @@ import Testing
             try expectNoMoves { try $0.put(Flag.self, "banner", body) }
             #expect(decide() == before, "\(body)")
         }
+    }
+}
+
+extension ProfileRecord {
+    /// A profile with assignments that were made at one time.
+    fileprivate init(_ assignments: [(experimentID: Identifier, variationID: Identifier)]) {
+        let assigned = assignments.map { assignment in
+            (
+                assignment.experimentID,
+                Assignment(
+                    variationID: assignment.variationID, source: .bucketed, assignedAt: 1_772_000_000_000,
+                    updatedAt: 1_772_000_000_000, expiresAt: nil)
+            )
+        }
+        self.init(Dictionary(assigned, uniquingKeysWith: { $1 }))
     }
 }

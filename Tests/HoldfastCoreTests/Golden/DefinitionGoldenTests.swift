@@ -131,7 +131,7 @@ private struct GoldenRun {
                 { [body] definitions, project throws(CoreError) -> (isNew: Bool?, warnings: [DefinitionWarning]) in
                     let body =
                         try source.map { source throws(CoreError) in
-                            try Element.copy(of: source, as: key, body, in: project)
+                            try Element.copy(of: source, as: key, body, in: project?.compiled)
                         } ?? body
                     let shown = project.flatMap { Element.description(of: key, in: $0.compiled, sdkKey: $0.sdkKey) }
                     guard let change = try Element.change(body, key: key, of: shown, GoldenProject.schema) else {

@@ -143,7 +143,7 @@ enum GoldenProject {
         var root = try #require(Datafile.empty(projectID: "1").object)
         for (key, value) in brought { root[key] = value }
         let datafile = JSONValue.object(root)
-        var project = Self.project(CompiledDefinitions(try Project.compile(datafile)), version: 1)
+        var project = Self.project(CompiledDefinitions(try Datafile.usable(datafile)), version: 1)
         func put<Element: DefinedElement>(_: Element.Type, _ bodies: KeyValuePairs<String, JSONValue>) throws {
             for (key, body) in bodies {
                 project = try edited(project) { definitions, project throws(CoreError) in
@@ -158,7 +158,7 @@ enum GoldenProject {
         try put(Holdout.self, holdouts)
         return try edited(project) { definitions, _ throws(CoreError) in
             let conclusion = ConclusionInput(winner: "new", reason: "Better")
-            try definitions.conclude("done", as: conclusion, at: time, by: .processUser)
+            try definitions.conclude("done", as: conclusion, at: time, by: Author.processUser.name)
             _ = try definitions.archive("old")
             let evidence = Ramp.Evidence(users: 12, sampleRatio: 0.5)
             try definitions.apply(.begin(step: 0), to: "rising", at: time, evidence)

@@ -302,7 +302,7 @@ import Testing
         let (start, end) = (clock.now, clock.now + 1_800_000)
         clock.advance(by: .seconds(1_800))
         try await process.edit { definitions throws(CoreError) in
-            try definitions.conclude("e", as: ConclusionInput(winner: "a"), at: end, by: Author(name: "test"))
+            try definitions.conclude("e", as: ConclusionInput(winner: "a"), at: end, by: "test")
         }
         #expect(try process.shown()["status"] == "concluded")
         try expect("waiting", step: 1, traffic: 1)
@@ -395,7 +395,7 @@ import Testing
 
         let now = clock.now
         try await process.edit { definitions throws(CoreError) in
-            try definitions.conclude("f", as: ConclusionInput(winner: "a"), at: now, by: Author(name: "test"))
+            try definitions.conclude("f", as: ConclusionInput(winner: "a"), at: now, by: "test")
         }
         #expect(try await warnings("f") == [])
         try await process.expose(0..<1, to: "b", of: "f")
@@ -415,7 +415,7 @@ import Testing
         }
         let now = clock.now
         try await process.edit { definitions throws(CoreError) in
-            try definitions.conclude("over", as: ConclusionInput(winner: "a"), at: now, by: Author(name: "test"))
+            try definitions.conclude("over", as: ConclusionInput(winner: "a"), at: now, by: "test")
         }
         try await process.catalog.refresh()
         let project = try #require(process.catalog.snapshot().projects.values.first)

@@ -328,7 +328,7 @@ struct SampleRatioTests {
     func `Users who are exposed after a change of weights raise no alarm in 100 correct experiments`() async throws {
         var random = SeededGenerator(seed: 32)
         let experiment = try #require(
-            try Project.compile(Array(Self.datafile(firstEnd: 5_000).utf8)).experiment(id: "e"))
+            try Datafile.usable(Array(Self.datafile(firstEnd: 5_000).utf8)).experiment(id: "e"))
         var pValues: [Double] = []
         for _ in 0..<100 {
             let tally = try await Self.tally(usersPerPeriod: 60, &random)

@@ -51,4 +51,26 @@ import Testing
         let value = try JSONParser().parse(conditions.replacing("'", with: "\""))
         #expect(SegmentRules.faults(in: value, at: [], schema: Self.schema).map(\.pointer.string) == pointers)
     }
+
+    @Test func `A segment of an audience must be defined`() {
+        func refusal<Element: DefinedElement>(_: Element.Type, _ body: JSONValue) -> CoreError? {
+            do throws(CoreError) {
+                _ = try Element.change(body, key: "e", of: nil, Self.schema)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let audience: JSONValue = ["not", ["segment": "none"]]
+        let refusals = [
+            ("/audience", refusal(Experiment.self, ["audience": audience])),
+            ("/audience", refusal(Holdout.self, ["audience": audience])),
+            ("/rules/0/audience", refusal(Flag.self, ["rules": [["audience": audience, "variation": "on"]]])),
+        ]
+        for (place, refusal) in refusals {
+            #expect(
+                refusal?.faults.map(\.pointer.string) == [place]
+                    && refusal?.faults.first?.reason.contains("'none'") == true)
+        }
+    }
 }

@@ -65,7 +65,7 @@ struct AssignmentEndpoints {
                 .conflict, "several projects have an experiment with the key '\(name)'; name it by its id: \(list)")
         }
         let id: Identifier
-        if let known = ids.first { id = known } else { id = try ProfileInput.checkExperimentID(name, at: nil) }
+        if let known = ids.first { id = known } else { id = try NameRule.checkExperimentID(name, at: nil) }
         return NamedExperiment(id: id, definitions: try projects.experiments(id: id, for: call.access))
     }
 

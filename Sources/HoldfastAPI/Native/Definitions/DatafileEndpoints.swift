@@ -21,7 +21,7 @@ struct DatafileEndpoints {
         let query = try request.query(knowing: ["moves", "share"])
         let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
         let preconditions = Preconditions(request)
-        let accepted = try await catalog.inBackground { _ in try Project.accept(uploaded) }
+        let accepted = try await catalog.inBackground { _ in try Datafile.accepted(uploaded) }
         let snapshot = catalog.snapshot()
         let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? accepted.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]

@@ -9,7 +9,7 @@ import Storage
 /// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and increases its revision, so that
 /// all protocols and servers see the same definitions. `X-Optimizely-SDK-Key` names the project; without it the default
 /// project is used. The first element on a server creates its project.
-struct DefinitionEndpoints<Element: DefinedElement> {
+struct DefinitionEndpoints<Element: AuditedElement> {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
@@ -155,7 +155,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         return { definitions, project throws(CoreError) in
             let body =
                 try input.source.map { source throws(CoreError) in
-                    try Element.copy(of: source, as: input.key, given, in: project)
+                    try Element.copy(of: source, as: input.key, given, in: project?.compiled)
                 } ?? given
             let description = project.flatMap {
                 Element.description(of: input.key, in: $0.compiled, sdkKey: input.sdkKey)

@@ -42,7 +42,7 @@ struct PreviewEndpoint {
     /// Makes the requested change on a copy of the project.
     ///
     /// - Returns: the changed copy, and the conditions that no user can meet.
-    private func draft<Element: DefinedElement>(
+    private func draft<Element: AuditedElement>(
         of _: Element.Type, _ request: borrowing Request, _ call: Call
     ) async throws -> (
         input: DefinitionEndpoints<Element>.PutRequest,

@@ -19,7 +19,7 @@ struct ConclusionEndpoints {
         }
         let (now, author) = (clock.now(), call.author(request))
         return try await edit(request, call, .experimentConclude, key) { definitions throws(CoreError) in
-            try definitions.conclude(Identifier(key), as: conclusion, at: now, by: author)
+            try definitions.conclude(Identifier(key), as: conclusion, at: now, by: author.name)
         }
     }
 

@@ -1,0 +1,93 @@
+public import Bucketing
+package import JSON
+
+extension Datafile {
+    private static let parser = JSONParser(maximumDepth: 128)
+
+    /// Parses and compiles a datafile.
+    ///
+    /// - Throws: 400 with every wrong member as `errors`.
+    package static func usable(
+        _ content: [UInt8], similarTo former: Datafile? = nil
+    ) throws(CoreError) -> Datafile {
+        try usable(try parsed(content), similarTo: former)
+    }
+
+    /// - Parameter lists: the elements of a similar datafile, which are reused.
+    package static func parsed(
+        _ content: [UInt8], knowing lists: [String: [JSONParser.KnownElement]] = [:]
+    ) throws(CoreError) -> JSONValue {
+        do throws(JSONError) {
+            return lists.isEmpty ? try parser.parse(content) : try parser.parse(content, knowing: lists)
+        } catch {
+            throw CoreError(error, in: "the datafile")
+        }
+    }
+
+    /// Compiles a datafile that is about to be activated, under stricter rules than ``usable(_:similarTo:)``. Datafiles that are
+    /// active already are not checked against these rules, which are newer.
+    ///
+    /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
+    package static func accepted(_ content: [UInt8]) throws(CoreError) -> Datafile {
+        let datafile = try usable(content)
+        // Delivery rules are exempt: their assignments are not stored, and their ids have other forms.
+        for experiment in datafile.experimentsBesideRules {
+            do throws(CoreError) {
+                _ = try NameRule.checkExperimentID(experiment.id.string, at: nil)
+            } catch {
+                throw CoreError(
+                    .invalid, "\(error.detail), in the experiment '\(experiment.key)'")
+            }
+            for variation in experiment.variations where !NameRule.isVariationID(variation.id.string.utf8) {
+                throw CoreError(
+                    .invalid,
+                    "a variation id must be 1 to 255 bytes long; got \(variation.id.string.utf8.count), in the variation "
+                        + "'\(variation.key)' of the experiment '\(experiment.key)'")
+            }
+        }
+        return datafile
+    }
+
+    package static func usable(_ value: JSONValue, similarTo former: Datafile? = nil) throws(CoreError) -> Datafile {
+        do throws(DatafileError) {
+            return try Datafile.compile(value, similarTo: former)
+        } catch {
+            let first = error.problems.first
+            var refusal = CoreError(
+                .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
+            refusal.faults = error.problems
+            throw refusal
+        }
+    }
+}
+
+extension Datafile {
+    /// Warnings about a usable datafile: experiments that this server decides differently from the reference SDK.
+    public var warnings: [String] {
+        let names = experiments.filter { $0.gate != nil }.map { "'\($0.key)'" }
+        guard !names.isEmpty else { return [] }
+        let others = names.count > 20 ? " and \(names.count - 20) more" : ""
+        return [
+            "a contextual bandit (`cmab`) chooses the variations of \(names.prefix(20).joined(separator: ", "))\(others): "
+                + "this server gives them by weights that are the same for all users, whatever their attributes"
+        ]
+    }
+
+    /// The experiments without the targeted rollouts of flags, which the Agent does not count as experiments either.
+    @inlinable
+    public var experimentsBesideRules: [Experiment] {
+        experiments.filter { !isDeliveryRule($0.id) }
+    }
+
+    /// Returns the experiment with a key, or else with an id.
+    @inlinable
+    public func experiment(keyOrID name: Identifier) -> Experiment? {
+        experiment(key: name) ?? experiment(id: name)
+    }
+
+    /// Returns the experiment with a key, unless it is a targeted rollout.
+    @inlinable
+    public func agentExperiment(key: Identifier) -> Experiment? {
+        experiment(key: key).flatMap { isDeliveryRule($0.id) ? nil : $0 }
+    }
+}

@@ -1,0 +1,125 @@
+import Bucketing
+package import JSON
+
+/// By which rule an experiment is to be decided: what was said of it before the start holds, and what is said later shows.
+package struct DecisionRule: Sendable, Equatable {
+    /// `nil` for the default, as is the power.
+    package var alpha: Double?
+    package var power: Double?
+    /// The smallest effect of interest, as a share of the baseline's mean.
+    package var minimumEffect: Double?
+    /// What was planned when the experiment started; `nil` if it has not, or if nothing was planned.
+    var start: Start?
+
+    struct Start: Sendable, Equatable {
+        /// Of the project's datafile.
+        var revision: String
+        var plan: JSONObject
+    }
+
+    package static let alphas = 0.0001...0.5
+    package static let powers = 0.5...0.9999
+    package static let defaultAlpha = 0.05
+    package static let defaultPower = 0.8
+
+    init() {}
+
+    /// Reads what is stored.
+    init(stored value: JSONValue?) {
+        let object = value?.object
+        Self.members.readStored(object ?? JSONObject(), into: &self)
+        start = (object?["start"]?.object).flatMap { start in
+            start["plan"]?.object.map { Start(revision: start["revision"]?.string ?? "", plan: $0) }
+        }
+    }
+
+    package static let members = MemberTable<DecisionRule>(
+        "`plan`", blank: DecisionRule(), showing: ["fixed_at_revision", "changed_since_start"],
+        [
+            Member(
+                "alpha", \.alpha, Form<Double>.number(alphas, suchAs: "0.05").optional(),
+                "The probability of deciding for a difference that does not exist.", .cleared),
+            Member(
+                "power", \.power, Form<Double>.number(powers, suchAs: "0.8").optional(),
+                "The probability of finding the minimum effect.", .cleared),
+            Member(
+                "minimum_effect", \.minimumEffect,
+                Form<Double>.number(MetricDefinition.minimumEffects, suchAs: "0.05 for 5% of the baseline").optional(),
+                "The smallest effect of interest, as a share of the baseline.", .cleared),
+        ])
+
+    var isEmpty: Bool { self == DecisionRule() }
+
+    /// What is said of the rule.
+    package var definition: JSONObject {
+        var object = JSONObject()
+        Self.members.show(self, in: &object)
+        return object
+    }
+
+    /// What is stored.
+    var json: JSONValue {
+        var object = definition
+        object["start"] = start.map { ["revision": .string($0.revision), "plan": .object($0.plan)] }
+        return .object(object)
+    }
+}
+
+extension ExperimentDefinition {
+    /// Whether anybody may have taken part.
+    var hasStarted: Bool { !isDraft && status != ExperimentStatus.notStarted.rawValue }
+}
+
+extension ProjectDefinitions {
+    /// Everything that is planned of an experiment.
+    private func plan(of experiment: ExperimentDefinition) -> JSONObject {
+        var plan = experiment.details.plan.definition
+        let measured = experiment.details.metrics
+        for member in measured.json.object ?? JSONObject() where member.value.array?.isEmpty == false {
+            plan["metrics.\(member.key)"] = member.value
+        }
+        for key in measured.all {
+            guard var metric = metrics[key]?.json else { continue }
+            metric["description"] = nil
+            plan["metric \(key)"] = .object(metric)
+        }
+        return plan
+    }
+
+    /// Keeps what is planned of the experiments that a change starts.
+    mutating func fixPlans(since former: ProjectDefinitions?) {
+        for experiment in editedExperiments(since: former)
+        where experiment.status == ExperimentStatus.running.rawValue && experiment.details.plan.start == nil
+            && former?.experiments[experiment.key]?.hasStarted != true
+        {
+            let plan = plan(of: experiment)
+            guard !plan.isEmpty else { continue }
+            var started = experiment
+            started.details.plan.start = .init(revision: revision, plan: plan)
+            experiments.set(started)
+        }
+    }
+
+    /// The names of what is planned otherwise than when the experiment started.
+    func planChanges(of experiment: ExperimentDefinition) -> [String] {
+        guard experiment.hasStarted else { return [] }
+        let (now, start) = (plan(of: experiment), experiment.details.plan.start?.plan ?? JSONObject())
+        var names: [String] = []
+        for member in now where start[member.key] != member.value { names.append(member.key) }
+        for member in start where now[member.key] == nil { names.append(member.key) }
+        return names.sorted()
+    }
+
+    /// The member `plan` of an experiment; `nil` if nothing is planned.
+    package func planDescription(of experiment: ExperimentDefinition) -> JSONValue? {
+        let plan = experiment.details.plan
+        guard !plan.isEmpty || !self.plan(of: experiment).isEmpty else { return nil }
+        return [
+            "alpha": .shortest(plan.alpha ?? DecisionRule.defaultAlpha),
+            "power": .shortest(plan.power ?? DecisionRule.defaultPower),
+            "minimum_effect": plan.minimumEffect.map { .shortest($0) } ?? .null,
+            "fixed_at_revision": plan.start.map { .string($0.revision) } ?? .null,
+            "changed_since_start": .array(planChanges(of: experiment).map { .string($0) }),
+        ]
+    }
+}

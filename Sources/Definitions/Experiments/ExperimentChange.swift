@@ -1,0 +1,81 @@
+import Bucketing
+public import Chronology
+public import JSON
+
+/// What an admin defines of an experiment with `PUT /v1/experiments/{key}`; absent members keep their values. What members
+/// there are says ``ExperimentView``; what they do to an experiment say the rules of ``apply(to:)``.
+public struct ExperimentChange: ElementChange {
+    public var key: String
+    var given: Given<ExperimentView>
+
+    /// Whether anybody new is enrolled.
+    public enum Enrollment: String, Sendable, CaseIterable {
+        case open
+        /// Enrolled users keep their variation, and nobody else gets one.
+        case closed
+    }
+
+    /// The maximum number of variations.
+    static let variationLimit = 1_000
+    static let greatestWeight = 1_000_000.0
+
+    init(key: String, _ given: Given<ExperimentView> = Given(draft: ExperimentView())) {
+        self.key = key
+        self.given = given
+    }
+
+    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
+        self.init(key: key, try ExperimentView.members.read(value, key: key))
+    }
+
+    mutating func give(_ variations: [ExperimentView.Variation]) {
+        given.set("variations", \.variations, to: variations)
+    }
+
+    // MARK: What is given
+
+    var variations: [ExperimentView.Variation]? { given.value("variations", \.variations) }
+    /// The percentage of users who are enrolled, 0 to 100.
+    public var traffic: Double? { given.value("traffic", \.traffic) }
+    var status: ExperimentStatus? {
+        given.value("status", \.definition.status).flatMap { ExperimentStatus(rawValue: $0) }
+    }
+    /// Conditions in the form of a datafile's audience; `null` admits everybody.
+    var audience: JSONValue? { given.value("audience", \.definition.audience) ?? nil }
+    var details: ExperimentDetails { given.draft.definition.details }
+
+    // MARK: Warnings
+
+    public func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning] {
+        [startWarning(at: now), weightWarning(changing: former)].compactMap { $0 }
+    }
+
+    private func startWarning(at now: Instant) -> DefinitionWarning? {
+        guard given.has("schedule"), let start = details.schedule?.startAt, start < now else { return nil }
+        let reason = "`start_at` is in the past, \(start.rfc3339): a draft starts at once; is the date as it is meant?"
+        return DefinitionWarning(
+            code: .startInPast, fault: JSONFault(pointer: ["schedule", "start_at"], reason: reason))
+    }
+
+    private func weightWarning(changing former: JSONValue?) -> DefinitionWarning? {
+        guard let variations, variations.allSatisfy({ $0.weight == nil }) else { return nil }
+        var weights: [String: Double] = [:]
+        for variation in former?.object?["variations"]?.array ?? [] {
+            guard let key = variation.object?["key"]?.string else { continue }
+            weights[key] = variation.object?["weight"]?.double
+        }
+        let kept = variations.compactMap { weights[$0.key.string] }
+        guard Set(kept).count > 1 else { return nil }
+        let ratio = kept.map(\.shortest).joined(separator: ":")
+        return DefinitionWarning(
+            code: .weightsReset,
+            fault: JSONFault(
+                pointer: ["variations"],
+                reason: "`variations` without weights get equal ones; they had \(ratio): write `weight` to keep them"))
+    }
+
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] {
+        audience.map { [($0, JSONPointer().appending("audience"))] } ?? []
+    }
+}

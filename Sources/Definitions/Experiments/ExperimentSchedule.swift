@@ -1,0 +1,57 @@
+package import Chronology
+package import JSON
+
+/// When an experiment starts and ends by itself.
+package struct ExperimentSchedule: Sendable, Equatable {
+    /// When a draft starts to run.
+    package var startAt: Instant?
+    /// When enrollment closes: enrolled users keep their variation, and nobody else gets one.
+    package var endAt: Instant?
+    /// When it was done.
+    package var startedAt: Instant?
+    package var endedAt: Instant?
+
+    init() {}
+
+    /// Reads a schedule as it is stored and shown.
+    init(_ object: JSONObject) {
+        startAt = object.time("start_at")
+        endAt = object.time("end_at")
+        startedAt = object.time("started_at")
+        endedAt = object.time("ended_at")
+    }
+
+    /// Reads a schedule of a request. `started_at` and `ended_at` are ignored, because only the server sets them.
+    init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
+        guard
+            let object = faults.object(
+                value, "a schedule", knowing: ["start_at", "end_at"], ignoring: ["started_at", "ended_at"], at: place)
+        else { return nil }
+        startAt = faults.collect(try object.optionalTime("start_at", in: place))
+        endAt = faults.collect(try object.optionalTime("end_at", in: place))
+        if let startAt, let endAt, endAt <= startAt {
+            faults.add(
+                "`end_at` must be later than `start_at`, \(startAt.rfc3339); got \(endAt.rfc3339)",
+                at: place.appending("end_at"))
+        }
+    }
+
+    package var json: JSONValue {
+        var object = JSONObject()
+        object["start_at"] = startAt.map { .string($0.rfc3339) } ?? .null
+        object["end_at"] = endAt.map { .string($0.rfc3339) } ?? .null
+        if let startedAt { object["started_at"] = .string(startedAt.rfc3339) }
+        if let endedAt { object["ended_at"] = .string(endedAt.rfc3339) }
+        return .object(object)
+    }
+
+    /// Returns the schedule in the place of a former one: what was done at a time that stays is not done again.
+    func replacing(_ former: ExperimentSchedule?) -> ExperimentSchedule {
+        var schedule = self
+        if let former, former.startAt == startAt { schedule.startedAt = former.startedAt }
+        if let former, former.endAt == endAt { schedule.endedAt = former.endedAt }
+        return schedule
+    }
+
+    package var isPending: Bool { startAt != nil && startedAt == nil || endAt != nil && endedAt == nil }
+}

@@ -1,0 +1,125 @@
+import Bucketing
+import JSON
+
+extension FlagChange {
+    /// Returns the rules after the change: the former ones with the members of the change.
+    ///
+    /// - Throws: 422 with every inconsistency in the result.
+    func merged(
+        into former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
+    ) throws(CoreError) -> FlagDefinition.Rules {
+        var faults = FaultCollector()
+        var merged = former
+        if let variations {
+            merged.variations = variations
+        } else if former.variations.isEmpty {
+            if former.type == .boolean {
+                merged.variations = [.init(key: "on", value: true), .init(key: "off", value: false)]
+            } else {
+                faults.add("a new \(former.type.rawValue) flag must have `variations`", at: ["variations"])
+            }
+        }
+        for (index, variation) in merged.variations.enumerated() where !merged.type.admits(variation.value) {
+            faults.add(
+                merged.type.refusal(of: variation.value),
+                at: JSONPointer().appending("variations").appending(index).appending("value"))
+        }
+        let known = Set(merged.variations.map(\.key))
+        if let otherwise {
+            merged.otherwise = otherwise
+        } else if former.otherwise == "" {
+            let off = merged.variations.first { $0.value == false }
+            merged.otherwise = (off ?? merged.variations.first)?.key ?? ""
+        }
+        if !merged.variations.isEmpty, !known.contains(merged.otherwise) {
+            faults.add(FlagRules.unknownOtherwise(merged.otherwise, known), at: ["otherwise"])
+        }
+        if let rules { merged.rules = self.merged(rules, former, definitions, &faults) }
+        checkVariations(of: merged, known, definitions, &faults)
+        checkOrder(of: merged, &faults)
+        try faults.check()
+        return merged
+    }
+
+    private func merged(
+        _ rules: [FlagView.Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
+        _ faults: inout FaultCollector
+    ) -> [FlagDefinition.Rule] {
+        var merged: [FlagDefinition.Rule] = []
+        var keys: Set<Identifier> = []
+        var hasUnnamedExperiment = false
+        for (index, rule) in rules.enumerated() {
+            let place = JSONPointer().appending("rules").appending(index)
+            var delivery: FlagDefinition.Delivery?
+            if case .delivery(let variation?, let traffic) = rule.choice {
+                delivery = FlagDefinition.Delivery(variation: variation, traffic: traffic)
+            }
+            if rule.key == nil, delivery == nil {
+                if hasUnnamedExperiment {
+                    faults.add(
+                        "`key` is required in a flag with several experiments, because it identifies the experiment",
+                        at: place.appending("key"))
+                }
+                hasUnnamedExperiment = true
+            }
+            let ruleKey =
+                rule.key ?? Identifier(delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)")
+            if !keys.insert(ruleKey).inserted {
+                faults.add("the keys of rules must differ; got '\(ruleKey)' twice", at: place.appending("key"))
+            }
+            if !isFree(ruleKey, isDelivery: delivery != nil, former, definitions) {
+                faults.add(
+                    "the key of a rule must be free in the project; an experiment, a rule or a flag has '\(ruleKey)'",
+                    at: place.appending("key"))
+            }
+            merged.append(FlagDefinition.Rule(key: ruleKey, audience: rule.audience, delivery: delivery))
+        }
+        return merged
+    }
+
+    /// Whether a rule may have a key: nothing has it, or this flag's experiment, or its delivery.
+    private func isFree(
+        _ ruleKey: Identifier, isDelivery: Bool, _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
+    ) -> Bool {
+        guard (1...255).contains(ruleKey.string.utf8.count) else { return false }
+        if let experiment = definitions.experiments[ruleKey] {
+            return !isDelivery && experiment.flagKey == Identifier(key)
+        }
+        if former.rules.contains(where: { $0.delivery != nil && $0.key == ruleKey }) { return true }
+        let isOfFlag = ruleKey != Identifier(key) && definitions.flags[ruleKey] != nil
+        return definitions.deliveryRule("key", ruleKey) == nil && (isDelivery || !isOfFlag)
+    }
+
+    /// Checks that each rule's variations are the flag's: also those of rules that stay as they are.
+    private func checkVariations(
+        of merged: FlagDefinition.Rules, _ known: Set<Identifier>, _ definitions: ProjectDefinitions,
+        _ faults: inout FaultCollector
+    ) {
+        for (index, rule) in merged.rules.enumerated() {
+            let place = JSONPointer().appending("rules").appending(index)
+            var used: [(key: Identifier, place: JSONPointer)] = []
+            if let delivery = rule.delivery {
+                used = [(delivery.variation, place.appending("variation"))]
+            } else if let given = rules?[index], case .experiment(let experiment) = given.choice,
+                experiment.has("weights")
+            {
+                used = given.namedVariations(at: place)
+            } else if let experiment = definitions.experiments[rule.key] {
+                used = experiment.variations.map { ($0.key, place) }
+            }
+            for (variation, place) in used where !known.contains(variation) {
+                faults.add(FlagRules.unknownVariation(variation, known), at: place)
+            }
+        }
+    }
+
+    /// A rule behind a delivery for everybody would never be reached.
+    private func checkOrder(of merged: FlagDefinition.Rules, _ faults: inout FaultCollector) {
+        guard let first = merged.rules.firstIndex(where: { $0.delivery != nil && $0.audience == nil }),
+            first + 1 < merged.rules.count
+        else { return }
+        faults.add(
+            "the rule before, '\(merged.rules[first].key)', must have an audience, because no rule after a rule for "
+                + "everybody is ever reached", at: JSONPointer().appending("rules").appending(first + 1))
+    }
+}

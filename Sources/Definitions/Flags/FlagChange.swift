@@ -1,0 +1,30 @@
+import Bucketing
+public import JSON
+
+/// What an admin defines of a flag with `PUT /v1/flags/{key}`; absent members keep their values. What members there are says
+/// ``FlagView``; what they do to a flag say the rules of ``apply(to:)``.
+///
+/// `{"type":"string","variations":[{"key":"short","value":"Hi"},…],"otherwise":"short","rules":[{"audience":[…],
+/// "variation":"long"},{"experiment":{"weights":{"short":1,"long":1},"traffic":50}}],"enabled":true}`
+public struct FlagChange: ElementChange {
+    public let key: String
+    let given: Given<FlagView>
+
+    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
+        self.key = key
+        given = try FlagView.members.read(value, key: key)
+    }
+
+    var type: Variable.Kind? { given.value("type", \.type) ?? nil }
+    var variations: [FlagDefinition.Variation]? { given.value("variations", \.variations) }
+    var rules: [FlagView.Rule]? { given.value("rules", \.rules) }
+    var otherwise: Identifier? { given.value("otherwise", \.otherwise) ?? nil }
+
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] {
+        (rules ?? []).enumerated().compactMap { index, rule in
+            let place = JSONPointer().appending("rules").appending(index).appending("audience")
+            return rule.audience.map { ($0, place) }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+public import Bucketing
+public import JSON
+
+/// What an admin defines of a metric with `PUT /v1/metrics/{key}`; absent members keep their values.
+public struct MetricChange: ElementChange {
+    private let key: Identifier
+    private let given: JSONObject
+
+    /// - Throws: 400 if the value is not an object; 422 if it has another key.
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
+        guard let object = value.object else {
+            throw CoreError(.invalid, "a metric must be an object; got \(value.kind)", at: [])
+        }
+        self.key = Identifier(try NameRule.checkKey(key, at: nil))
+        var faults = FaultCollector()
+        if let given = faults.collect(try object.optionalText("key")), Identifier(given) != self.key {
+            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        try faults.check()
+        given = object
+    }
+
+    /// Creates or changes the metric of a project. A change of the kind drops what the new kind does not have.
+    ///
+    /// - Returns: whether the metric is new.
+    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics, or if the results of a concluded
+    ///   experiment would not be those of the metric any more.
+    public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
+        let former = definitions.metrics[key]
+        var faults = FaultCollector()
+        let metric = MetricDefinition(given, key: key, replacing: former, &faults)
+        try faults.check()
+        guard let metric else { return false }
+        guard former != nil || definitions.metrics.count < MetricDefinition.limit else {
+            throw CoreError(.conflict, "at most \(MetricDefinition.limit) metrics may be defined in a project")
+        }
+        if former?.measures(likeThat: metric) == false, let concluded = definitions.conclusion(measuring: key) {
+            throw CoreError(
+                .conflict,
+                "what '\(key)' measures must stay as it is, because the results of '\(concluded)' are kept; define another "
+                    + "metric, or reopen the experiment")
+        }
+        if let former, former.kind == metric.kind, let started = definitions.started(measuring: key) {
+            for (name, isSame) in [
+                ("cap", former.cap == metric.cap),
+                ("adjustment", former.adjustment == metric.adjustment),
+            ] where !isSame {
+                throw CoreError(
+                    .conflict,
+                    "`\(name)` of '\(key)' must stay as it is, because '\(started)' has started: what is chosen by results "
+                        + "makes them wrong; define another metric", at: [name])
+            }
+        }
+        definitions.metrics.set(metric)
+        return former == nil
+    }
+
+    public var audiences: [(conditions: JSONValue, place: JSONPointer)] { [] }
+}
+
+extension ProjectDefinitions {
+    /// - Throws: 409 if experiments or holdouts measure it.
+    public mutating func removeMetric(_ key: Identifier) throws(CoreError) {
+        let users = self.users(ofMetric: key)
+        guard users.isEmpty else {
+            let list = users.map { "'\($0)'" }.joined(separator: ", ")
+            throw CoreError(.conflict, "the metric '\(key)' is measured; remove it first from the `metrics` of \(list)")
+        }
+        metrics.remove(key)
+    }
+
+    /// Returns the keys of the experiments and holdouts that measure a metric.
+    package func users(ofMetric key: Identifier) -> [Identifier] {
+        experiments(measuring: key) + holdouts.filter { $0.metrics.all.contains(key) }.map(\.key)
+    }
+
+    /// Returns the key of a concluded experiment that measures a metric; `nil` if there is none.
+    fileprivate func conclusion(measuring metric: Identifier) -> Identifier? {
+        experiments.first { $0.conclusion != nil && $0.details.metrics.all.contains(metric) }?.key
+    }
+
+    /// Returns the key of an experiment that has started and measures a metric; `nil` if there is none.
+    fileprivate func started(measuring metric: Identifier) -> Identifier? {
+        experiments.first {
+            $0.hasStarted && !$0.isArchived && $0.details.metrics.all.contains(metric)
+        }?.key
+    }
+
+    /// Returns the keys of the experiments that measure a metric.
+    public func experiments(measuring metric: Identifier) -> [Identifier] {
+        experiments.filter { $0.details.metrics.all.contains(metric) }.map(\.key)
+    }
+}

@@ -1,0 +1,222 @@
+package import Bucketing
+package import Chronology
+package import JSON
+
+/// Moves the weights of an experiment towards the variations that do best by its first primary metric, at set intervals.
+/// Each variation gets the share of new users that is its chance to be the best one (Thompson sampling, in batches), and at
+/// least a least share. Whoever is enrolled keeps their variation.
+package struct Bandit: Sendable, Equatable {
+    /// The time between two interim looks, as it was given.
+    var interval = "1d"
+    /// The percentage of users whom each variation gets at least. It bounds how much one user weighs in results.
+    var leastShare = 5.0
+    /// The users that each variation must have before the weights change.
+    package var leastUsers = 100
+    /// Whether SDKs are to ask this server for each new decision; `nil` if nothing was said. See
+    /// ``ExperimentDefinition/gate``.
+    package var predicts: Bool?
+    package var state = State()
+
+    /// What came of the last look.
+    package struct State: Sendable, Equatable {
+        package var lookedAt: Instant?
+        /// When the next look is due; `nil` if at once.
+        var dueAt: Instant?
+        package var look = Look()
+    }
+
+    /// What the users say.
+    package struct Look: Sendable, Equatable {
+        package var users = 0
+        /// Why the weights stay; `nil` if they change.
+        package var reason: String?
+        /// By the id of the variation: the chance to be the best one.
+        package var chances: [Identifier: Double] = [:]
+
+        package init() {}
+    }
+
+    package static let variationCounts = 2...20
+    private static let shortest = TimeSpan.minutes(1)
+    /// Shares that differ by less, in percent, stay: each change begins a period of its own.
+    private static let leastChange = 0.5
+
+    package func isDue(at now: Instant) -> Bool { state.dueAt.map { now >= $0 } ?? true }
+
+    package mutating func note(_ look: Look, at now: Instant) {
+        let next = Ramp.Step.span(interval).map { now + $0 }
+        state = State(lookedAt: now, dueAt: next, look: look)
+    }
+
+    /// Returns the percentage of users for each variation, in their order; `nil` if those that it has stay.
+    package func shares(_ look: Look, _ variations: [(id: Identifier, share: Double)]) -> [Double]? {
+        guard look.reason == nil else { return nil }
+        let rest = 1 - leastShare / 100 * Double(variations.count)
+        let shares = variations.map { leastShare + rest * 100 * (look.chances[$0.id] ?? 0) }
+        let isChanged = zip(shares, variations).contains { abs($0 - $1.share) >= Self.leastChange }
+        return isChanged ? shares : nil
+    }
+
+    /// Returns the bandit in the place of a former one, which goes on looking when it would have.
+    func replacing(_ former: Bandit?) -> Bandit {
+        var bandit = self
+        bandit.predicts = nil
+        guard let former else { return bandit }
+        bandit.state = former.state
+        if former.interval != interval {
+            bandit.state.dueAt = former.state.lookedAt.flatMap { time in
+                Ramp.Step.span(interval).map { time + $0 }
+            }
+        }
+        return bandit
+    }
+}
+
+extension ExperimentDefinition {
+    /// - Throws: 422 if the experiment's bandit has nothing to learn from, or not enough to choose between.
+    func checkBandit(_ metrics: DefinitionList<MetricDefinition>) throws(CoreError) {
+        guard let bandit = details.bandit else { return }
+        var faults = FaultCollector()
+        guard let key = details.metrics.primary.first, let metric = metrics[key] else {
+            throw CoreError(
+                .unprocessable, "a bandit needs a primary metric to learn from; set `metrics`", at: ["bandit"])
+        }
+        if metric.statistic == .ratio {
+            faults.add(
+                "a bandit's first primary metric must be one of each user, such as a conversion, a count or a total; "
+                    + "'\(key)' is a \(metric.kind.rawValue)", at: ["bandit"])
+        }
+        if !Bandit.variationCounts.contains(variations.count) {
+            let counts = Bandit.variationCounts
+            faults.add(
+                "a bandit needs \(counts.lowerBound) to \(counts.upperBound) variations; got \(variations.count)",
+                at: ["bandit"])
+        } else if bandit.leastShare * Double(variations.count) > 100 {
+            faults.add(
+                "`minimum_share` of \(variations.count) variations must be at most \(100 / variations.count); got "
+                    + "\(bandit.leastShare)", at: ["bandit", "minimum_share"])
+        }
+        if details.ramp?.isPending ?? false {
+            faults.add("an experiment must have either a ramp that goes on or a bandit; got both", at: ["bandit"])
+        }
+        try faults.check()
+    }
+}
+
+// MARK: - JSON
+
+extension Bandit {
+    private static let members = ["every", "minimum_share", "minimum_users", "predict"]
+
+    /// Reads a bandit as it is stored; `nil` if it is not one.
+    init?(stored object: JSONObject) {
+        var faults = FaultCollector()
+        self.init(.object(object), at: [], &faults)
+        guard faults.faults.isEmpty else { return nil }
+        guard let stored = object["state"]?.object else { return }
+        state.lookedAt = stored.time("looked_at")
+        state.dueAt = stored.time("due_at")
+        state.look = Look(stored)
+    }
+
+    /// Reads a bandit of a request, without its state.
+    init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
+        guard let object = faults.object(value, "a bandit", knowing: Self.members, ignoring: ["state"], at: place)
+        else { return nil }
+        if let text = faults.collect(try object.optionalText("every", in: place)) {
+            if Ramp.Step.span(text).map({ $0 < Self.shortest }) ?? true {
+                faults.add(
+                    "`every` must be a time from 1m to 366d such as 30m, 12h or 1d; got '\(text)'",
+                    at: place.appending("every"))
+            }
+            interval = text
+        }
+        leastShare = faults.collect(try object.optionalNumber("minimum_share", 1...50, in: place)) ?? leastShare
+        let users = faults.collect(try object.optionalNumber("minimum_users", 10...1_000_000, in: place))
+        if let users {
+            leastUsers = Int(users)
+            if Double(leastUsers) != users {
+                faults.add(
+                    "`minimum_users` must be a whole number; got \(users)", at: place.appending("minimum_users"))
+            }
+        }
+        if let value = object["predict"], !value.isNull {
+            predicts = value.bool
+            if predicts == nil {
+                faults.add("`predict` must be a boolean; got \(value.kind)", at: place.appending("predict"))
+            }
+        }
+    }
+
+    /// As it is stored.
+    var json: JSONValue {
+        var object = settings
+        object["state"] = .object(state.stored)
+        return .object(object)
+    }
+
+    /// What a file has of it.
+    package var definition: JSONValue {
+        var object = settings
+        object["predict"] = .bool(predicts ?? false)
+        return .object(object)
+    }
+
+    /// The member `bandit` of a response.
+    package func description(of experiment: ExperimentDefinition) -> JSONValue {
+        var object = settings
+        object["predict"] = .bool(experiment.gate != nil)
+        object["state"] = .object(shownState(experiment.variations.map { ($0.id, $0.key) }))
+        return .object(object)
+    }
+
+    /// The state as it is shown.
+    package func shownState(_ variations: [(id: Identifier, key: Identifier)]) -> JSONObject {
+        var shown = state.json
+        shown["variations"] = .array(
+            variations.compactMap { variation in
+                state.look.chances[variation.id].map {
+                    ["key": JSONValue(variation.key), "chance_to_be_best": .shortest($0)]
+                }
+            })
+        return shown
+    }
+
+    private var settings: JSONObject {
+        var object = JSONObject()
+        object["every"] = .string(interval)
+        object["minimum_share"] = .shortest(leastShare)
+        object["minimum_users"] = .integer(Int64(leastUsers))
+        return object
+    }
+}
+
+extension Bandit.Look {
+    package init(_ stored: JSONObject) {
+        users = stored["users"]?.integer.map { Int(clamping: $0) } ?? 0
+        reason = stored["reason"]?.string
+        for member in stored["chances"]?.object ?? JSONObject() {
+            chances[Identifier(member.key)] = member.value.double
+        }
+    }
+}
+
+extension Bandit.State {
+    /// As it is stored.
+    package var stored: JSONObject {
+        var chances = JSONObject()
+        for (id, chance) in look.chances.sorted(by: { $0.key < $1.key }) { chances[id.string] = .shortest(chance) }
+        var stored = json
+        stored["chances"] = .object(chances)
+        return stored
+    }
+
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        object["looked_at"] = lookedAt.map { .string($0.rfc3339) } ?? .null
+        object["due_at"] = dueAt.map { .string($0.rfc3339) } ?? .null
+        object["users"] = .integer(Int64(look.users))
+        object["reason"] = look.reason.map { .string($0) } ?? .null
+        return object
+    }
+}

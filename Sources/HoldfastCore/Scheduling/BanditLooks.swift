@@ -1,0 +1,60 @@
+public import Bucketing
+import Chronology
+import Definitions
+public import JSON
+public import Storage
+
+/// The looks of a project's bandits that left the weights, which are stored beside the definitions.
+public struct BanditLooks: Sendable {
+    private let bandits: [Identifier: Bandit]
+    private var looks: [Identifier: StoredLook] = [:]
+
+    /// Reads them, if there is a bandit.
+    public init(_ project: Project, _ session: any StoreSession) async throws(StorageError) {
+        self.init(project)
+        if !bandits.isEmpty { add(try await session.read(.looks(sdkKey: project.sdkKey))) }
+    }
+
+    init(_ project: Project, _ stored: [StoredLook] = []) {
+        bandits = project.definitions.bandits
+        add(stored)
+    }
+
+    private mutating func add(_ stored: [StoredLook]) {
+        for look in stored { looks[look.experimentID] = look }
+    }
+
+    /// Adds the last look to an experiment's description.
+    public func describe(_ experiment: Experiment, _ description: JSONValue) -> JSONValue {
+        guard let bandit = bandits[experiment.id], let look = looks[experiment.id] else { return description }
+        return bandit.describe(look, of: experiment, description)
+    }
+}
+
+extension ProjectDefinitions {
+    fileprivate var bandits: [Identifier: Bandit] {
+        Dictionary(
+            experiments.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
+            uniquingKeysWith: { $1 })
+    }
+}
+
+extension Bandit {
+    /// Returns the bandit with a look that is stored beside the definitions, if it is later.
+    func with(_ stored: StoredLook?) -> Bandit {
+        guard let stored, stored.lookedAt > state.lookedAt ?? .distantPast, let object = stored.content.object else {
+            return self
+        }
+        var bandit = self
+        bandit.note(Look(object), at: stored.lookedAt)
+        return bandit
+    }
+
+    /// Returns the experiment's description with a look that is stored beside the definitions.
+    fileprivate func describe(_ look: StoredLook, of experiment: Experiment, _ description: JSONValue) -> JSONValue {
+        guard var object = description.object, var shown = object["bandit"]?.object else { return description }
+        shown["state"] = .object(with(look).shownState(experiment.variations.map { ($0.id, $0.key) }))
+        object["bandit"] = .object(shown)
+        return .object(object)
+    }
+}
