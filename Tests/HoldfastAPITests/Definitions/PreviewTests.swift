@@ -44,65 +44,6 @@ import Testing
         server.stop()
     }
 
-    @Test func `More traffic for equal variations is no change of their weights, whatever rounding does`() throws {
-        func body(_ traffic: String, _ weight: Int = 1) -> String {
-            let variations = #"{"key":"a","weight":1},{"key":"b","weight":1},{"key":"c","weight":\#(weight)}"#
-            return #"{"id":"8","variations":[\#(variations)],"traffic":\#(traffic)}"#
-        }
-        #expect(try server.request("PUT", "/v1/experiments/ramp", body("0.01")).status == 201)
-        #expect(
-            try server.request("PUT", "/v1/profiles/w/experiments/ramp", #"{"variation_key":"a"}"#).status == 200)
-        for traffic in ["0.02", "0.1", "1", "1.01", "10", "33.33", "50", "100"] {
-            let preview = try preview(body(traffic), key: "ramp")
-            #expect(!codes(preview).contains("weights_changed_midflight"), "\(traffic): \(preview.text)")
-            #expect(try server.request("PUT", "/v1/experiments/ramp", body(traffic)).status == 200)
-        }
-        #expect(codes(try preview(body("100", 2), key: "ramp")) == ["weights_changed_midflight"])
-    }
-
-    @Test func `Users of a variation that is left out change, and get it back with the variation`() throws {
-        try enroll(40)
-        let control = try (0..<40).count {
-            try server.request("POST", "/v1/assign", #"{"user_id":"u\#($0)","experiment":"checkout"}"#)["variation_key"]
-                == "control"
-        }
-        let removal = try preview(#"{"variations":["control"]}"#)
-        #expect(removal["enrolled"]["keep"].integer == Int64(control))
-        #expect(removal["enrolled"]["change"].integer == Int64(40 - control))
-        #expect(codes(removal) == ["variation_removed"])
-        #expect(
-            removal["moves"]["users"] == removal["enrolled"]["change"] && removal["moves"]["other_experiment"] == 0)
-        let target = "/v1/experiments/checkout?moves=allow"
-        #expect(try server.request("PUT", target, #"{"variations":["control"]}"#).status == 200)
-        let back = try preview(#"{"variations":["control","new"]}"#)
-        #expect(back["enrolled"]["change"].integer == Int64(40 - control))
-        #expect(codes(back) == ["variation_added"])
-    }
-
-    @Test func `A pause takes variations away, and a restart gives them back`() throws {
-        try enroll(5)
-        let pause = try preview(#"{"status":"paused"}"#)
-        #expect(pause["enrolled"]["lose"] == 5 && codes(pause) == ["paused"])
-        #expect(pause["new_users"]["changed"] == 100.0)
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)
-        let restart = try preview(#"{"status":"running"}"#)
-        #expect(restart["enrolled"]["gain"] == 5 && codes(restart) == ["resumed"])
-        #expect(try codes(preview(#"{"status":"archived"}"#)) == ["archived"])
-    }
-
-    @Test func `Audience and traffic are told of`() throws {
-        try enroll(5)
-        let audience = #"{"type":"custom_attribute","name":"age","match":"ge","value":18}"#
-        let narrowed = try preview(#"{"traffic":50,"audience":["and",\#(audience)]}"#)
-        #expect(codes(narrowed) == ["audience_narrowed", "traffic_lowered"])
-        #expect(narrowed["new_users"]["changed"] == 50.0 && narrowed["audience_changed"] == true)
-        #expect(narrowed["enrolled"]["keep"] == 5)
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"traffic":50,"audience":["and",\#(audience)]}"#)
-        #expect(try codes(preview(#"{"audience":["and",\#(audience)]}"#)).isEmpty)
-        #expect(try codes(preview(#"{"audience":["not",\#(audience)]}"#)) == ["audience_changed"])
-        #expect(try codes(preview(#"{"audience":null,"traffic":100}"#)) == ["audience_widened", "traffic_raised"])
-    }
-
     @Test func `Weights that a change resets, and a start in the past, are warned of wherever they are given`() throws {
         func warnings(_ body: String, key: String = "checkout") throws -> [String] {
             let previewed = codes(try preview(body, key: key)).filter {

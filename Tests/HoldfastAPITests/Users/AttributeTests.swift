@@ -157,14 +157,4 @@ import Testing
         #expect(entries.map { $0["before"]["name"] } == [.null, "age", .null])
         #expect(entries.allSatisfy { $0["author"] == "on-call" })
     }
-
-    @Test(arguments: [
-        #"{"type":"text"}"#, "{}", "[]", #"{"type":"selection"}"#, #"{"type":"selection","values":[]}"#,
-        #"{"type":"selection","values":["a","a"]}"#, #"{"type":"selection","values":["a;b"],"multiple":true}"#,
-        #"{"type":"selection","values":[" a"],"multiple":true}"#, #"{"type":"selection","values":["a"],"multiple":1}"#,
-        #"{"type":"number","values":["a"]}"#, #"{"type":"number","min":1}"#, #"{"type":"number","name":"other"}"#,
-    ])
-    func `A definition that is none is refused`(definition: String) throws {
-        #expect(try ask("PUT", "/v1/attributes/new", definition).status == 400)
-    }
 }
