@@ -178,7 +178,7 @@ import Testing
 
 extension ProfileRecord {
     /// A profile with assignments that were made at one time.
-    fileprivate init(_ assignments: [(experimentID: Identifier, variationID: Identifier)]) {
+    init(_ assignments: [(experimentID: Identifier, variationID: Identifier)]) {
         let assigned = assignments.map { assignment in
             (
                 assignment.experimentID,

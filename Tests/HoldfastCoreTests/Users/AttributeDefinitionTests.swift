@@ -1,5 +1,6 @@
 import Bucketing
 import Definitions
+import DefinitionsTestSupport
 import HoldfastCore
 import JSON
 import Storage
