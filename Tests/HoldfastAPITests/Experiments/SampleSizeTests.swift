@@ -4,7 +4,7 @@ import JSON
 import Storage
 import Testing
 
-/// `POST /v1/experiments/{key}/plan`.
+/// `POST /v1/experiments/{key}/plan`. `SampleSizeRequestTests` has what a request may be.
 @Suite struct SampleSizeTests {
     private let server: any TestServer
 
@@ -172,15 +172,8 @@ import Testing
             (#"{"goal":"buy","baseline":0.1}"#, 422, "/minimum_effect"),
             (#"{"goal":"buy","baseline":0.1,"days":7}"#, 422, "/users_per_day"),
             (#"{"goal":"buy","baseline":2,"minimum_effect":0.1}"#, 422, "/baseline"),
-            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0}"#, 422, "/minimum_effect"),
-            (#"{"goal":"buy","baseline":0.1,"minimum_effect":"a"}"#, 422, "/minimum_effect"),
-            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"margin":0.1}"#, 422, "/margin"),
-            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"alpha":0.9}"#, 422, "/alpha"),
-            (#"{"goal":"buy","baseline":0.1,"minimum_effect":0.1,"power":0.1}"#, 422, "/power"),
             (#"{"goal":"buy","baseline":0.1,"standard_deviation":1,"minimum_effect":0.1}"#, 422, "/standard_deviation"),
             (#"{"goal":"buy","kind":"total","baseline":5,"minimum_effect":0.1}"#, 422, "/baseline"),
-            (#"{"goal":"buy","kind":"mean","baseline":5,"minimum_effect":0.1}"#, 422, "/kind"),
-            (#"{"goal":"buy","baseline":0.1,"days":1,"until":"2026-01-31T12:00:00Z"}"#, 422, "/until"),
             (#"{"goal":"buy","baseline":0.1,"users_per_day":9,"until":"2020-01-31T12:00:00Z"}"#, 422, "/until"),
             (#"{"goal":"buy","minimum_effect":0.1,"from":"formr"}"#, 404, "/from"),
         ] {
