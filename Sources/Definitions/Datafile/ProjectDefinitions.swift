@@ -47,7 +47,7 @@ public struct ProjectDefinitions: Sendable, Equatable {
     public var content: [UInt8] {
         guard generation != nil else { return datafile.encoded() }
         let (outside, grouped) = experimentsByGroup(\.written)
-        var writer = JSONWriter(capacity: 256 * (experiments.count + flags.count))
+        var writer = JSONWriter(capacity: 512 * (experiments.count + flags.count))
         writer.object(root) { writer, member in
             switch member.key {
             case "experiments": writer.list(outside)

@@ -58,6 +58,12 @@ public struct Request: ~Copyable {
 
     public var hasQuery: Bool { !head.query.isEmpty }
 
+    /// Whether the request has a field `If-Match` or `If-None-Match` (RFC 9110 §13.1). Cheaper than to look for them.
+    public var isConditional: Bool { head.isConditional }
+
+    /// Whether the request has a field `Content-Encoding` (RFC 9110 §8.4). Cheaper than to look for it.
+    public var isEncoded: Bool { head.isEncoded }
+
     /// Passes the whole body to a closure; empty if the body is streamed.
     @inline(__always)
     public func withBody<Result, Failure: Error>(

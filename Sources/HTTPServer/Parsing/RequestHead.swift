@@ -23,6 +23,10 @@ package struct RequestHead {
     var keepsAlive = true
     var body: BodyLength = .none
     var expectsContinue = false
+    /// Whether there is a field `If-Match` or `If-None-Match`.
+    var isConditional = false
+    /// Whether there is a field `Content-Encoding`.
+    var isEncoded = false
     package var fields: [Field] = []
     /// Bytes of the whole head, with its empty line.
     package var length = 0

@@ -156,10 +156,14 @@ package struct RequestHeadParser {
                 throw RequestFailure(.expectationFailed, "Expect must be 100-continue")
             }
             head.expectsContinue = true
+        case 8 where name.equalsIgnoringCase("if-match"), 13 where name.equalsIgnoringCase("if-none-match"):
+            head.isConditional = true
         case 10 where name.equalsIgnoringCase("connection"):
             framing.parseConnection(value)
         case 14 where name.equalsIgnoringCase("content-length"):
             try framing.parseContentLength(value)
+        case 16 where name.equalsIgnoringCase("content-encoding"):
+            head.isEncoded = true
         case 17 where name.equalsIgnoringCase("transfer-encoding"):
             try framing.parseTransferEncoding(value)
         default:

@@ -287,8 +287,8 @@ struct APIRoute {
             throw error.problem
         }
         if let token = admission.token { setCaller(token.name) }
-        if method != .get, let coding = request.field("content-encoding")?.lowercased(), coding != "identity",
-            !acceptsGzip || coding != "gzip"
+        if request.isEncoded, method != .get, let coding = request.field("content-encoding")?.lowercased(),
+            coding != "identity", !acceptsGzip || coding != "gzip"
         {
             // RFC 9110 §8.4
             var problem = Problem(
@@ -296,7 +296,7 @@ struct APIRoute {
             problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
             throw problem
         }
-        if changesState ?? !method.isSafe, !isConditional {
+        if request.isConditional, changesState ?? !method.isSafe, !isConditional {
             try Preconditions(request).refuse(on: pattern)
         }
         // Stores cannot store a NUL, and PostgreSQL does not accept one in a parameter.

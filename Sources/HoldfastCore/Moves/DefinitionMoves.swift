@@ -92,10 +92,9 @@ struct DefinitionMoves: Sendable {
             for experiment in flag.experiments { inFlags.insert(experiment.id) }
             if !now.annotations.isTurnedOff { compare(flag.key, flag.experiments, now.experiments) }
         }
-        for experiment in former.experiments where !former.isDeliveryRule(experiment.id) {
-            let now = edited.experiment(id: experiment.id)
-            guard comparesAll || now !== experiment, !inFlags.contains(experiment.id) else { continue }
-            compare(nil, [experiment], now.map { [$0] } ?? [])
+        for experiment in comparesAll ? former.experiments : former.experiments(unlike: edited)
+        where !former.isDeliveryRule(experiment.id) && !inFlags.contains(experiment.id) {
+            compare(nil, [experiment], edited.experiment(id: experiment.id).map { [$0] } ?? [])
         }
         self.sequences = sequences
         let asked = schema.attributes(for: former.mentions) + editedSchema.attributes(for: edited.mentions)

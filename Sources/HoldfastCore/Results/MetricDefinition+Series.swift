@@ -58,9 +58,11 @@ extension ProjectDefinitions {
             if isBandit { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
-        for experiment in experiments {
-            add(experiment.details.metrics, of: experiment.id, isBandit: experiment.details.bandit != nil)
+        let measured = experiments.compactMap { experiment in
+            let (metrics, isBandit) = (experiment.details.metrics, experiment.details.bandit != nil)
+            return metrics.isEmpty && !isBandit ? nil : (metrics, experiment.id, isBandit)
         }
+        for (metrics, id, isBandit) in measured { add(metrics, of: id, isBandit: isBandit) }
         for holdout in holdouts { add(holdout.metrics, of: holdout.id) }
         return series
     }
