@@ -1,12 +1,10 @@
 import Bucketing
-import Definitions
-import DefinitionsTestSupport
 import JSON
 import Storage
 import TestSupport
 import Testing
 
-@testable import HoldfastCore
+@testable import Definitions
 
 /// Counts of previews over the whole bucket space.
 @Suite("Preview of an experiment")

@@ -1,7 +1,5 @@
 public import Bucketing
-import Definitions
 import JSON
-import Storage
 
 /// What a change of an experiment would do to users.
 public struct ExperimentPreview: Sendable {
@@ -17,8 +15,8 @@ public struct ExperimentPreview: Sendable {
     /// `nil` if the change creates the experiment.
     public let former: Experiment?
     public let edited: Experiment
-    private let formerDatafile: Datafile?
-    private let editedDatafile: Datafile
+    package let formerDatafile: Datafile?
+    package let editedDatafile: Datafile
     /// How the audience changes; `nil` if it does not, or the experiment is new.
     private let audienceWarning: Warning?
     /// The new users who would get another variation, in the order of the variations.
@@ -121,51 +119,6 @@ public struct ExperimentPreview: Sendable {
 
     private static func groupID(_ experiment: Experiment?) -> Identifier? {
         experiment?.exclusionGroup?.id
-    }
-
-    // MARK: Enrolled users
-
-    /// What would become of the users who have an assignment.
-    public struct Enrolled: Sendable, Equatable {
-        public var users = 0
-        public var keep = 0
-        /// Get another variation.
-        public var change = 0
-        /// Have a variation now, and would have none.
-        public var lose = 0
-        /// Have none now, and would have one.
-        public var gain = 0
-
-        public init() {}
-    }
-
-    /// Counts a user, if the profile has an assignment of the experiment.
-    ///
-    /// Users whose variation is gone are bucketed, as if the audience admitted them and their bucketing id were the user
-    /// id.
-    ///
-    /// - Parameter stored: the user's data before and after the change.
-    public func count(_ userID: Identifier, _ stored: StickyAssignments, in enrolled: inout Enrolled) {
-        guard stored.profile?[edited.id] != nil else { return }
-        enrolled.users += 1
-        switch (
-            variation(of: userID, stored, in: former, of: formerDatafile),
-            variation(of: userID, stored, in: edited, of: editedDatafile)
-        ) {
-        case (nil, _?): enrolled.gain += 1
-        case (_?, nil): enrolled.lose += 1
-        case (let now, let next): if now == next { enrolled.keep += 1 } else { enrolled.change += 1 }
-        }
-    }
-
-    private func variation(
-        of userID: Identifier, _ stored: StickyAssignments, in experiment: Experiment?, of datafile: Datafile?
-    ) -> Identifier? {
-        guard let datafile, let experiment, experiment.isRunning else { return nil }
-        let decisions = DecisionService(datafile: datafile)
-        return
-            (decisions.heldVariation(of: experiment, for: userID, stored: stored)?.variation
-            ?? decisions.bucketedVariation(of: experiment, for: userID))?.id
     }
 }
 
