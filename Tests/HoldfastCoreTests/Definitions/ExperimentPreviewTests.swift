@@ -1,10 +1,12 @@
 import Bucketing
+import DefinitionsTestSupport
 import JSON
 import Storage
 import TestSupport
 import Testing
 
 @testable import Definitions
+@testable import HoldfastCore
 
 /// Counts of previews over the whole bucket space.
 @Suite("Preview of an experiment")
