@@ -1,8 +1,8 @@
 public import JSON
 
 extension Datafile {
-    /// Whether users of an experiment get the same of another datafile, if the experiment and its flags are defined alike
-    /// there. Elements that share a key or an id with them may change it.
+    /// Whether an experiment and its flags have the same variations and values in another datafile. Compares what was
+    /// linked: even with equal definitions, other elements with the same keys or ids can change it.
     public func delivers(_ experiment: Experiment, like other: Datafile) -> Bool {
         guard let now = other.experiment(id: experiment.id) else { return false }
         guard experiment.variationsOfKey == now.variationsOfKey, experiment.variations == now.variations else {

@@ -1,6 +1,6 @@
 import JSON
 
-/// What a datafile was made of. Of the next datafile, which usually differs in one element, only that one is made.
+/// The parsed and compiled elements of a datafile. The next datafile usually differs in one element; it reuses all others.
 struct DatafileElements: Sendable {
     /// The experiments and delivery rules in the order in which they are read.
     var experiments: [ReadElement<ExperimentModel>] = []
@@ -24,8 +24,8 @@ struct FormerElements<Model: Sendable> {
         self.elements = elements
     }
 
-    /// Returns what an element was read to, if it is as before. Between two calls one element may have been replaced or
-    /// removed; behind a greater difference the rest is read again.
+    /// Returns the former model of an element that has not changed; `nil` if the element must be read. Detects one
+    /// element that was replaced or removed between two calls. After any other difference, all later elements are read.
     ///
     /// Values that the edit has left alone share their storage with the former ones, so comparing them is fast.
     mutating func model(of source: JSONValue) -> Model? {

@@ -1,11 +1,11 @@
 import JSON
 
-/// Looks up the ids of a datafile's elements, and compiles its conditions. What a former datafile has, too, is taken from that.
+/// Resolves the ids in a datafile and compiles its conditions. Reuses unchanged elements of the former datafile.
 struct DatafileLinker {
     private let model: DatafileModel
     private let former: Datafile?
     private let changes: DatafileChanges?
-    /// With what flags add to them.
+    /// The experiments of the model. Feature rollouts also have the variation for everyone else of their flag.
     private var experiments: KeyedList<ExperimentModel>
     private var elements = DatafileElements()
 

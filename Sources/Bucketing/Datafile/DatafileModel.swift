@@ -23,7 +23,7 @@ struct DatafileModel: Sendable {
     var flags = KeyedList<FlagModel>()
     var holdouts: [HoldoutModel] = []
 
-    // The elements as they were read, each also if a later one has its id.
+    // All elements in the order of the datafile, including those that a later element with the same id replaces.
     var readExperiments: [ReadElement<ExperimentModel>] = []
     var readFlags: [ReadElement<FlagModel>] = []
 
@@ -32,7 +32,7 @@ struct DatafileModel: Sendable {
     }
 }
 
-/// What an element of a datafile was read to.
+/// An element of a datafile and the model that was read from it.
 final class ReadElement<Model: Sendable>: Sendable {
     let source: JSONValue
     let model: Model

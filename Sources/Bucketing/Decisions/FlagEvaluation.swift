@@ -35,7 +35,8 @@ public struct FlagEvaluation: Sendable {
     public let variationKey: Identifier?
     public let variationID: Identifier?
     public let isEnabled: Bool
-    /// Whether everybody has this value: no rule of the flag asks who the user is.
+    /// Whether everybody has this value: the flag has no experiment, each delivery rule gives one variation to all users,
+    /// and nobody is held out.
     public let isStatic: Bool
     public let reason: EvaluationReason
     /// Where the variation comes from, with the names of assignment sources.
@@ -64,7 +65,7 @@ public struct FlagEvaluation: Sendable {
         variationKey = decision.variation?.key
         variationID = decision.variation?.id
         isEnabled = decision.isEnabled
-        isStatic = flag?.isStatic ?? false
+        isStatic = flag?.isStatic == true && datafile.holdouts.isEmpty
         reason = EvaluationReason(decision, flag)
         source = decision.source
         ruleKey = decision.ruleKey
@@ -116,9 +117,10 @@ extension Flag {
         return last.key == ruleKey && last.isForEverybody
     }
 
-    /// Whether the flag has no rules but one for everybody.
+    /// Whether the flag has no experiment, and each delivery rule has no audience and gives all traffic to one variation.
     fileprivate var isStatic: Bool {
-        experiments.isEmpty && (rollout?.rules ?? []).allSatisfy(\.isForEverybody)
+        experiments.isEmpty
+            && (rollout?.rules ?? []).allSatisfy { $0.isForEverybody && $0.trafficAllocation.entityOfAll != nil }
     }
 
     /// Whether no user can get a variation of the flag: it has no delivery rule, and none of its experiments runs.

@@ -1,10 +1,10 @@
 import Bucketing
 import JSON
 
-/// An id that variations of several served experiments have, and the values that they give, in the order of the datafile.
+/// A variation id that several served experiments share, and all their values, in the order of the datafile.
 ///
-/// SDKs keep the values of a variation by its id alone, so where experiments share one, those of the last experiment
-/// hold. So the last one has the values of all: a flag finds its own by its variable.
+/// SDKs look up values by variation id alone, so the last experiment with the id wins. It therefore lists the values of
+/// all these experiments, and each flag finds its own value by the id of its variable.
 struct SharedVariation: Sendable, Equatable {
     var lastExperiment: Identifier
     var values: [JSONValue]

@@ -2,8 +2,8 @@ import Bucketing
 public import Chronology
 public import JSON
 
-/// What an admin defines of an experiment with `PUT /v1/experiments/{key}`; absent members keep their values. What members
-/// there are says ``ExperimentView``; what they do to an experiment say the rules of ``apply(to:)``.
+/// What an admin defines of an experiment with `PUT /v1/experiments/{key}`; absent members keep their values.
+/// ``ExperimentView`` lists the members; ``apply(to:)`` applies them to an experiment.
 public struct ExperimentChange: ElementChange {
     public var key: String
     var given: Given<ExperimentView>
@@ -53,7 +53,7 @@ public struct ExperimentChange: ElementChange {
 
     private func startWarning(at now: Instant) -> DefinitionWarning? {
         guard given.has("schedule"), let start = details.schedule?.startAt, start < now else { return nil }
-        let reason = "`start_at` is in the past, \(start.rfc3339): a draft starts at once; is the date as it is meant?"
+        let reason = "`start_at` should be in the future; got \(start.rfc3339), at which a draft starts immediately"
         return DefinitionWarning(
             code: .startInPast, fault: JSONFault(pointer: ["schedule", "start_at"], reason: reason))
     }
@@ -72,7 +72,8 @@ public struct ExperimentChange: ElementChange {
             code: .weightsReset,
             fault: JSONFault(
                 pointer: ["variations"],
-                reason: "`variations` without weights get equal ones; they had \(ratio): write `weight` to keep them"))
+                reason: "`variations` without `weight` get equal weights instead of \(ratio); to keep it, give `weight`"
+            ))
     }
 
     public var audiences: [(conditions: JSONValue, place: JSONPointer)] {

@@ -25,7 +25,7 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var status = ExperimentStatus.running.rawValue
     package var variations: [Variation] = []
     package var retiredVariations: [RetiredVariation] = []
-    /// Which bucket values of the experiment have which variation; while enrollment is closed, once it is open again.
+    /// Maps bucket values to variations. While enrollment is closed, this is the allocation that applies when it reopens.
     package var allocation = TrafficAllocation.empty
     package var isClosed = false
     /// The percentage of users whom a contextual bandit admits, for which SDKs ask this server; ``allocation`` splits those
@@ -39,11 +39,11 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var audience: JSONValue?
     /// The flag whose rule the experiment is, or was.
     package var flagKey: Identifier?
-    /// Whether the experiment is served as a flag of its key; `nil` if nothing was said.
+    /// Whether a flag with the experiment's key serves it; `nil` if the datafile does not say.
     var isServed: Bool?
-    /// How long users keep their variation; `nil` if the project says it.
+    /// How long users keep their variation; `nil` to use the project's lifetime.
     package var assignmentLifetime: AssignmentLifetime?
-    /// Whether it was made or left the draft without ever running, so that nobody depends on it yet.
+    /// Whether the experiment is no longer a draft but has never run, so no user has an assignment yet.
     package var hasNeverRun = false
     @SharedPart package var details = ExperimentDetails()
     package var conclusion: Conclusion?

@@ -114,7 +114,11 @@ private struct BucketeerEvent {
         // Without an evaluation the SDK has returned the default of its caller.
         let reason = event["reason"]?["type"]?.string ?? ""
         if reason == "CLIENT" || reason.hasPrefix("ERROR_") { return nil }
-        guard let project, let flag = project.datafile.flag(key: key) else {
+        guard let project else {
+            throw EventRefusal(
+                CoreError(.invalid, "an evaluation needs a project; that of the API key has none", mayBeStale: true))
+        }
+        guard let flag = project.datafile.flag(key: key) else {
             throw EventRefusal(CoreError(.invalid, "no flag has the key '\(key)'", mayBeStale: true))
         }
         let variationKey = flag.variations.first { $0.id == variationID }?.key
@@ -169,7 +173,7 @@ private struct BucketeerEvent {
         }
     }
 
-    /// Returns the time. An event that is older than Holdfast's rules allow gets the oldest allowed time.
+    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest now.
     private func happenedAt() throws(EventRefusal) -> Instant {
         let seconds: Int64
         do throws(CoreError) {

@@ -3,8 +3,8 @@ import JSON
 public import Storage
 
 extension CoreError {
-    /// Describes an operation that the store did not perform. The cause is not part of the error, because not every
-    /// caller may see it; the log and readiness show it.
+    /// Describes an operation that the store did not perform. Only damaged data is reported with its cause. Other causes
+    /// concern the server, so only the log and readiness show them.
     public init(_ error: StorageError) {
         switch error {
         case .tooManyAssignments(let limit):

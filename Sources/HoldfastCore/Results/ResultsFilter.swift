@@ -45,10 +45,10 @@ public struct ResultsFilter: Sendable {
     public var attributeName: Identifier? { attribute?.name }
     public var attributeValue: Identifier? { attribute?.value }
 
-    public var isEmpty: Bool { attribute == nil && !takesCount && !countsWholeTimes }
+    public var isEmpty: Bool { attribute == nil && !countsIndividually && !countsWholeTimes }
 
     /// Whether users must be counted one by one, from their current records.
-    public var takesCount: Bool { segment != nil || days != nil }
+    public var countsIndividually: Bool { segment != nil || days != nil }
 
     /// ``days`` as a length of time.
     var time: TimeSpan? { days.map { TimeSpan(days: $0) } }
@@ -109,7 +109,7 @@ public struct ResultsFilter: Sendable {
             }
             group = (series, position + 1)
         }
-        guard takesCount else {
+        guard countsIndividually else {
             guard let group else { return [] }
             var tallies: [ExperimentTally] = []
             for name in names {
@@ -165,7 +165,8 @@ private struct ParticipantCount: Sendable {
     let names: [Identifier]
     let periods: [AllocationPeriod]
     let matcher: SegmentMatcher?
-    /// The group whose users count; it is in the last total. `nil` if users of all groups count.
+    /// The number of the group whose users count, from 1; a participant's last total has the participant's group. `nil` for
+    /// all users.
     let group: Int?
     let shortened: ShortenedSeries?
 

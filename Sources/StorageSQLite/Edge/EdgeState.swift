@@ -3,8 +3,8 @@ package import Chronology
 import Glibc
 package import Storage
 
-/// How far the file of an edge follows its upstream. Only such a file has it, so that neither is taken for the other: what
-/// is written into a copy would be lost, and what a database of its own has, an edge would delete.
+/// How far the file of an edge follows its upstream. Only an edge's file has this table, so that a server can refuse the
+/// wrong kind: writes into a copy would be lost, and an edge would delete the data of an independent database.
 package struct EdgeState: Sendable, Equatable {
     /// The place in the upstream's feed up to which the file has everything; `nil` before the first copy was begun.
     package var cursor: FeedCursor?
@@ -103,7 +103,7 @@ package struct EdgeState: Sendable, Equatable {
         }
         guard isPresent else { return }
         throw DatabaseError(
-            path, "it must be a database of its own; it is an edge's copy of another: serve it with --upstream URL",
+            path, "it must be an independent database; it is an edge's copy: serve it with --upstream URL",
             isPermanent: true)
     }
 }
@@ -143,7 +143,7 @@ extension EdgeState {
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
-            // Without the order of indexes: as fast as the file can be read.
+            // Unlike integrity_check, it does not compare indexes with tables, so it takes one pass over the file.
             let problems = try connection.all("PRAGMA quick_check(1)") { $0.text(0) }
             return problems == ["ok"] ? nil : problems.joined(separator: "; ")
         } catch {

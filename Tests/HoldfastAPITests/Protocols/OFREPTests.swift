@@ -93,6 +93,20 @@ import Testing
         server.stop()
     }
 
+    @Test func `A flag that is on for half of the users is not static`() throws {
+        let half = Self.datafile(revision: 2).replacing(#""audienceIds":["601"]"#, with: #""audienceIds":[]"#)
+            .replacing(#""r9v","endOfRange":10000"#, with: #""r9v","endOfRange":5000"#)
+        #expect(try server.request("PUT", "/v1/datafile", half).status == 200)
+        let found = try (0..<40).map { try evaluate("german", #"{"targetingKey":"u\#($0)"}"#) }
+        #expect(Set(found.map { $0["value"].bool }) == [true, false])
+        #expect(Set(found.map { $0["reason"].string }) == ["DEFAULT"])
+        // The others are, until some users are held out.
+        #expect(try evaluate("word", #"{"targetingKey":"ann"}"#)["reason"] == "STATIC")
+        #expect(try server.request("PUT", "/v1/holdouts/all", #"{"share":5}"#).status == 201)
+        #expect(try evaluate("word", #"{"targetingKey":"ann"}"#)["reason"] != "STATIC")
+        server.stop()
+    }
+
     @Test func `A user is enrolled, exposed, and keeps the variation when the weights change`() throws {
         let users = (0..<20).map { "u\($0)" }
         func variants() throws -> [JSONValue] {
