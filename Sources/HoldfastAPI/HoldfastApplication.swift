@@ -1,3 +1,4 @@
+import Chronology
 import Definitions
 public import HTTPServer
 import HoldfastCore
@@ -131,7 +132,7 @@ public final class HoldfastApplication: Application {
         guard services.upstream == nil else { return [(EdgeFields.generation, EdgeFields.isEdge)] }
         return [
             (EdgeFields.generation, services.projects.snapshot().generation.text),
-            (EdgeFields.time, "\(services.store.clock.now())"),
+            (EdgeFields.time, "\(services.store.clock.now().milliseconds)"),
         ]
     }
 
