@@ -103,7 +103,7 @@ package struct EdgeState: Sendable, Equatable {
         }
         guard isPresent else { return }
         throw DatabaseError(
-            path, "it must be an independent database; it is an edge's copy: serve it with --upstream URL",
+            path, "it must be an independent database; it is an edge's copy of another: serve it with --upstream URL",
             isPermanent: true)
     }
 }
