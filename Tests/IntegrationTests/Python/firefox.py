@@ -200,9 +200,13 @@ def main():
         firefox.find("//main//*[local-name()='svg' and contains(@class, 'chart')]")
         firefox.find("//main//*[local-name()='svg' and contains(@class, 'interval')]")
         until(lambda: "€" in firefox.text(), "euros", firefox)
-        firefox.run("document.querySelector('svg.chart').focus()")
-        firefox.run("document.querySelector('svg.chart').dispatchEvent(new KeyboardEvent('keydown', { key: 'End', bubbles: true }))")
-        assert "%" in firefox.run("return document.querySelector('figure .legend b').textContent")
+        def reads_the_chart():
+            firefox.run("document.querySelector('svg.chart').focus()")
+            firefox.run("document.querySelector('svg.chart').dispatchEvent(new KeyboardEvent('keydown', { key: 'End', bubbles: true }))")
+            return "%" in firefox.run("return document.querySelector('figure .legend b').textContent")
+
+        # The page may draw the chart anew meanwhile.
+        until(reads_the_chart, "a share in the legend", firefox)
         firefox.shot("results")
         for width in (1024, 500):
             firefox.resize(width, 900)
