@@ -337,7 +337,18 @@ addEventListener("keydown", event => {
 	}
 });
 const openPalette = async () => {
-	try { (await load("./palette.js")).openPalette(offered()); } catch (error) { message("bad", error.message); }
+	// What is typed until the palette is there is meant for it.
+	let typed = "";
+	const keep = event => {
+		if (event.key.length !== 1 || event.ctrlKey || event.metaKey || event.altKey) return;
+		event.preventDefault();
+		typed += event.key;
+	};
+	addEventListener("keydown", keep, true);
+	try {
+		const palette = await load("./palette.js");
+		palette.openPalette(offered(), typed);
+	} catch (error) { message("bad", error.message); } finally { removeEventListener("keydown", keep, true); }
 };
 document.getElementById("open-palette").addEventListener("click", openPalette);
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });

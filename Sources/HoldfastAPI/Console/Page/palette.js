@@ -6,7 +6,8 @@ import { to } from "./parts.js";
 
 let isOpen = false;
 
-export function openPalette(screens) {
+/// - text: what has been typed already.
+export function openPalette(screens, text) {
 	if (isOpen || document.querySelector("dialog[open]")) return;
 	isOpen = true;
 	const id = newID("palette");
@@ -59,6 +60,7 @@ export function openPalette(screens) {
 		if (entries.length) input.setAttribute("aria-activedescendant", `${id}-${chosen}`); else input.removeAttribute("aria-activedescendant");
 	}
 
+	input.value = text;
 	document.body.append(element);
 	element.showModal();
 	input.focus();
