@@ -5,17 +5,6 @@ import Tracing
 
 /// Passes requests of clients on to the upstream, a few at a time.
 public final class UpstreamPool: Sendable {
-    private struct State {
-        var idle: [Slot] = []
-        var running = 0
-        var waiting: [Job] = []
-    }
-
-    private struct Job: Sendable {
-        let request: UpstreamConnection.Request
-        let report: @Sendable (Result<UpstreamResponse, UpstreamError>) -> Void
-    }
-
     /// A connection, which one thread at a time uses.
     private final class Slot: @unchecked Sendable {
         // Safe: it is taken out of the list of idle ones while it is used.
@@ -27,8 +16,8 @@ public final class UpstreamPool: Sendable {
     }
 
     private let upstream: Upstream
-    private let state = Mutex(State())
-    private let queue = DispatchQueue(label: "edge-forward", qos: .userInitiated, attributes: .concurrent)
+    private let idle = Mutex<[Slot]>([])
+    private let queue = LimitedQueue(label: "edge-forward", limit: requests, qos: .userInitiated)
     private let responses = Counter()
     /// The number of requests at the same time, and of those that wait.
     private static let (requests, waiting) = (8, 1_000)
@@ -64,59 +53,27 @@ public final class UpstreamPool: Sendable {
         request.mostBytes = mostBytes
         request.spans = Span.current.map { [$0] } ?? []
         let sent = request
-        let result: Result<UpstreamResponse, UpstreamError> = await settled { [self] completion in
-            add(Job(request: sent, report: completion))
-        }
+        guard upstream.isUp else { throw .noResponse("it was away before") }
+        let result = await queue.run(mostWaiting: Self.waiting) { self.send(sent) }
+        guard let result else { throw .overloaded }
         return try result.get()
     }
 
-    private func add(_ job: Job) {
-        guard upstream.isUp else { return job.report(.failure(.noResponse("it was away before"))) }
-        enum Step {
-            case start(Slot?)
-            case wait, refuse
-        }
-        let step = state.withLock { state -> Step in
-            guard state.running >= Self.requests else {
-                state.running += 1
-                return .start(state.idle.popLast())
-            }
-            guard state.waiting.count < Self.waiting else { return .refuse }
-            state.waiting.append(job)
-            return .wait
-        }
-        switch step {
-        case .start(let slot):
-            queue.async { [self] in run(job, slot ?? Slot(upstream.makePatientConnection())) }
-        case .wait: break
-        case .refuse: job.report(.failure(.overloaded))
-        }
-    }
-
-    private func run(_ first: Job, _ slot: Slot) {
-        var next: Job? = first
-        while let job = next {
-            do throws(UpstreamError) {
-                // Perhaps it was found to be away while the request waited.
-                guard upstream.isUp else { throw .noResponse("it was away before") }
-                let response = try slot.connection.send(job.request)
-                responses.add(1)
-                job.report(.success(response))
-            } catch {
-                // A response that takes too long is no sign that the upstream is away; the follower finds out.
-                job.report(.failure(error))
-            }
-            next = state.withLock { state in
-                guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
-                state.running -= 1
-                state.idle.append(slot)
-                return nil
-            }
+    private func send(_ request: UpstreamConnection.Request) -> Result<UpstreamResponse, UpstreamError> {
+        let slot = idle.withLock { $0.popLast() } ?? Slot(upstream.makePatientConnection())
+        defer { idle.withLock { $0.append(slot) } }
+        return Result { () throws(UpstreamError) in
+            // Perhaps it was found to be away while the request waited.
+            guard upstream.isUp else { throw .noResponse("it was away before") }
+            // A response that takes too long is no sign that the upstream is away; the follower finds out.
+            let response = try slot.connection.send(request)
+            responses.add(1)
+            return response
         }
     }
 
     /// Waits for the requests under way.
     func wait() {
-        queue.sync(flags: .barrier) {}
+        queue.wait()
     }
 }

@@ -30,6 +30,18 @@ import Testing
         #expect(await queue.run { 3 } == 3)
     }
 
+    @Test func `What would wait behind too many others is not run`() async {
+        let queue = LimitedQueue(label: "test", limit: 1, qos: .userInitiated)
+        let gate = DispatchSemaphore(value: 0)
+        let first = Task.immediate { await queue.run(mostWaiting: 1) { gate.wait() } }
+        let second = Task.immediate { await queue.run(mostWaiting: 1) { 2 } }
+        let third: Int? = await queue.run(mostWaiting: 1) { 3 }
+        #expect(third == nil)
+        gate.signal()
+        #expect(await first.value != nil)
+        #expect(await second.value == 2)
+    }
+
     private static func meet(_ mine: DispatchSemaphore, _ others: DispatchSemaphore) {
         mine.signal()
         others.wait()

@@ -25,19 +25,41 @@ public final class LimitedQueue: Sendable {
 
     /// Runs work that computes or blocks, without blocking the caller's executor, and returns its result.
     public func run<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
-        await settled { done in add { done(work()) } }
+        await settled { done in _ = add(mostWaiting: .max) { done(work()) } }
     }
 
-    private func add(_ work: @escaping Work) {
-        let begins = state.withLock { state in
-            guard state.running < limit else {
-                state.waiting.append(work)
-                return false
-            }
-            state.running += 1
-            return true
+    /// Runs work as ``run(_:)`` does, if fewer than some others wait.
+    ///
+    /// - Returns: `nil` if as many wait already; then the work is not run.
+    public func run<Value: Sendable>(
+        mostWaiting: Int, _ work: @escaping @Sendable () -> Value
+    ) async -> Value? {
+        await settled { done in
+            if !add(mostWaiting: mostWaiting, { done(work()) }) { done(nil) }
         }
-        if begins { queue.async { self.run(from: work) } }
+    }
+
+    /// Blocks until the work that has begun has ended, and what waited for its turn until then.
+    public func wait() {
+        queue.sync(flags: .barrier) {}
+    }
+
+    /// - Returns: whether the work runs, now or later.
+    private func add(mostWaiting: Int, _ work: @escaping Work) -> Bool {
+        enum Step {
+            case start, wait, refuse
+        }
+        let step = state.withLock { state -> Step in
+            guard state.running >= limit else {
+                state.running += 1
+                return .start
+            }
+            guard state.waiting.count < mostWaiting else { return .refuse }
+            state.waiting.append(work)
+            return .wait
+        }
+        if step == .start { queue.async { self.run(from: work) } }
+        return step != .refuse
     }
 
     private func run(from first: @escaping Work) {
