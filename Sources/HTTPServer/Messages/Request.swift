@@ -61,8 +61,8 @@ public struct Request: ~Copyable {
     /// Whether the request has a field `If-Match` or `If-None-Match` (RFC 9110 §13.1). Cheaper than to look for them.
     public var isConditional: Bool { head.isConditional }
 
-    /// Whether the request has a field `Content-Encoding` (RFC 9110 §8.4). Cheaper than to look for it.
-    public var isEncoded: Bool { head.isEncoded }
+    /// The value of `Content-Encoding` in lower case (RFC 9110 §8.4); `nil` if there is no such field.
+    public var contentCoding: String? { head.isEncoded ? field("content-encoding")?.lowercased() : nil }
 
     /// Passes the whole body to a closure; empty if the body is streamed.
     @inline(__always)

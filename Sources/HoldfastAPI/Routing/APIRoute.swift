@@ -287,16 +287,14 @@ struct APIRoute {
             throw error.problem
         }
         if let token = admission.token { setCaller(token.name) }
-        if request.isEncoded, method != .get, let coding = request.field("content-encoding")?.lowercased(),
-            coding != "identity", !acceptsGzip || coding != "gzip"
-        {
+        if method != .get, let coding = request.contentCoding, coding != "identity", !acceptsGzip || coding != "gzip" {
             // RFC 9110 §8.4
             var problem = Problem(
                 .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
             problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
             throw problem
         }
-        if request.isConditional, changesState ?? !method.isSafe, !isConditional {
+        if changesState ?? !method.isSafe, !isConditional {
             try Preconditions(request).refuse(on: pattern)
         }
         // Stores cannot store a NUL, and PostgreSQL does not accept one in a parameter.

@@ -10,8 +10,9 @@ struct Preconditions: Sendable {
     private let ifNoneMatch: String?
 
     init(_ request: borrowing Request) {
-        ifMatch = request.field("if-match")
-        ifNoneMatch = request.field("if-none-match")
+        let isConditional = request.isConditional
+        ifMatch = isConditional ? request.field("if-match") : nil
+        ifNoneMatch = isConditional ? request.field("if-none-match") : nil
     }
 
     /// Where `If-None-Match` names evaluations that the caller has: if these are the same, the response is 304.

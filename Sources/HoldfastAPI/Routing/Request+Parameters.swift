@@ -13,7 +13,7 @@ extension Request {
     func withExpandedBody<Value>(
         limit: Int, _ body: (UnsafeRawBufferPointer) throws(CoreError) -> Value
     ) throws(CoreError) -> Value {
-        let isCompressed = field("content-encoding")?.lowercased() == "gzip"
+        let isCompressed = contentCoding == "gzip"
         return try withBody { bytes throws(CoreError) -> Value in
             guard isCompressed else { return try body(bytes) }
             switch Gzip.expand(bytes, limit: limit) {
