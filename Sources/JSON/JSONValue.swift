@@ -1,3 +1,5 @@
+package import Chronology
+
 /// A JSON value (RFC 8259).
 ///
 /// Two values are equal if they have the same text: `1` and `1.0` differ, strings are compared byte by byte, and the
@@ -99,4 +101,10 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByBooleanLiteral, Ex
         }
         self = .object(object)
     }
+}
+
+// Times are stored as milliseconds since 1970.
+extension JSONValue {
+    package static func instant(_ time: Instant) -> JSONValue { .integer(time.milliseconds) }
+    package var instant: Instant? { integer.map { Instant(milliseconds: $0) } }
 }

@@ -2,6 +2,25 @@ public import Chronology
 public import Dispatch
 import Synchronization
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
+/// Returns the current time; tests substitute one that they control.
+public typealias WallClock = @Sendable () -> Instant
+
+/// Returns the system's time.
+@Sendable
+public func systemWallClock() -> Instant {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Instant(milliseconds: Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
+}
+
 /// The time of a database, which never goes back: what has expired stays expired, and later records have later times.
 ///
 /// It is the time of a source, such as the wall clock. If the source is set back, the time stands still until the source
