@@ -137,7 +137,9 @@ let package = Package(
         ),
         .target(
             name: "StorageSQLite",
-            dependencies: ["Storage", "Bucketing", "Chronology", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
+            dependencies: [
+                "Storage", "Bucketing", "Chronology", "JSON", "CSQLite", "CSQLiteSupport", "CSystem", "Migrations",
+            ],
             swiftSettings: server),
         .target(
             name: "StorageEdge",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 const uint32_t csystem_epoll_in = EPOLLIN;
@@ -63,6 +64,10 @@ int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, in
 int csystem_available_cores(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+void csystem_name_thread(const char *name) {
+    prctl(PR_SET_NAME, name);
 }
 
 void csystem_limit_arenas(int count) {

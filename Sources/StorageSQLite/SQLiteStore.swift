@@ -40,13 +40,13 @@ public final class SQLiteStore: Store {
         }
         file = writer.file
         projectReader = BackgroundReader(
-            file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-project-reader")
+            file: file, lockTimeout: configuration.lockTimeout, name: "sqlite-projects")
         segmentReader = BackgroundReader(
-            file: file, lockTimeout: configuration.lockTimeout, label: "segments", qos: .utility,
+            file: file, lockTimeout: configuration.lockTimeout, name: "sqlite-segments",
             limit: Self.concurrentScans)
         attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = BackgroundReader(
-            file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
+            file: file, lockTimeout: configuration.lockTimeout, name: "sqlite-events")
         retention =
             configuration.settings.deletesOld && !configuration.settings.isReadOnly
             ? Retention(writer: writer, reader: eventReader, configuration: configuration) : nil

@@ -34,6 +34,9 @@ int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, in
 /// Returns the number of cores that this process may run on; 0 if it is unknown.
 int csystem_available_cores(void);
 
+/// Names the calling thread; the kernel keeps 15 bytes of the name.
+void csystem_name_thread(const char *name);
+
 /// Limits the number of arenas of the C library's allocator, unless MALLOC_ARENA_MAX in the environment does.
 void csystem_limit_arenas(int count);
 

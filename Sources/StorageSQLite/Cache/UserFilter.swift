@@ -50,8 +50,7 @@ final class UserFilter: Sendable {
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) {
         self.file = file
-        reader = BackgroundReader(
-            file: file, lockTimeout: configuration.lockTimeout, label: "user-filter", qos: .utility)
+        reader = BackgroundReader(file: file, lockTimeout: configuration.lockTimeout, name: "sqlite-filter")
         pause = configuration.userScanPause
         minimumCapacity = configuration.minimumUserCapacity
     }

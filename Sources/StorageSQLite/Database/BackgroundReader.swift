@@ -1,33 +1,35 @@
 import Bucketing
-import Dispatch
 import Storage
 import Synchronization
 
-/// Reads on its own queue, one request at a time, so that event loops need not wait.
+/// Reads on its own thread, one request at a time, so that event loops need not wait.
 final class BackgroundReader: @unchecked Sendable {
     // Safe: mutable state is accessed on the queue only.
     private let file: DatabaseFile
     private let lockTimeout: Double
-    private let queue: DispatchQueue
+    private let queue: ThreadQueue
     private var connection: Connection?
     private var isClosed = false
     private let limit: Int
     private let reads = Atomic<Int>(0)
 
     /// - Parameters:
-    ///   - label: the name of the queue.
+    ///   - name: the thread's.
     ///   - limit: the maximum number of queries at the same time; more are refused.
-    init(
-        file: DatabaseFile, lockTimeout: Double, label: String, qos: DispatchQoS = .userInitiated, limit: Int = .max
-    ) {
+    init(file: DatabaseFile, lockTimeout: Double, name: String, limit: Int = .max) {
         self.limit = limit
-        queue = DispatchQueue(label: label, qos: qos)
+        queue = ThreadQueue(name: name)
         self.file = file
         self.lockTimeout = lockTimeout
     }
 
-    func read<Value>(_ body: (Connection) throws(SQLiteError) -> Value) throws(StorageError) -> Value {
-        try queue.sync { result(of: body) }.get()
+    /// Reads, and blocks the caller until then.
+    func read<Value: Sendable>(
+        _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
+    ) throws(StorageError) -> Value {
+        let outcome = Outcome<Value>()
+        queue.async { [self] in outcome.settle(result(of: body)) }
+        return try outcome.wait().get()
     }
 
     func read<Value: Sendable>(
@@ -91,7 +93,7 @@ final class BackgroundReader: @unchecked Sendable {
     }
 
     func close() {
-        queue.sync {
+        queue.sync { [self] in
             isClosed = true
             connection = nil
         }

@@ -362,20 +362,20 @@ final class PendingWrite: @unchecked Sendable {
 final class QueueBound<Value>: @unchecked Sendable {
     // Safe: `value` traps on other queues.
     private var stored: Value
-    private let queue: DispatchQueue
+    private let queue: ThreadQueue
 
-    init(_ value: Value, _ queue: DispatchQueue) {
+    init(_ value: Value, _ queue: ThreadQueue) {
         stored = value
         self.queue = queue
     }
 
     var value: Value {
         get {
-            dispatchPrecondition(condition: .onQueue(queue))
+            queue.expectCurrent()
             return stored
         }
         set {
-            dispatchPrecondition(condition: .onQueue(queue))
+            queue.expectCurrent()
             stored = newValue
         }
     }

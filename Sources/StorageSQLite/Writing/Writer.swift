@@ -65,7 +65,7 @@ final class Writer: Sendable {
     let file: DatabaseFile
     private let checkpointer: Checkpointer
     private let configuration: SQLiteConfiguration
-    private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
+    private let queue = ThreadQueue(name: "sqlite-writer")
     private let state = Mutex(State())
     /// The maximum number of pages that a probe writes.
     private static let probePages = 4_096
@@ -91,9 +91,9 @@ final class Writer: Sendable {
         checkpointer = Checkpointer(file: self.file, configuration)
         self.configuration = configuration
         userFilter = UserFilter(file: self.file, configuration: configuration)
-        queue.sync {
+        queue.sync { [self] in
             refreshCounters()
-            if let commit = try? connection.lastCommit().commit { userFilter.didCommit(commit, after: nil) }
+            if let commit = try? self.connection.value?.lastCommit().commit { userFilter.didCommit(commit, after: nil) }
         }
     }
 
@@ -430,7 +430,7 @@ final class Writer: Sendable {
     /// Commits waiting changes, copies the log into the database, and closes it.
     func close() {
         state.withLock { $0.isClosed = true }
-        queue.sync {
+        queue.sync { [self] in
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
             userFilter.close()
             checkpointer.close(before: connection.value)

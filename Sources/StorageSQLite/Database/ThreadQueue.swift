@@ -1,0 +1,104 @@
+import CSystem
+import Dispatch
+import Synchronization
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// A serial queue with a thread of its own, for work that comes all the time.
+///
+/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are busy,
+/// up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+final class ThreadQueue: Sendable {
+    /// What the thread uses. It outlives the queue until the work submitted so far is done.
+    private final class Jobs: Sendable {
+        private struct State {
+            var waiting: [@Sendable () -> Void] = []
+            var isClosed = false
+        }
+
+        private let name: String
+        private let state = Mutex(State())
+        private let wakeUps = DispatchSemaphore(value: 0)
+        private let thread = Atomic<UInt>(0)
+
+        init(name: String) {
+            self.name = name
+        }
+
+        var isCurrent: Bool { thread.load(ordering: .relaxed) == UInt(pthread_self()) }
+
+        func add(_ job: @escaping @Sendable () -> Void) {
+            let isFirst = state.withLock { state in
+                state.waiting.append(job)
+                return state.waiting.count == 1
+            }
+            if isFirst { wakeUps.signal() }
+        }
+
+        func close() {
+            state.withLock { $0.isClosed = true }
+            wakeUps.signal()
+        }
+
+        func run() {
+            csystem_name_thread(name)
+            thread.store(UInt(pthread_self()), ordering: .relaxed)
+            while true {
+                wakeUps.wait()
+                let (jobs, isClosed) = state.withLock { state in
+                    defer { state.waiting = [] }
+                    return (state.waiting, state.isClosed)
+                }
+                for job in jobs { job() }
+                if isClosed { return }
+            }
+        }
+    }
+
+    private let jobs: Jobs
+
+    /// Starts the thread. While the system has no thread left, the call waits, as Dispatch does.
+    ///
+    /// - Parameter name: the thread's, of which Linux keeps 15 bytes.
+    init(name: String) {
+        jobs = Jobs(name: name)
+        let context = Unmanaged.passRetained(jobs).toOpaque()
+        var thread = pthread_t()
+        while pthread_create(
+            &thread, nil,
+            { context in
+                if let context { Unmanaged<Jobs>.fromOpaque(context).takeRetainedValue().run() }
+                return nil
+            }, context) != 0
+        { usleep(10_000) }
+        pthread_detach(thread)
+    }
+
+    deinit {
+        jobs.close()
+    }
+
+    /// Schedules work after what was submitted earlier.
+    func async(_ work: @escaping @Sendable () -> Void) {
+        jobs.add(work)
+    }
+
+    /// Runs work after what was submitted earlier, and waits for it. Do not call it on the queue.
+    func sync(_ work: @escaping @Sendable () -> Void) {
+        let isDone = DispatchSemaphore(value: 0)
+        jobs.add {
+            work()
+            isDone.signal()
+        }
+        isDone.wait()
+    }
+
+    /// Traps unless called on the queue.
+    func expectCurrent() {
+        precondition(jobs.isCurrent, "used on another thread")
+    }
+}
