@@ -27,6 +27,7 @@ public enum Migrations {
         PackageResources._021_removed_users_sql,
         PackageResources._022_valued_events_sql,
         PackageResources._023_webhooks_sql,
+        PackageResources._024_definitions_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -48,5 +49,6 @@ public enum Migrations {
         PackageResources._015_removed_users_sql,
         PackageResources._016_valued_events_sql,
         PackageResources._017_webhooks_sql,
+        PackageResources._018_definitions_sql,
     ]
 }

@@ -208,7 +208,7 @@ struct UpstreamDefinitions {
             let content = element["content"]?.string.flatMap({ Base64URL.decode($0.utf8) })
         else { return nil }
         return StoredDatafile(
-            version: version, sdkKey: sdkKey, revision: revision, content: content, storedAt: storedAt,
+            version: version, sdkKey: sdkKey, revision: revision, body: .whole(content), storedAt: storedAt,
             author: element["author"]?.string ?? "")
     }
 

@@ -60,7 +60,7 @@ enum Schema {
             'allocation_periods', 'sticky_documents', 'project_state', 'projects', 'datafiles', 'attributes',
             'segments', 'attribute_removals', 'audit', 'erasures', 'removed_users', 'leases', 'probes', 'latest_time', 'feed',
             'feed_state', 'feed_removals', 'frozen_results', 'tracked_series', 'last_uses', 'proposals',
-            'bandit_looks', 'status_periods', 'webhooks', 'experiment_findings']) AS name,
+            'bandit_looks', 'status_periods', 'webhooks', 'experiment_findings', 'definitions']) AS name,
             unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
         WHERE NOT has_table_privilege(name, privilege)
         UNION ALL

@@ -108,7 +108,7 @@ extension SQLiteStoreTests {
                     newestDatafile: newest,
                     datafiles: versions.map {
                         StoredDatafile(
-                            version: $0, sdkKey: "p", revision: "\($0)", content: Array("{}".utf8), storedAt: 1,
+                            version: $0, sdkKey: "p", revision: "\($0)", body: .whole(Array("{}".utf8)), storedAt: 1,
                             author: "root")
                     }, forcedVariations: [], schema: .empty)
             }

@@ -60,7 +60,7 @@ extension InMemoryTables {
             looks.removeAll { $0.sdkKey == sdkKey }
             findings.removeAll { $0.sdkKey == sdkKey }
             webhooks = webhooks.filter { $0.value.sdkKey != sdkKey }
-        case .insertDatafile(let datafile): insert(datafile)
+        case .insertDatafile(let datafile, _): insert(datafile)
         case .insertPeriods(let added):
             for (experimentID, period) in added { periods[experimentID, default: []].append(period) }
         case .insertStatuses(let added):

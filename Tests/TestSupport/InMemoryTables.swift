@@ -470,7 +470,7 @@ struct InMemoryTables {
         case .datafileHistory(let sdkKey, let limit):
             return datafiles.reversed().filter { $0.sdkKey == sdkKey }.prefix(limit).map { datafile in
                 var datafile = datafile
-                datafile.content = []
+                datafile.body = .whole([])
                 return datafile
             }
         case .activeDatafile(let sdkKey, let time):

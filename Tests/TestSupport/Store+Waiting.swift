@@ -250,11 +250,22 @@ extension Store {
     ) async throws -> StoredDatafile? {
         try await write(
             .putDatafile(
-                Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
+                .whole(Array(content.utf8)), sdkKey: sdkKey, revision: revision ?? content,
                 allocations: AllocationRules.allocations(inContent: Array(content.utf8)),
                 statuses: StatusRules.statuses(inContent: Array(content.utf8)), series: series,
                 replacing: replacing, among: newest, freezing: freezing, makesProject: makesProject, schema: schema,
                 approval: approval, notes: [AuditNote(.datafilePut, of: sdkKey)], by: author))
+    }
+
+    /// Activates a datafile that an edit has made.
+    public func activate(
+        _ parts: DatafileParts, _ change: DatafileParts.Change, isAll: Bool, sdkKey: String = "key", replacing: Int64
+    ) async throws -> StoredDatafile? {
+        try await write(
+            .putDatafile(
+                .edit(parts, change, isAll: isAll), sdkKey: sdkKey, revision: "edit", allocations: [:], statuses: [:],
+                replacing: replacing, makesProject: true, notes: [AuditNote(.experimentPut, of: sdkKey)],
+                by: Author(name: "test")))
     }
 
     @discardableResult

@@ -249,6 +249,7 @@ extension StoreContract {
             #expect(try [-1, 0, 10, 19].allSatisfy { try revision($0) == nil })
             #expect(try revision(30, sdkKey: "other") == nil)
         },
+        parts(seed: 1), parts(seed: 2), parts(seed: 3),
         StoreContract("A forced variation is reported, replaced and removed") { context async throws in
             let store = context.store
             #expect(try await store.force("a") == nil)
@@ -263,6 +264,69 @@ extension StoreContract {
             #expect(try context.store.forcedVariations().isEmpty)
         },
     ]
+
+    /// Random uploads and edits of two projects, each of which is read as it was stored, also after others: whole, by the
+    /// changes since the last, and by its version.
+    private static func parts(seed: UInt64) -> StoreContract {
+        StoreContract("What edits store in parts is read as it was, while it is kept, \(seed)", datafileHistory: 4) {
+            context async throws in
+            let store = context.store
+            var random = SeededGenerator(seed: seed)
+            var stored: [String: [(version: Int64, content: [UInt8])]] = [:]
+            var active: [String: DatafileParts] = [:]
+            var known: (version: Int64, parts: [String: DatafileParts], contents: [String: [UInt8]]) = (0, [:], [:])
+            for step in 1...60 {
+                let sdkKey = ["one", "two"].randomElement(using: &random) ?? ""
+                let replaced = stored[sdkKey]?.last?.version ?? 0
+                let written: StoredDatafile?
+                if Int.random(in: 0..<8, using: &random) == 0 {
+                    active[sdkKey] = nil
+                    written = try await store.activate("\(step)", sdkKey: sdkKey)
+                } else {
+                    let lists = (["experiments", "groups/g"] as [Identifier]).map { name in
+                        let keys = (0..<9).filter { _ in Bool.random(using: &random) }.shuffled(using: &random)
+                        return DatafileParts.List(
+                            name,
+                            keys.map { (Identifier("\($0)"), Array("\(Int.random(in: 0..<2, using: &random))".utf8)) })
+                    }
+                    let base = #"{"revision":\#(step),"experiments":[],"groups":[{"id":"g","experiments":[]}]}"#
+                    let edit = try #require(
+                        DatafileParts.edited(
+                            base: Array(base.utf8), lists.filter { !$0.elements.isEmpty }, replacing: active[sdkKey]))
+                    written = try await store.activate(
+                        edit.parts, edit.change, isAll: active[sdkKey] == nil, sdkKey: sdkKey, replacing: replaced)
+                    active[sdkKey] = edit.parts
+                }
+                let datafile = try #require(written)
+                stored[sdkKey, default: []].append((datafile.version, datafile.content))
+
+                #expect(try store.datafiles(after: replaced).last?.content == datafile.content)
+                if Bool.random(using: &random) {
+                    let state = try #require(
+                        try store.read(
+                            .projects(
+                                ifChangedSince: -1, datafilesAfter: known.version, elementsAfter: known.version)))
+                    for read in state.datafiles {
+                        switch read.body {
+                        case .whole: known.parts[read.sdkKey] = nil
+                        case .parts(let parts): known.parts[read.sdkKey] = parts
+                        case .change(let change):
+                            let former = known.parts[read.sdkKey] ?? DatafileParts(base: [], elements: [])
+                            known.parts[read.sdkKey] = former.applying(change)
+                        }
+                        known.contents[read.sdkKey] = known.parts[read.sdkKey]?.joined ?? read.content
+                    }
+                    known.version = state.newestDatafile
+                    for (key, all) in stored { #expect(known.contents[key] == all.last?.content) }
+                }
+                for (version, content) in (stored[sdkKey] ?? []).suffix(4) {
+                    #expect(try store.datafile(sdkKey: sdkKey, version: version)?.content == content)
+                }
+            }
+            let gone = try #require(stored["one"]?.first)
+            #expect(try store.datafile(sdkKey: "one", version: gone.version) == nil)
+        }
+    }
 
     private static func history(_ count: Int) -> StoreContract {
         StoreContract(

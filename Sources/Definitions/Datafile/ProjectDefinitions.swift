@@ -43,31 +43,6 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// The generated datafile.
     public var datafile: JSONValue { .object(root) }
 
-    /// The generated datafile as it is stored. The text of an element is made once, however many edits leave it alone.
-    public var content: [UInt8] {
-        guard generation != nil else { return datafile.encoded() }
-        let (outside, grouped) = experimentsByGroup(\.written)
-        var writer = JSONWriter(capacity: 512 * (experiments.count + flags.count))
-        writer.object(root) { writer, member in
-            switch member.key {
-            case "experiments": writer.list(outside)
-            case "featureFlags": writer.list(flags.map(\.written))
-            case "groups":
-                writer.beginArray()
-                for group in member.value.array ?? [] {
-                    let object = group.object ?? JSONObject()
-                    let experiments = grouped[object.identifier("id") ?? ""] ?? []
-                    writer.object(object) { writer, member in
-                        if member.key == "experiments" { writer.list(experiments) } else { writer.value(member.value) }
-                    }
-                }
-                writer.endArray()
-            default: writer.value(member.value)
-            }
-        }
-        return writer.finish()
-    }
-
     /// Returns a part of each experiment, in their order: of those outside of groups, and of those of each group.
     func experimentsByGroup<Part>(
         _ part: (ExperimentDefinition) -> Part
@@ -89,6 +64,13 @@ public struct ProjectDefinitions: Sendable, Equatable {
     package var revision: String { root["revision"]?.string ?? "" }
 
     // MARK: Experiments and flags
+
+    /// The experiments of which more is computed than what every experiment has: with metrics, breakdowns, or a bandit.
+    package var measuredExperiments: [ExperimentDefinition] {
+        experiments.compactMap { experiment in
+            experiment.details.metrics.isEmpty && experiment.details.bandit == nil ? nil : experiment
+        }
+    }
 
     /// Returns the experiments of a flag, in the order of its rules.
     package func experiments(of flag: FlagDefinition) -> [ExperimentDefinition] {
@@ -175,22 +157,5 @@ public struct ProjectDefinitions: Sendable, Equatable {
             guard used?.contains(experiment.id) == false else { continue }
             flags.append(FlagDefinition(key: experiment.key, .experiment))
         }
-    }
-}
-
-extension JSONWriter {
-    fileprivate mutating func object(_ object: JSONObject, _ write: (inout JSONWriter, JSONObject.Member) -> Void) {
-        beginObject()
-        for member in object {
-            key(text: member.key)
-            write(&self, member)
-        }
-        endObject()
-    }
-
-    fileprivate mutating func list(_ elements: [WrittenElement]) {
-        beginArray()
-        for element in elements { raw(element.text) }
-        endArray()
     }
 }

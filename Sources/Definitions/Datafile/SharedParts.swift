@@ -40,7 +40,8 @@ public struct SharedPart<Part: Sendable & Equatable>: Sendable, Equatable {
     public init(wrappedValue part: Part) { box = Box(part) }
 
     public var wrappedValue: Part {
-        get { box.part }
+        // Without a copy of the part.
+        _read { yield box.part }
         set { box = Box(newValue) }
     }
 

@@ -54,7 +54,8 @@ struct EdgeDefinitionsEndpoint {
     }
 
     private static func encode(_ state: ProjectState, feed: FeedCursor) -> [UInt8] {
-        var writer = JSONWriter(capacity: 1_024 + state.datafiles.reduce(0) { $0 + $1.content.count * 3 / 2 })
+        let datafiles = state.datafiles.map { ($0, content: $0.content) }
+        var writer = JSONWriter(capacity: 1_024 + datafiles.reduce(0) { $0 + $1.content.count * 3 / 2 })
         func list<Element>(
             _ name: StaticString, _ elements: [Element], _ append: (Element, inout JSONWriter) -> Void
         ) {
@@ -77,11 +78,12 @@ struct EdgeDefinitionsEndpoint {
             writer.member("created_at", project.createdAt.milliseconds)
             writer.member("is_default", project.isDefault)
         }
-        list("datafiles", state.datafiles) { datafile, writer in
+        list("datafiles", datafiles) { entry, writer in
+            let (datafile, content) = entry
             writer.member("version", datafile.version)
             writer.member("sdk_key", datafile.sdkKey)
             writer.member("revision", datafile.revision)
-            writer.member("content", base64URL: datafile.content)
+            writer.member("content", base64URL: content)
             writer.member("stored_at", datafile.storedAt.milliseconds)
             writer.member("author", datafile.author)
         }

@@ -50,7 +50,7 @@ public final class Project: Sendable {
         }
         // An earlier release created experiments without flags. The next edit stores the flags.
         var changed = stored
-        changed.content = served.definitions.content
+        changed.body = .whole(served.definitions.content)
         self.init(changed, served)
     }
 
@@ -66,10 +66,10 @@ public final class Project: Sendable {
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
-        publication = Publication(stored.content, compiled.definitions)
+        publication = Publication(content, compiled.definitions)
         deliveries = PublishedDatafile.deliveries(of: compiled.datafile)
         storedAt = stored.storedAt
-        contentHash = Self.quickHash(stored.content)
+        contentHash = Self.quickHash(content)
         self.compiled = compiled
         forcedVariations = [:]
         schema = .empty

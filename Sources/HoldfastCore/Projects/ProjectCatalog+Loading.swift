@@ -84,7 +84,7 @@ extension ProjectCatalog {
                     try definitions.wait { session, done in
                         session.write(
                             .putDatafile(
-                                content, sdkKey: sdkKey, revision: datafile.revision,
+                                .whole(content), sdkKey: sdkKey, revision: datafile.revision,
                                 allocations: AllocationRules.allocations(in: datafile),
                                 statuses: StatusRules.statuses(in: datafile),
                                 series: compiled.definitions.series, replacing: nil, among: newest, makesProject: true,

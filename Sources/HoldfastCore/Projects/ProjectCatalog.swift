@@ -19,6 +19,8 @@ public final class ProjectCatalog: Sendable {
         var defaultProject: Project?
         /// SDK keys whose active datafile cannot be used here.
         var superseded: Set<String> = []
+        /// The active datafiles that are stored in parts, by SDK key.
+        var parts: [String: DatafileParts] = [:]
         public var schema = AttributeSchema.empty
         /// The version of the newest datafile; all datafiles up to it have been read.
         public var version: Int64 = 0
@@ -44,7 +46,8 @@ public final class ProjectCatalog: Sendable {
     /// The datafile of the edit in progress, which need not be compiled again once it is stored.
     private let expected = Mutex<Expected?>(nil)
 
-    private struct Expected {
+    struct Expected {
+        let parts: DatafileParts?
         let content: [UInt8]
         let compiled: CompiledDefinitions
     }
@@ -202,12 +205,16 @@ public final class ProjectCatalog: Sendable {
         let known = snapshot()
         do throws(StorageError) {
             let state = try await session.read(
-                .projects(ifChangedSince: known.changes, datafilesAfter: known.version))
+                .projects(
+                    ifChangedSince: known.changes, datafilesAfter: known.version, elementsAfter: known.version))
             hasFailed.store(false, ordering: .relaxed)
             guard let state else { return }
             guard known.version == 0 || state.generation == known.generation else {
                 // The store has gone back in time: what was read before may not be there any more.
-                current.withLock { ($0.changes, $0.version, $0.generation) = (-1, 0, state.generation) }
+                current.withLock { snapshot in
+                    (snapshot.changes, snapshot.version, snapshot.generation) = (-1, 0, state.generation)
+                    snapshot.parts = [:]
+                }
                 return try await read(session)
             }
             take(state)
@@ -218,16 +225,19 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Keeps a compiled datafile that is about to be stored.
-    func expect(_ content: [UInt8], _ compiled: CompiledDefinitions) {
-        expected.withLock { $0 = Expected(content: content, compiled: compiled) }
+    func expect(_ datafile: Expected) {
+        expected.withLock { $0 = datafile }
     }
 
-    private func compiled(_ stored: StoredDatafile, similarTo former: Project?) throws(CoreError) -> Project {
-        let known = expected.withLock { expected in
-            expected?.content == stored.content ? expected.take() : nil
+    /// Returns the datafile that this process has stored, if a stored one is the same.
+    private func expected(_ stored: StoredDatafile, _ parts: DatafileParts?) -> Expected? {
+        expected.withLock { expected in
+            guard let known = expected, known.parts == parts, parts != nil || known.content == stored.content else {
+                return nil
+            }
+            expected = nil
+            return known
         }
-        if let known { return Project(stored, known.compiled, isStoredHere: true) }
-        return try Project(stored, similarTo: former?.compiled)
     }
 
     /// Returns the project with a datafile that has just been stored, even if a newer one has been stored since.
@@ -245,10 +255,29 @@ public final class ProjectCatalog: Sendable {
         (next.generation, next.formerEpochs) = (state.generation, state.formerEpochs)
         let keys = Set(state.projects.map(\.sdkKey))
         next.projects = next.projects.filter { keys.contains($0.key) }
+        next.parts = next.parts.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
+            let parts: DatafileParts? =
+                switch stored.body {
+                case .whole: nil
+                case .parts(let parts): parts
+                case .change(let change):
+                    (next.parts[stored.sdkKey] ?? DatafileParts(base: change.base, elements: [])).applying(change)
+                }
+            let known = expected(stored, parts)
+            // Those of an edit share their texts with its definitions.
+            next.parts[stored.sdkKey] = known?.parts ?? parts
+            // Joined once.
+            var whole = stored
+            whole.body = .whole(known?.content ?? parts?.joined ?? stored.content)
             do throws(CoreError) {
-                next.projects[stored.sdkKey] = try compiled(stored, similarTo: next.projects[stored.sdkKey])
+                next.projects[stored.sdkKey] =
+                    if let known {
+                        Project(whole, known.compiled, isStoredHere: true)
+                    } else {
+                        try Project(whole, similarTo: next.projects[stored.sdkKey]?.compiled)
+                    }
                 next.superseded.remove(stored.sdkKey)
             } catch {
                 // For example, a newer release wrote it.

@@ -196,6 +196,19 @@ public struct ProjectEditor: Sendable {
         return Draft(project: project, compiled: compiled, outcome: outcome, hasChanged: hasChanged)
     }
 
+    /// Returns the datafile of definitions as it is stored, and its content.
+    ///
+    /// - Parameter former: the active datafile, if it is stored in parts.
+    private static func datafile(
+        _ definitions: ProjectDefinitions, replacing former: DatafileParts?
+    ) -> (DatafileWrite, content: [UInt8]) {
+        guard let (parts, change) = definitions.parts(replacing: former) else {
+            let content = definitions.content
+            return (.whole(content), content)
+        }
+        return (.edit(parts, change, isAll: former == nil), parts.joined)
+    }
+
     /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
     ///   counted.
     private func apply<Outcome>(
@@ -228,12 +241,12 @@ public struct ProjectEditor: Sendable {
             try await catalog.refresh()
             return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
         }
-        let content = definitions.content
+        let (datafile, content) = Self.datafile(definitions, replacing: catalog.snapshot().parts[edit.sdkKey])
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
-        catalog.expect(content, draft.compiled)
+        catalog.expect(.init(parts: datafile.parts, content: content, compiled: draft.compiled))
         let stored = try await session.write(
             .putDatafile(
-                content, sdkKey: edit.sdkKey, revision: edited.revision,
+                datafile, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited, since: recorded),
                 statuses: StatusRules.statuses(in: edited, since: recorded), series: definitions.series,
                 replacing: project?.version ?? 0, among: newest,

@@ -58,11 +58,9 @@ extension ProjectDefinitions {
             if isBandit { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
-        let measured = experiments.compactMap { experiment in
-            let (metrics, isBandit) = (experiment.details.metrics, experiment.details.bandit != nil)
-            return metrics.isEmpty && !isBandit ? nil : (metrics, experiment.id, isBandit)
+        for experiment in measuredExperiments {
+            add(experiment.details.metrics, of: experiment.id, isBandit: experiment.details.bandit != nil)
         }
-        for (metrics, id, isBandit) in measured { add(metrics, of: id, isBandit: isBandit) }
         for holdout in holdouts { add(holdout.metrics, of: holdout.id) }
         return series
     }

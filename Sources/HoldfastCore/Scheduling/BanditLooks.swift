@@ -34,7 +34,7 @@ public struct BanditLooks: Sendable {
 extension ProjectDefinitions {
     fileprivate var bandits: [Identifier: Bandit] {
         Dictionary(
-            experiments.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
+            measuredExperiments.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
             uniquingKeysWith: { $1 })
     }
 }

@@ -100,7 +100,7 @@ package struct SharedRecords {
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes those of its project that are not kept any longer: older than the settings say,
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
-        case insertDatafile(StoredDatafile)
+        case insertDatafile(StoredDatafile, DatafileWrite)
         case insertPeriods([AllocationPeriod.OfExperiment])
         case insertStatuses([StatusPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])

@@ -22,7 +22,7 @@ extension SharedChange<StoredDatafile?> {
     ///     was changed meanwhile, refuses the whole change.
     ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
     public static func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        _ datafile: DatafileWrite, sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
         statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?,
         among newest: Int64? = nil,
         freezing: [ResultsFreeze] = [], makesProject: Bool, schema: SchemaChange = SchemaChange(),
@@ -35,7 +35,7 @@ extension SharedChange<StoredDatafile?> {
             .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,
             and: freezing.map { .tallies(experimentID: $0.experimentID) } + schema.parts
                 + (approval.map { [$0.part] } ?? []),
-            bytes: WaitingBytes.ofChange + content.count
+            bytes: WaitingBytes.ofChange + datafile.bytes
         ) { records, context in
             let former = records.activeDatafile
             if let replacing, former?.version ?? 0 != replacing { return nil }
@@ -47,9 +47,9 @@ extension SharedChange<StoredDatafile?> {
             records.settle(approval, at: context.now)
             if case .new(let record) = activation { records.write(.putProject(record)) }
             let stored = StoredDatafile(
-                version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content,
+                version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, body: datafile.body,
                 storedAt: context.now, author: author.name)
-            records.write(.insertDatafile(stored))
+            records.write(.insertDatafile(stored, datafile))
             let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
             if !periods.isEmpty { records.write(.insertPeriods(periods)) }
             let changed = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)
@@ -88,9 +88,9 @@ extension SharedChange<ProjectSettingsResult> {
             records.write(.putProject(result.record))
             if case .created = result {
                 let stored = StoredDatafile(
-                    version: records.newestDatafile + 1, sdkKey: change.sdkKey, revision: "0", content: datafile,
+                    version: records.newestDatafile + 1, sdkKey: change.sdkKey, revision: "0", body: .whole(datafile),
                     storedAt: context.now, author: author.name)
-                records.write(.insertDatafile(stored))
+                records.write(.insertDatafile(stored, .whole(datafile)))
             }
             records.record(note, by: author)
             return result

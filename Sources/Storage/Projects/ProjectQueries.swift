@@ -9,13 +9,17 @@ extension StoreQuery<ProjectState?> {
     /// - Parameters:
     ///   - changes: the ``ProjectState/changes`` of the known state; -1 if there is none.
     ///   - version: the greatest known version; only newer datafiles are read.
-    public static func projects(ifChangedSince changes: Int64, datafilesAfter version: Int64) -> Self {
+    ///   - elementsAfter: the version of which the reader knows all datafiles that are in parts. Of newer ones it gets the
+    ///     change since then, if the store can tell; 0 for the whole.
+    public static func projects(
+        ifChangedSince changes: Int64, datafilesAfter version: Int64, elementsAfter: Int64 = 0
+    ) -> Self {
         Self(.projects(ifChangedSince: changes, datafilesAfter: version)) { context in
             let sql = "SELECT \(countColumns(context.dialect)) WHERE changes <> $1"
             var hasChanged = false
             let query = SQLQuery("project_changes_since", sql, .integer(changes))
             return Reading([(query, { _ in hasChanged = true })]) {
-                hasChanged ? .more(state(datafilesAfter: version, context)) : .value(nil)
+                hasChanged ? .more(state(datafilesAfter: version, elementsAfter: elementsAfter, context)) : .value(nil)
             }
         }
     }
@@ -33,7 +37,9 @@ extension StoreQuery<ProjectState?> {
     }
 
     /// Reads all tables in one snapshot.
-    private static func state(datafilesAfter version: Int64, _ context: ReadingContext) -> Reading<ProjectState?> {
+    private static func state(
+        datafilesAfter version: Int64, elementsAfter: Int64, _ context: ReadingContext
+    ) -> Reading<ProjectState?> {
         var state = ProjectState(
             changes: 0, projects: [], newestDatafile: 0, datafiles: [], forcedVariations: [], schema: .empty)
         var (attributes, segments): ([AttributeDefinition], [Segment]) = ([], [])
@@ -43,6 +49,26 @@ extension StoreQuery<ProjectState?> {
             SELECT \(StoredTable.datafiles.columnList) FROM datafiles
             WHERE version > $1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
             """, .integer(version))
+        // What ended before the oldest datafile that is kept is deleted. So the change since a version is known of projects that
+        // still have a datafile from then, or an older one.
+        let comparable = "SELECT DISTINCT sdk_key FROM datafiles WHERE base IS NOT NULL AND version <= $1"
+        let elements = "SELECT \(DatafileParts.Element.columns), sdk_key FROM definitions WHERE until IS NULL"
+        let newElements = SQLQuery(
+            "new_elements",
+            "\(elements) AND version > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)",
+            .integer(elementsAfter), .integer(version))
+        let olderElements = SQLQuery(
+            "older_elements",
+            """
+            \(elements) AND version <= $1
+                AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2 EXCEPT \(comparable))
+            """, .integer(elementsAfter), .integer(version))
+        let ended = SQLQuery(
+            "ended_elements", "SELECT list, key, sdk_key FROM definitions WHERE until > $1",
+            .integer(elementsAfter == 0 ? .max : elementsAfter))
+        var compared: Set<String> = []
+        var put: [String: [DatafileParts.Element]] = [:]
+        var removed: [String: [DatafileParts.Name]] = [:]
         return Reading([
             (
                 SQLQuery("project_changes", "SELECT \(countColumns(context.dialect))"),
@@ -56,6 +82,10 @@ extension StoreQuery<ProjectState?> {
                 }
             ),
             (datafiles, { state.datafiles.append(StoredDatafile($0)) }),
+            (SQLQuery("comparable_projects", comparable, .integer(elementsAfter)), { compared.insert($0.text(0)) }),
+            (newElements, { put[$0.text(4), default: []].append(.init($0)) }),
+            (olderElements, { put[$0.text(4), default: []].append(.init($0)) }),
+            (ended, { removed[$0.text(2), default: []].append(.init(list: $0.identifier(0), key: $0.identifier(1))) }),
             (SharedRecords.allProjects, { state.projects.append(ProjectRecord($0)) }),
             (SharedRecords.all(.forcedVariations), { state.forcedVariations.append(ForcedVariation($0)) }),
             (
@@ -65,6 +95,15 @@ extension StoreQuery<ProjectState?> {
             (SharedRecords.all(.segments), { if let segment = Segment($0) { segments.append(segment) } }),
         ]) {
             state.schema = AttributeSchema(attributes: attributes, segments: segments)
+            for index in state.datafiles.indices {
+                guard case .parts(let parts) = state.datafiles[index].body else { continue }
+                let sdkKey = state.datafiles[index].sdkKey
+                let (put, removed) = (put[sdkKey] ?? [], removed[sdkKey] ?? [])
+                state.datafiles[index].body =
+                    compared.contains(sdkKey)
+                    ? .change(.init(base: parts.base, removed: removed, put: put))
+                    : .parts(DatafileParts(base: parts.base, elements: put))
+            }
             // Decisions by a datafile must not have a time before it.
             if let newest = state.datafiles.map(\.storedAt).max() { context.clock.advance(to: newest) }
             return .value(state)
@@ -174,8 +213,25 @@ extension StoreQuery<StoredDatafile?> {
     }
 
     private static func first(_ name: String, _ rest: String, _ parameters: SQLValue...) -> Reading<StoredDatafile?> {
-        .first(SQLQuery(name, "SELECT \(StoredTable.datafiles.columnList) FROM datafiles \(rest)", parameters)) {
-            StoredDatafile($0)
+        var found: StoredDatafile?
+        var elements: [DatafileParts.Element] = []
+        let datafile = SQLQuery(
+            name, "SELECT \(StoredTable.datafiles.columnList) FROM datafiles \(rest)", parameters)
+        let ofDatafile = SQLQuery(
+            "\(name)_elements",
+            """
+            SELECT \(DatafileParts.Element.columns) FROM definitions
+            JOIN (SELECT sdk_key AS project, version AS shown, base IS NOT NULL AS in_parts FROM datafiles \(rest)) AS datafile
+                ON sdk_key = project AND version <= shown AND (until IS NULL OR until > shown)
+            WHERE in_parts
+            """, parameters)
+        return Reading([
+            (datafile, { found = StoredDatafile($0) }), (ofDatafile, { elements.append(.init($0)) }),
+        ]) {
+            if case .parts(let parts) = found?.body {
+                found?.body = .parts(DatafileParts(base: parts.base, elements: elements))
+            }
+            return .value(found)
         }
     }
 }

@@ -8,21 +8,66 @@ public struct StoredDatafile: Sendable {
     public var sdkKey: String
     /// The datafile's own revision.
     public var revision: String
-    /// JSON.
-    public var content: [UInt8]
+    public var body: Body
     public var storedAt: Instant
     /// The name of its ``Author``.
     public var author: String
 
     public init(
-        version: Int64, sdkKey: String, revision: String, content: [UInt8], storedAt: Instant, author: String
+        version: Int64, sdkKey: String, revision: String, body: Body, storedAt: Instant, author: String
     ) {
         self.version = version
         self.sdkKey = sdkKey
         self.revision = revision
-        self.content = content
+        self.body = body
         self.storedAt = storedAt
         self.author = author
+    }
+
+    public enum Body: Sendable {
+        /// As it was uploaded. JSON.
+        case whole([UInt8])
+        /// As an edit has generated it.
+        case parts(DatafileParts)
+        /// What has changed since the version that the reader knows.
+        case change(DatafileParts.Change)
+    }
+
+    /// The datafile; without elements if only what has changed was read. One in parts is joined at each access.
+    public var content: [UInt8] {
+        switch body {
+        case .whole(let content): content
+        case .parts(let parts): parts.joined
+        case .change(let change): change.base
+        }
+    }
+}
+
+/// A datafile to store.
+public enum DatafileWrite: Sendable {
+    /// JSON.
+    case whole([UInt8])
+    /// Made by an edit.
+    ///
+    /// - Parameter isAll: whether it replaces a datafile that was stored whole, so that all its elements are in the change.
+    case edit(DatafileParts, DatafileParts.Change, isAll: Bool)
+
+    /// `nil` if it is stored whole.
+    public var parts: DatafileParts? { if case .edit(let parts, _, _) = self { parts } else { nil } }
+
+    var body: StoredDatafile.Body {
+        switch self {
+        case .whole(let content): .whole(content)
+        case .edit(let parts, _, _): .parts(parts)
+        }
+    }
+
+    /// The memory that it takes while it waits.
+    var bytes: Int {
+        switch self {
+        case .whole(let content): content.count
+        case .edit(_, let change, _): change.put.reduce(change.base.count) { $0 + $1.body.count }
+        }
     }
 }
 

@@ -111,8 +111,9 @@ extension SharedRecords {
             (record.isDefault ? [.run(unsetDefault)] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
             StoredTable.ofProject.map { delete(from: $0, where: ["sdk_key": .text(sdkKey)]) }
-        case .insertDatafile(let datafile):
-            [.insert([datafile.values], into: .datafiles), .run(prune(datafile.sdkKey, keeping: datafiles))]
+        case .insertDatafile(let datafile, let write):
+            replaceElements(of: datafile, by: write) + [.insert([datafile.values], into: .datafiles)]
+                + prune(datafile.sdkKey, keeping: datafiles).map { .run($0) }
         case .insertPeriods(let periods):
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
         case .insertStatuses(let statuses):
@@ -195,9 +196,26 @@ extension SharedRecords {
     /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
     private static let pruneLimit = 100
 
-    /// Returns the statement that deletes the oldest datafiles of a project; see ``Write/insertDatafile(_:)``.
-    private static func prune(_ sdkKey: String, keeping count: Int) -> SQLQuery {
-        SQLQuery(
+    /// Returns the statements that end the elements that a datafile replaces, and insert those that it brings.
+    private static func replaceElements(of datafile: StoredDatafile, by write: DatafileWrite) -> [Statement] {
+        let (sdkKey, version) = (SQLValue.text(datafile.sdkKey), SQLValue.integer(datafile.version))
+        let end = "UPDATE definitions SET until = $2 WHERE sdk_key = $1 AND until IS NULL"
+        let endAll = Statement.run(SQLQuery("end_elements", end, sdkKey, version))
+        guard case .edit(_, let change, let isAll) = write else { return [endAll] }
+        let ends = change.removed.map { name -> Statement in
+            .run(
+                SQLQuery(
+                    "end_element", "\(end) AND list = $3 AND key = $4", sdkKey, version, .text(name.list),
+                    .text(name.key)))
+        }
+        let rows = change.put.map { $0.values(datafile.sdkKey, version: datafile.version) }
+        return (isAll ? [endAll] : ends) + (rows.isEmpty ? [] : [.insert(rows, into: .definitions)])
+    }
+
+    /// Returns the statements that delete the oldest datafiles of a project, and elements that no other has; see
+    /// ``Write/insertDatafile(_:_:)``.
+    private static func prune(_ sdkKey: String, keeping count: Int) -> [SQLQuery] {
+        let datafiles = SQLQuery(
             "prune_datafiles",
             """
             DELETE FROM datafiles WHERE version IN (
@@ -206,5 +224,12 @@ extension SharedRecords {
                 AND version <> coalesce((SELECT max(version) FROM datafiles WHERE sdk_key = $1 AND author = $3), 0)
                 ORDER BY version LIMIT $4)
             """, .text(sdkKey), .integer(max(1, count)), .text(Author.processUser.name), .integer(pruneLimit))
+        let elements = SQLQuery(
+            "prune_elements",
+            """
+            DELETE FROM definitions WHERE sdk_key = $1 AND until <= coalesce(
+                (SELECT min(version) FROM datafiles WHERE sdk_key = $1 AND base IS NOT NULL), 9223372036854775807)
+            """, .text(sdkKey))
+        return [datafiles, elements]
     }
 }

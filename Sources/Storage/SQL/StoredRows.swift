@@ -13,16 +13,46 @@ extension SQLValue {
 extension StoredDatafile {
     package init(_ row: any Row) {
         self.init(
-            version: row.bounded(0), sdkKey: row.text(1), revision: row.text(2), content: row.bytes(3),
+            version: row.bounded(0), sdkKey: row.text(1), revision: row.text(2),
+            body: row.optionalBytes(6).map { .parts(DatafileParts(base: $0, elements: [])) } ?? .whole(row.bytes(3)),
             storedAt: row.instant(4), author: row.text(5))
     }
 
     package var values: [SQLValue] {
-        [.integer(version), .text(sdkKey), .text(revision), .bytes(content), .instant(storedAt), .text(author)]
+        let (content, base): ([UInt8], [UInt8]?) =
+            switch body {
+            case .whole(let content): (content, nil)
+            case .parts(let parts): ([], parts.base)
+            case .change(let change): ([], change.base)
+            }
+        return [
+            .integer(version), .text(sdkKey), .text(revision), .bytes(content), .instant(storedAt), .text(author),
+            .bytes(base),
+        ]
     }
 
-    /// The columns of a datafile, with NULL in place of its content.
-    package static let columnsWithoutContent = "version, sdk_key, revision, NULL, stored_at, author"
+    /// The columns of a datafile, with nothing in place of its content.
+    package static let columnsWithoutContent = "version, sdk_key, revision, NULL, stored_at, author, NULL"
+}
+
+extension DatafileParts.Element {
+    /// The columns of an element from ``init(_:)``.
+    package static let columns = "list, key, position, body"
+
+    package init(_ row: any Row, from column: Int32 = 0) {
+        self.init(
+            .init(list: row.identifier(column), key: row.identifier(column + 1)), position: row.integer(column + 2),
+            body: row.bytes(column + 3))
+    }
+
+    /// The row of an element that a datafile brings.
+    package func values(_ sdkKey: String, version: Int64) -> [SQLValue] {
+        [
+            .text(sdkKey), .text(name.list), .text(name.key), .integer(version), .integer(nil as Int64?),
+            .integer(position),
+            .bytes(body),
+        ]
+    }
 }
 
 extension ProjectRecord {

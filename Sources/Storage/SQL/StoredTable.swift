@@ -6,6 +6,7 @@
 public enum StoredTable: String, Sendable, CaseIterable {
     case projects
     case datafiles
+    case definitions
     case attributes
     case attributeRemovals = "attribute_removals"
     case segments
@@ -31,7 +32,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
 
     /// The tables from which the rows with a project's SDK key are deleted with the project.
     package static let ofProject: [StoredTable] = [
-        .datafiles, .forcedVariations, .lastUses, .proposals, .banditLooks, .webhooks,
+        .datafiles, .definitions, .forcedVariations, .lastUses, .proposals, .banditLooks, .webhooks,
         .experimentFindings, .projects,
     ]
 
@@ -55,7 +56,11 @@ public enum StoredTable: String, Sendable, CaseIterable {
         case .datafiles:
             Self.columns(
                 ("version", .integer), ("sdk_key", .text), ("revision", .text), ("content", .bytes),
-                ("stored_at", .integer), ("author", .text))
+                ("stored_at", .integer), ("author", .text), ("base", .bytes))
+        case .definitions:
+            Self.columns(
+                ("sdk_key", .text), ("list", .text), ("key", .text), ("version", .integer), ("until", .integer),
+                ("position", .integer), ("body", .bytes))
         case .attributes: Self.columns(("number", .integer), ("name", .text), ("definition", .text))
         case .attributeRemovals: Self.columns(("number", .integer), ("after_user_id", .text))
         case .segments: Self.columns(("name", .text), ("conditions", .text))
@@ -136,7 +141,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
             .experimentFindings:
             2
         case .forcedVariations, .userGoals, .frozenResults: 3
-        case .variationUsers, .variationGoals, .lastUses: 4
+        case .variationUsers, .variationGoals, .lastUses, .definitions: 4
         }
     }
 
@@ -171,7 +176,7 @@ extension StoredTable {
 
     package var conflict: Conflict {
         switch self {
-        case .datafiles, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
+        case .datafiles, .definitions, .attributes, .attributeRemovals, .goalEvents, .audit: .fails
         case .allocationPeriods, .statusPeriods, .frozenResults: .keepsRow
         case .projects, .segments, .trackedSeries, .users, .forcedVariations, .stickyDocuments, .exposures, .userGoals,
             .variationUsers, .variationGoals, .lastUses, .proposals, .banditLooks, .removedUsers, .webhooks,

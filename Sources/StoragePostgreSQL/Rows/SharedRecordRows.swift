@@ -38,7 +38,7 @@ extension SharedRecords {
         guard writes.contains(where: \.changesProjects) else { return queries }
         let changes = writes.compactMap { write -> SQLQuery? in
             switch write {
-            case .insertDatafile(let datafile): ProjectStateRow.newestDatafile(.integer(datafile.version))
+            case .insertDatafile(let datafile, _): ProjectStateRow.newestDatafile(.integer(datafile.version))
             case .insertAttribute(let definition): ProjectStateRow.newestAttribute(.integer(Int(definition.number)))
             default: nil
             }

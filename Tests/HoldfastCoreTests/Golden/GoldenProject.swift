@@ -179,8 +179,7 @@ enum GoldenProject {
     static func project(_ compiled: CompiledDefinitions, version: Int64) -> Project {
         let stored = StoredDatafile(
             version: version, sdkKey: sdkKey, revision: compiled.datafile.revision,
-            content: compiled.definitions.content,
-            storedAt: time, author: "golden")
+            body: .whole(compiled.definitions.content), storedAt: time, author: "golden")
         return Project(stored, compiled)
     }
 

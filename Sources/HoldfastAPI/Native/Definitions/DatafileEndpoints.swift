@@ -47,7 +47,7 @@ struct DatafileEndpoints {
             let isUnconditional = isUnchecked && preconditions.isEmpty && upload.freezes.isEmpty
             return try await session.write(
                 .putDatafile(
-                    upload.content, sdkKey: sdkKey, revision: datafile.revision,
+                    .whole(upload.content), sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile),
                     statuses: StatusRules.statuses(in: datafile), series: compiled.definitions.series,
                     replacing: isUnconditional ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
@@ -92,7 +92,8 @@ struct DatafileEndpoints {
             throw CoreError(
                 .notFound, "the project '\(sdkKey)' has no datafile of version \(version), or keeps it no longer")
         }
-        return .json(stored.content, entityTag: EntityTag(of: stored.content))
+        let content = stored.content
+        return .json(content, entityTag: EntityTag(of: content))
     }
 
     private static func describe(_ history: [StoredDatafile], _ sdkKey: String) -> JSONValue {

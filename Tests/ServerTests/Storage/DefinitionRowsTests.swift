@@ -1,0 +1,84 @@
+import APITestSupport
+import Foundation
+import JSON
+import ProcessTestSupport
+import TestSupport
+import Testing
+
+/// Random edits and uploads by two servers on one database. All servers must have the same definitions after each, also one
+/// that starts later, and each version that is kept must stay as it was.
+@Suite struct DefinitionRowsTests {
+    private let directory: TemporaryDirectory
+    private var database: String { directory.file("holdfast.db") }
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    /// What a random step asks for: a method, a path and a body.
+    private static func step(_ random: inout SeededGenerator) -> (method: String, path: String, body: String?) {
+        let key = "e\(Int.random(in: 0..<6, using: &random))"
+        let number = Int.random(in: 0...100, using: &random)
+        switch Int.random(in: 0..<10, using: &random) {
+        case 0: return ("DELETE", "/v1/experiments/\(key)", nil)
+        case 1:
+            return (
+                "PUT", "/v1/flags/f\(number % 3)",
+                #"{"variations":[{"key":"on","value":{"size":\#(number)}},{"key":"off","value":{}}],"default":"off","rules":[{"type":"delivery","key":"d\#(number % 3)","variation":"on","traffic":\#(number)}]}"#
+            )
+        case 2: return ("PUT", "/v1/metrics/m\(number % 3)", #"{"goal":"g\#(number)"}"#)
+        case 3: return ("PUT", "/v1/holdouts/h\(number % 2)", #"{"share":\#(number % 20)}"#)
+        case 4: return ("PUT", "/v1/experiments/\(key)", #"{"status":"paused","description":"\#(number)"}"#)
+        case 5:
+            return (
+                "PUT", "/v1/experiments/g\(number % 4)",
+                #"{"group":"g","variations":["a","b"],"traffic":\#(number % 25)}"#
+            )
+        default:
+            return (
+                "PUT", "/v1/experiments/\(key)",
+                #"{"variations":["a","b"],"traffic":\#(number),"tags":["t\#(number % 5)"],"status":"running"}"#
+            )
+        }
+    }
+
+    private func version(_ server: ServerProcess) throws -> Int64 {
+        try server.request("GET", "/v1/datafile/history?limit=1")["datafiles"].array?.first?["version"].integer ?? 0
+    }
+
+    private func datafile(_ server: ServerProcess, _ version: Int64) throws -> String {
+        try server.request("GET", "/v1/datafile/history/\(version)").text
+    }
+
+    @Test(arguments: 1...2) func `Servers agree about what they store as rows, and a version stays as it was`(
+        seed: UInt64
+    ) throws {
+        var random = SeededGenerator(seed: seed)
+        var servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
+        var known: [Int64: String] = [:]
+        for number in 1...40 {
+            let server = servers[Int.random(in: 0..<2, using: &random)]
+            let (method, path, body) = Self.step(&random)
+            if let former = known.keys.randomElement(using: &random), Int.random(in: 0..<8, using: &random) == 0 {
+                #expect(try server.request("PUT", "/v1/datafile?moves=allow", known[former]).status == 200)
+            } else {
+                let status = try server.request(method, "\(path)?moves=allow", body).status
+                #expect([200, 201, 204, 404, 409, 422].contains(status), "\(method) \(path) \(body ?? "")")
+            }
+            let current = try version(server)
+            guard current > 0 else { continue }
+            if known[current] == nil { known[current] = try datafile(server, current) }
+            let published = try server.request("GET", "/v1/datafile").text
+            let other = servers[0] === server ? servers[1] : servers[0]
+            #expect(try eventually { try other.request("GET", "/v1/datafile").text == published })
+            if number.isMultiple(of: 10) {
+                servers[1].stop()
+                servers[1] = try ServerProcess(database: database)
+                #expect(try servers[1].request("GET", "/v1/datafile").text == published)
+                for (version, content) in known { #expect(try datafile(servers[1], version) == content) }
+            }
+        }
+        #expect(known.count > 10)
+        for server in servers { server.stop() }
+    }
+}
