@@ -259,11 +259,11 @@ extension Store {
 
     /// Activates a datafile that an edit has made.
     public func activate(
-        _ parts: DatafileParts, _ change: DatafileParts.Change, isAll: Bool, sdkKey: String = "key", replacing: Int64
+        _ parts: DatafileParts, _ change: DatafileParts.Change, sdkKey: String = "key", replacing: Int64
     ) async throws -> StoredDatafile? {
         try await write(
             .putDatafile(
-                .edit(parts, change, isAll: isAll), sdkKey: sdkKey, revision: "edit", allocations: [:], statuses: [:],
+                .edit(parts, change), sdkKey: sdkKey, revision: "edit", allocations: [:], statuses: [:],
                 replacing: replacing, makesProject: true, notes: [AuditNote(.experimentPut, of: sdkKey)],
                 by: Author(name: "test")))
     }

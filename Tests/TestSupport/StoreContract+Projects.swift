@@ -294,7 +294,7 @@ extension StoreContract {
                         DatafileParts.edited(
                             base: Array(base.utf8), lists.filter { !$0.elements.isEmpty }, replacing: active[sdkKey]))
                     written = try await store.activate(
-                        edit.parts, edit.change, isAll: active[sdkKey] == nil, sdkKey: sdkKey, replacing: replaced)
+                        edit.parts, edit.change, sdkKey: sdkKey, replacing: replaced)
                     active[sdkKey] = edit.parts
                 }
                 let datafile = try #require(written)
@@ -307,13 +307,7 @@ extension StoreContract {
                             .projects(
                                 ifChangedSince: -1, datafilesAfter: known.version, elementsAfter: known.version)))
                     for read in state.datafiles {
-                        switch read.body {
-                        case .whole: known.parts[read.sdkKey] = nil
-                        case .parts(let parts): known.parts[read.sdkKey] = parts
-                        case .change(let change):
-                            let former = known.parts[read.sdkKey] ?? DatafileParts(base: [], elements: [])
-                            known.parts[read.sdkKey] = former.applying(change)
-                        }
+                        known.parts[read.sdkKey] = read.body.parts(after: known.parts[read.sdkKey])
                         known.contents[read.sdkKey] = known.parts[read.sdkKey]?.joined ?? read.content
                     }
                     known.version = state.newestDatafile

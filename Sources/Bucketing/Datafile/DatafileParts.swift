@@ -54,6 +54,17 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
+    /// The members of the root whose elements are parts. Those of groups are their experiments, see ``list(ofGroup:)``, and
+    /// those of `holdfast` are members themselves, see ``list(ofOwn:)``.
+    public static let lists = ["experiments", "featureFlags", "rollouts", "typedAudiences"]
+    /// The members of `holdfast` whose members are parts.
+    public static let ownLists = ["experiments", "metrics"]
+
+    public static func list(ofGroup id: Identifier) -> Identifier { Identifier("groups/\(id)") }
+
+    /// - Parameter member: of `holdfast`.
+    public static func list(ofOwn member: String) -> Identifier { Identifier("\(Annotations.member)/\(member)") }
+
     /// The document without the elements: their lists are empty. JSON.
     public let base: [UInt8]
     /// List by list, each in its order.
@@ -81,7 +92,7 @@ public struct DatafileParts: Sendable, Equatable {
                 edited.append(element)
             }
         }
-        return DatafileParts(base: change.base, elements: edited + put.values.sorted(by: Element.precedes))
+        return DatafileParts(base: change.base, elements: edited + put.values)
     }
 
     // MARK: Joining
@@ -100,13 +111,13 @@ public struct DatafileParts: Sendable, Equatable {
                         writer.value(group)
                         continue
                     }
-                    let list = lists[Identifier("groups/\(object["id"]?.string ?? "")")] ?? []
+                    let list = lists[Self.list(ofGroup: Identifier(object["id"]?.string ?? ""))] ?? []
                     writer.object(object) { $1.key == "experiments" ? $0.list(list) : $0.value($1.value) }
                 }
                 writer.endArray()
             case (Annotations.member, .object(let own)):
                 writer.object(own) { writer, member in
-                    guard let members = lists[Identifier("\(Annotations.member)/\(member.key)")] else {
+                    guard let members = lists[Self.list(ofOwn: member.key)] else {
                         return writer.value(member.value)
                     }
                     writer.beginObject()
@@ -116,9 +127,12 @@ public struct DatafileParts: Sendable, Equatable {
                     }
                     writer.endObject()
                 }
-            case ("experiments", _), ("featureFlags", _), ("rollouts", _), ("typedAudiences", _):
-                if let list = lists[Identifier(member.key)] { writer.list(list) } else { writer.value(member.value) }
-            default: writer.value(member.value)
+            default:
+                if Self.lists.contains(member.key), let list = lists[Identifier(member.key)] {
+                    writer.list(list)
+                } else {
+                    writer.value(member.value)
+                }
             }
         }
         return writer.finish()

@@ -17,7 +17,7 @@ extension ProjectDefinitions {
             [
                 DatafileParts.List("experiments", outside),
                 DatafileParts.List("featureFlags", flags.map { (key: $0.key, body: $0.written.text) }),
-            ] + grouped.map { DatafileParts.List(Identifier("groups/\($0.key)"), $0.value) }
+            ] + grouped.map { DatafileParts.List(DatafileParts.list(ofGroup: $0.key), $0.value) }
         return DatafileParts.edited(base: base, (generated + given).filter { !$0.elements.isEmpty }, replacing: former)
     }
 
@@ -25,15 +25,16 @@ extension ProjectDefinitions {
     private var separated: (base: [UInt8], lists: [DatafileParts.List])? {
         var base = root
         var lists: [DatafileParts.List] = []
-        for name in ["experiments", "featureFlags"] where base[name] != nil { base[name] = [] }
-        for name in ["rollouts", "typedAudiences"] {
+        for name in DatafileParts.lists {
             guard let elements = base[name]?.array, !elements.isEmpty else { continue }
+            base[name] = []
+            // Their texts are known.
+            if ["experiments", "featureFlags"].contains(name) { continue }
             let named = elements.compactMap { element in
                 element.object?.identifier("id").map { (key: $0, body: element.encoded()) }
             }
             guard named.count == elements.count else { return nil }
             lists.append(DatafileParts.List(Identifier(name), named))
-            base[name] = []
         }
         if let groups = base["groups"]?.array {
             base["groups"] = .array(
@@ -44,11 +45,11 @@ extension ProjectDefinitions {
                 })
         }
         if var own = base[Annotations.member]?.object {
-            for member in ["experiments", "metrics"] {
+            for member in DatafileParts.ownLists {
                 guard let elements = own[member]?.object, !elements.isEmpty else { continue }
                 lists.append(
                     DatafileParts.List(
-                        Identifier("\(Annotations.member)/\(member)"),
+                        DatafileParts.list(ofOwn: member),
                         elements.map { (key: Identifier($0.key), body: $0.value.encoded()) }))
                 own[member] = .object(JSONObject())
             }

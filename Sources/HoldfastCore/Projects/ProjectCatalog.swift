@@ -258,13 +258,7 @@ public final class ProjectCatalog: Sendable {
         next.parts = next.parts.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
-            let parts: DatafileParts? =
-                switch stored.body {
-                case .whole: nil
-                case .parts(let parts): parts
-                case .change(let change):
-                    (next.parts[stored.sdkKey] ?? DatafileParts(base: change.base, elements: [])).applying(change)
-                }
+            let parts = stored.body.parts(after: next.parts[stored.sdkKey])
             let known = expected(stored, parts)
             // Those of an edit share their texts with its definitions.
             next.parts[stored.sdkKey] = known?.parts ?? parts

@@ -206,7 +206,7 @@ public struct ProjectEditor: Sendable {
             let content = definitions.content
             return (.whole(content), content)
         }
-        return (.edit(parts, change, isAll: former == nil), parts.joined)
+        return (.edit(parts, change), parts.joined)
     }
 
     /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were

@@ -31,6 +31,18 @@ public struct StoredDatafile: Sendable {
         case parts(DatafileParts)
         /// What has changed since the version that the reader knows.
         case change(DatafileParts.Change)
+
+        /// Returns the datafile in parts; `nil` if it is stored whole.
+        ///
+        /// - Parameter former: the datafile that the reader knows, if that is in parts.
+        public func parts(after former: DatafileParts?) -> DatafileParts? {
+            switch self {
+            case .whole: nil
+            case .parts(let parts): parts
+            case .change(let change):
+                (former ?? DatafileParts(base: change.base, elements: [])).applying(change)
+            }
+        }
     }
 
     /// The datafile; without elements if only what has changed was read. One in parts is joined at each access.
@@ -47,18 +59,16 @@ public struct StoredDatafile: Sendable {
 public enum DatafileWrite: Sendable {
     /// JSON.
     case whole([UInt8])
-    /// Made by an edit.
-    ///
-    /// - Parameter isAll: whether it replaces a datafile that was stored whole, so that all its elements are in the change.
-    case edit(DatafileParts, DatafileParts.Change, isAll: Bool)
+    /// Made by an edit. If it replaces a datafile that was stored whole, all its elements are in the change.
+    case edit(DatafileParts, DatafileParts.Change)
 
     /// `nil` if it is stored whole.
-    public var parts: DatafileParts? { if case .edit(let parts, _, _) = self { parts } else { nil } }
+    public var parts: DatafileParts? { if case .edit(let parts, _) = self { parts } else { nil } }
 
     var body: StoredDatafile.Body {
         switch self {
         case .whole(let content): .whole(content)
-        case .edit(let parts, _, _): .parts(parts)
+        case .edit(let parts, _): .parts(parts)
         }
     }
 
@@ -66,7 +76,7 @@ public enum DatafileWrite: Sendable {
     var bytes: Int {
         switch self {
         case .whole(let content): content.count
-        case .edit(_, let change, _): change.put.reduce(change.base.count) { $0 + $1.body.count }
+        case .edit(_, let change): change.put.reduce(change.base.count) { $0 + $1.body.count }
         }
     }
 }

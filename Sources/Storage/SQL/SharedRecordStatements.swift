@@ -201,7 +201,7 @@ extension SharedRecords {
         let (sdkKey, version) = (SQLValue.text(datafile.sdkKey), SQLValue.integer(datafile.version))
         let end = "UPDATE definitions SET until = $2 WHERE sdk_key = $1 AND until IS NULL"
         let endAll = Statement.run(SQLQuery("end_elements", end, sdkKey, version))
-        guard case .edit(_, let change, let isAll) = write else { return [endAll] }
+        guard case .edit(let parts, let change) = write else { return [endAll] }
         let ends = change.removed.map { name -> Statement in
             .run(
                 SQLQuery(
@@ -209,7 +209,8 @@ extension SharedRecords {
                     .text(name.key)))
         }
         let rows = change.put.map { $0.values(datafile.sdkKey, version: datafile.version) }
-        return (isAll ? [endAll] : ends) + (rows.isEmpty ? [] : [.insert(rows, into: .definitions)])
+        let replacesAll = change.put.count == parts.elements.count
+        return (replacesAll ? [endAll] : ends) + (rows.isEmpty ? [] : [.insert(rows, into: .definitions)])
     }
 
     /// Returns the statements that delete the oldest datafiles of a project, and elements that no other has; see

@@ -1,12 +1,7 @@
 import CSystem
 import Dispatch
+import Glibc
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// A serial queue with a thread of its own, for work that comes all the time.
 ///

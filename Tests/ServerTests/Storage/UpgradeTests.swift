@@ -215,6 +215,9 @@ import Testing
         #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#).status == 200)
         let flags = "SELECT key FROM definitions WHERE list = 'featureFlags'"
         #expect(try DatabaseConnection(database).text(flags) == "checkout")
+        // A server of an earlier release must not take the datafile without its elements for a project without any.
+        let content = "SELECT length(content) FROM datafiles ORDER BY version DESC LIMIT 1"
+        #expect(try DatabaseConnection(database).text(content) == "0")
         server.stop()
     }
 
