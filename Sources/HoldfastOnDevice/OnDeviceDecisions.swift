@@ -53,7 +53,17 @@ public final class OnDeviceDecisions: HoldfastTransport {
             return try await evaluate(request, root: "v1/evaluations")
         }
         if path.hasSuffix("/v1/assign") { return try await assign(request, root: "v1/assign") }
+        if request.method == "POST", path.hasSuffix("/v1/logins") { takeOver(request) }
         return try await base.open(request)
+    }
+
+    /// Gives accounts the variations of the anonymous users who log in as these, before the server merges them: afterwards the
+    /// client asks for the account alone.
+    private func takeOver(_ request: TransportRequest) {
+        guard let body = request.body, let logins = try? JSONDecoder().decode([LoginEvent].self, from: body) else {
+            return
+        }
+        for login in logins { profiles.copy(from: login.anonymousID, to: login.userID) }
     }
 
     // MARK: Decisions

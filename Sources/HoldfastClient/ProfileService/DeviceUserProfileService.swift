@@ -151,6 +151,19 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
     }
 
+    /// Gives a user the variations of another in all experiments in which it has none, with their times and lifetimes.
+    package func copy(from formerID: String, to userID: String) {
+        profiles.withLock { profiles in
+            guard let former = profiles[Key(formerID)] else { return }
+            var merged = profiles[Key(userID)] ?? Stored(userID: userID, experimentBucketMap: [:])
+            merged.experimentBucketMap = merged.experimentBucketMap.filter { !isExpired($0.value) }
+                .merging(former.experimentBucketMap.filter { !isExpired($0.value) }) { own, _ in own }
+            guard merged != profiles[Key(userID)], !merged.experimentBucketMap.isEmpty else { return }
+            profiles[Key(userID)] = merged
+            write(profiles)
+        }
+    }
+
     /// Deletes the stored profile of a user.
     public func remove(userID: String) {
         profiles.withLock { profiles in

@@ -136,6 +136,37 @@ import Testing
         #expect(participants > 0, "a fifth of the users takes no part, but not all ten")
     }
 
+    @Test func `Whoever asks for an account after its login was sent gets the anonymous user's variation`() async throws
+    {
+        let server = try await server()
+        let endpoint = try server.endpoint
+        let device = try OnDeviceDecisions(directory: TemporaryDirectory().url)
+        func post(_ path: String, _ body: String) async throws -> String {
+            var request = TransportRequest(
+                method: "POST", url: endpoint.appendingPathComponent(path), timeout: .seconds(60))
+            request.body = Data(body.utf8)
+            var content = Data()
+            for try await piece in try await device.open(request).body { content += piece }
+            return String(decoding: content, as: UTF8.self)
+        }
+        func group(_ userID: String) async throws -> String? {
+            let body = #"{"user_id":"\#(userID)","experiment":"layout","sdk_key":"shop"}"#
+            let assignment = try JSONDecoder().decode(
+                ExperimentAssignment.self, from: Data(try await post("v1/assign", body).utf8))
+            return assignment.variationKey
+        }
+        var taken: Set<String> = []
+        for number in 0..<20 {
+            let (anonymous, account) = ("anonymous-\(number)", "user\(number)")
+            let before = try await group(anonymous)
+            _ = try await post("v1/logins", #"[{"user_id":"\#(account)","anonymous_id":"\#(anonymous)"}]"#)
+            let after = try await group(account)
+            if let before { #expect(after == before) }
+            taken.formUnion([before].compactMap(\.self))
+        }
+        #expect(taken.count > 1, "different anonymous users have different variations")
+    }
+
     private enum LayoutTest: SplitTest {
         static let identifier = "layout"
         enum Group: String, CaseIterable, SplitTestGroup { case control, grid, list }
