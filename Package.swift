@@ -115,6 +115,7 @@ let package = Package(
                 .embedInCode("sqlite/0021_removed_users.sql"),
                 .embedInCode("sqlite/0022_valued_events.sql"),
                 .embedInCode("sqlite/0023_webhooks.sql"), .embedInCode("sqlite/0024_definitions.sql"),
+                .embedInCode("sqlite/0025_definition_indexes.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
@@ -132,6 +133,7 @@ let package = Package(
                 .embedInCode("postgresql/0015_removed_users.sql"),
                 .embedInCode("postgresql/0016_valued_events.sql"),
                 .embedInCode("postgresql/0017_webhooks.sql"), .embedInCode("postgresql/0018_definitions.sql"),
+                .embedInCode("postgresql/0019_definition_indexes.sql"),
             ],
             swiftSettings: strict
         ),

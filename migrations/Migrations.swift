@@ -28,6 +28,7 @@ public enum Migrations {
         PackageResources._022_valued_events_sql,
         PackageResources._023_webhooks_sql,
         PackageResources._024_definitions_sql,
+        PackageResources._025_definition_indexes_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -50,5 +51,6 @@ public enum Migrations {
         PackageResources._016_valued_events_sql,
         PackageResources._017_webhooks_sql,
         PackageResources._018_definitions_sql,
+        PackageResources._019_definition_indexes_sql,
     ]
 }

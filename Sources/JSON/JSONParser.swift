@@ -42,33 +42,6 @@ public struct JSONParser: Sendable {
         return try result.get()
     }
 
-    /// An element of a list in a former text.
-    public struct KnownElement: Sendable {
-        let text: [UInt8]
-        let value: JSONValue
-
-        public init(text: [UInt8], value: JSONValue) {
-            self.text = text
-            self.value = value
-        }
-    }
-
-    /// Parses an object that is probably similar to a former one. Elements of lists that have the former text are not parsed
-    /// again, and share the former values.
-    ///
-    /// - Parameter lists: the elements of the former object's lists, by the names of its members.
-    public func parse(
-        _ bytes: [UInt8], knowing lists: [String: [KnownElement]]
-    ) throws(JSONError) -> JSONValue {
-        let value: JSONValue? = bytes.withUnsafeBytes { buffer in
-            var reader = JSONReader(bytes: buffer, maximumDepth: maximumDepth, duplicateKeys: duplicateKeys)
-            return try? reader.document(knowing: lists)
-        }
-        if let value { return value }
-        // Parses again, because only the plain parser reports the position of an error.
-        return try parse(bytes)
-    }
-
     public func parse(_ text: String) throws(JSONError) -> JSONValue {
         try parse(Array(text.utf8))
     }

@@ -136,65 +136,6 @@ extension JSONReader {
     }
 }
 
-// MARK: - Known elements
-
-extension JSONReader {
-    /// Reads an object whose lists contain known elements.
-    mutating func document(knowing lists: [String: [JSONParser.KnownElement]]) throws(JSONError) -> JSONValue {
-        skipWhitespace()
-        guard current == UInt8(ascii: "{") else { return try document() }
-        try enter()
-        var object = JSONObject()
-        if !leave(UInt8(ascii: "}")) {
-            repeat {
-                let key = try key()
-                let former = object.index(of: key)
-                guard former == nil || duplicateKeys == .lastWins else {
-                    throw failure("expected a key that occurs once")
-                }
-                if let known = lists[key], current == UInt8(ascii: "[") {
-                    object.set(key, .array(try array(knowing: known)), at: former)
-                } else {
-                    object.set(key, try value(), at: former)
-                }
-            } while try !endsAfterElement(UInt8(ascii: "}"))
-        }
-        skipWhitespace()
-        guard position == bytes.count else { throw failure("expected nothing after the value") }
-        return .object(object)
-    }
-
-    private mutating func array(knowing known: [JSONParser.KnownElement]) throws(JSONError) -> [JSONValue] {
-        try enter()
-        var elements: [JSONValue] = []
-        if leave(UInt8(ascii: "]")) { return elements }
-        elements.reserveCapacity(known.count)
-        var next = 0
-        repeat {
-            // An element may have been replaced, removed or inserted.
-            let found = [next, next + 1, next - 1].first {
-                known.indices.contains($0) && continues(with: known[$0].text)
-            }
-            if let found {
-                elements.append(known[found].value)
-                position += known[found].text.count
-                next = found
-            } else {
-                elements.append(try value())
-            }
-            next += 1
-        } while try !endsAfterElement(UInt8(ascii: "]"))
-        return elements
-    }
-
-    /// Whether the next bytes are a text, and the text is a whole element of a list.
-    private func continues(with text: [UInt8]) -> Bool {
-        let end = position + text.count
-        guard end < bytes.count, [UInt8(ascii: ","), UInt8(ascii: "]")].contains(bytes[end]) else { return false }
-        return text.withUnsafeBytes { bytes[position..<end].elementsEqual($0) }
-    }
-}
-
 // MARK: - Numbers
 
 extension JSONReader {

@@ -273,7 +273,7 @@ extension StoreContract {
             let store = context.store
             var random = SeededGenerator(seed: seed)
             var stored: [String: [(version: Int64, content: [UInt8])]] = [:]
-            var active: [String: DatafileParts] = [:]
+            var active: [String: DatafileParts.Known] = [:]
             var known: (version: Int64, parts: [String: DatafileParts], contents: [String: [UInt8]]) = (0, [:], [:])
             for step in 1...60 {
                 let sdkKey = ["one", "two"].randomElement(using: &random) ?? ""
@@ -283,19 +283,20 @@ extension StoreContract {
                     active[sdkKey] = nil
                     written = try await store.activate("\(step)", sdkKey: sdkKey)
                 } else {
-                    let lists = (["experiments", "groups/g"] as [Identifier]).map { name in
+                    func elements() -> JSONValue {
                         let keys = (0..<9).filter { _ in Bool.random(using: &random) }.shuffled(using: &random)
-                        return DatafileParts.List(
-                            name,
-                            keys.map { (Identifier("\($0)"), Array("\(Int.random(in: 0..<2, using: &random))".utf8)) })
+                        return .array(
+                            keys.map { ["key": .string("\($0)"), "value": .bool(Bool.random(using: &random))] })
                     }
-                    let base = #"{"revision":\#(step),"experiments":[],"groups":[{"id":"g","experiments":[]}]}"#
-                    let edit = try #require(
-                        DatafileParts.edited(
-                            base: Array(base.utf8), lists.filter { !$0.elements.isEmpty }, replacing: active[sdkKey]))
+                    let root: JSONValue = [
+                        "revision": .integer(Int64(step)), "experiments": elements(),
+                        "groups": [["id": "g", "experiments": elements()]],
+                    ]
+                    let document = try #require(root.object)
+                    let edit = try #require(DatafileParts.edited(to: document, since: active[sdkKey]))
                     written = try await store.activate(
                         edit.parts, edit.change, sdkKey: sdkKey, replacing: replaced)
-                    active[sdkKey] = edit.parts
+                    active[sdkKey] = (document, edit.parts)
                 }
                 let datafile = try #require(written)
                 stored[sdkKey, default: []].append((datafile.version, datafile.content))

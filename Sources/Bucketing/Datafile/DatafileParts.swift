@@ -22,20 +22,18 @@ public struct DatafileParts: Sendable, Equatable {
     }
 
     public struct Element: Sendable, Equatable {
-        public var name: Name
+        public let name: Name
         /// Increases with the place in the list.
-        public var position: Int64
+        public let position: Int64
         /// JSON.
-        public var body: [UInt8]
+        public let body: [UInt8]
+        fileprivate let hash: UInt64
 
         public init(_ name: Name, position: Int64, body: [UInt8]) {
             self.name = name
             self.position = position
             self.body = body
-        }
-
-        fileprivate static func precedes(_ left: Element, _ right: Element) -> Bool {
-            left.name.list == right.name.list ? left.position < right.position : left.name.list < right.name.list
+            hash = body.contentHash
         }
     }
 
@@ -54,11 +52,13 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
-    /// The members of the root whose elements are parts. Those of groups are their experiments, see ``list(ofGroup:)``, and
-    /// those of `holdfast` are members themselves, see ``list(ofOwn:)``.
-    public static let lists = ["experiments", "featureFlags", "rollouts", "typedAudiences"]
+    /// The members of the root whose elements are parts, and the members by which these are named. The elements of groups are
+    /// their experiments, see ``list(ofGroup:)``, and those of `holdfast` are members themselves, see ``list(ofOwn:)``.
+    static let lists: KeyValuePairs = [
+        "experiments": "key", "featureFlags": "key", "rollouts": "id", "typedAudiences": "id",
+    ]
     /// The members of `holdfast` whose members are parts.
-    public static let ownLists = ["experiments", "metrics"]
+    static let ownLists = ["experiments", "metrics"]
 
     public static func list(ofGroup id: Identifier) -> Identifier { Identifier("groups/\(id)") }
 
@@ -67,32 +67,57 @@ public struct DatafileParts: Sendable, Equatable {
 
     /// The document without the elements: their lists are empty. JSON.
     public let base: [UInt8]
-    /// List by list, each in its order.
-    public let elements: [Element]
+    /// The elements of each list that is not empty, in its order.
+    let elementsByList: [Identifier: [Element]]
+    /// Equal datafiles have equal hashes, in all processes.
+    public let hash: UInt64
+
+    init(base: [UInt8], _ elementsByList: [Identifier: [Element]]) {
+        self.base = base
+        self.elementsByList = elementsByList
+        var hash = base.contentHash
+        for list in elementsByList.values {
+            for element in list { hash &+= element.hash }
+        }
+        self.hash = hash
+    }
 
     /// - Parameter elements: in any order.
     public init(base: [UInt8], elements: [Element]) {
-        self.base = base
-        let isSorted = zip(elements, elements.dropFirst()).allSatisfy(Element.precedes)
-        self.elements = isSorted ? elements : elements.sorted(by: Element.precedes)
+        self.init(base: base, Dictionary(grouping: elements, by: \.name.list).mapValues(\.inOrder))
+    }
+
+    public static func == (left: Self, right: Self) -> Bool {
+        left.hash == right.hash && left.base == right.base && left.elementsByList == right.elementsByList
+    }
+
+    public var count: Int { elementsByList.values.reduce(0) { $0 + $1.count } }
+
+    /// All elements, list by list.
+    public var elements: [Element] {
+        elementsByList.sorted { $0.key < $1.key }.flatMap(\.value)
     }
 
     public func applying(_ change: Change) -> DatafileParts {
-        let removed = Set(change.removed)
-        guard !removed.isEmpty || !change.put.isEmpty else {
-            return DatafileParts(base: change.base, elements: elements)
-        }
-        var put = Dictionary(change.put.map { ($0.name, $0) }, uniquingKeysWith: { $1 })
-        var edited: [Element] = []
-        edited.reserveCapacity(elements.count + put.count)
-        for element in elements {
-            if let other = put.removeValue(forKey: element.name) {
-                edited.append(other)
-            } else if !removed.contains(element.name) {
-                edited.append(element)
+        var lists = elementsByList
+        let removed = Dictionary(grouping: change.removed, by: \.list)
+        let put = Dictionary(grouping: change.put, by: \.name.list)
+        for list in Set(removed.keys).union(put.keys) {
+            let gone = Set((removed[list] ?? []).map(\.key))
+            var new = Dictionary((put[list] ?? []).map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
+            var edited: [Element] = []
+            edited.reserveCapacity((lists[list]?.count ?? 0) + new.count)
+            for element in lists[list] ?? [] {
+                if let other = new.removeValue(forKey: element.name.key) {
+                    edited.append(other)
+                } else if !gone.contains(element.name.key) {
+                    edited.append(element)
+                }
             }
+            edited += new.values
+            lists[list] = edited.isEmpty ? nil : edited.inOrder
         }
-        return DatafileParts(base: change.base, elements: edited + put.values)
+        return DatafileParts(base: change.base, lists)
     }
 
     // MARK: Joining
@@ -100,8 +125,9 @@ public struct DatafileParts: Sendable, Equatable {
     /// The document.
     public var joined: [UInt8] {
         guard let root = try? JSONParser().parse(base).object else { return base }
-        let lists = elements.lists
-        var writer = JSONWriter(capacity: elements.reduce(base.count) { $0 + $1.body.count + 64 })
+        let lists = elementsByList
+        let size = lists.values.joined().reduce(base.count) { $0 + $1.body.count + 64 }
+        var writer = JSONWriter(capacity: size)
         writer.object(root) { writer, member in
             switch (member.key, member.value) {
             case ("groups", .array(let groups)):
@@ -128,7 +154,7 @@ public struct DatafileParts: Sendable, Equatable {
                     writer.endObject()
                 }
             default:
-                if Self.lists.contains(member.key), let list = lists[Identifier(member.key)] {
+                if Self.lists.contains(where: { $0.key == member.key }), let list = lists[Identifier(member.key)] {
                     writer.list(list)
                 } else {
                     writer.value(member.value)
@@ -137,105 +163,12 @@ public struct DatafileParts: Sendable, Equatable {
         }
         return writer.finish()
     }
-
-    // MARK: Comparing
-
-    /// A list of a datafile, in its order.
-    public struct List: Sendable {
-        public var name: Identifier
-        public var elements: [(key: Identifier, body: [UInt8])]
-
-        public init(_ name: Identifier, _ elements: [(key: Identifier, body: [UInt8])]) {
-            self.name = name
-            self.elements = elements
-        }
-    }
-
-    /// Compares the parts of a datafile with those before an edit. Elements that keep their place among the others keep
-    /// their positions.
-    ///
-    /// - Parameters:
-    ///   - lists: all that are not empty.
-    ///   - former: `nil` if the former datafile was not stored in parts.
-    /// - Returns: `nil` if the datafile cannot be stored in parts: two elements of a list have the same key, or a key is too long
-    ///   for an index of a database, or has a NUL, which PostgreSQL's texts cannot have.
-    public static func edited(
-        base: [UInt8], _ lists: [List], replacing former: DatafileParts?
-    ) -> (parts: DatafileParts, change: Change)? {
-        let known = former?.elements.lists ?? [:]
-        var change = Change(base: base, removed: [], put: [])
-        var elements: [Element] = []
-        elements.reserveCapacity(lists.reduce(0) { $0 + $1.elements.count })
-        let names = Set(lists.map(\.name))
-        for (name, gone) in known where !names.contains(name) { change.removed += gone.map(\.name) }
-        for list in lists.sorted(by: { $0.name < $1.name }) {
-            guard change.add(list, replacing: known[list.name] ?? [], to: &elements) else { return nil }
-        }
-        change.removed.sort()
-        return (DatafileParts(base: base, elements: elements), change)
-    }
-}
-
-extension DatafileParts.Change {
-    private static let step: Int64 = 1_024
-
-    private static func isStorable(_ name: Identifier) -> Bool {
-        let bytes = name.string.utf8
-        return bytes.count <= 1_024 && !bytes.contains(0)
-    }
-
-    /// - Returns: whether all keys of the list differ.
-    fileprivate mutating func add(
-        _ list: DatafileParts.List, replacing former: ArraySlice<DatafileParts.Element>,
-        to elements: inout [DatafileParts.Element]
-    ) -> Bool {
-        guard Self.isStorable(list.name) else { return false }
-        if list.elements.count == former.count, zip(list.elements, former).allSatisfy({ $0.key == $1.name.key }) {
-            for ((_, body), known) in zip(list.elements, former) {
-                add(.init(known.name, position: known.position, body: body), replacing: known, to: &elements)
-            }
-            return true
-        }
-        var known = Dictionary(former.map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
-        let lastKnown = former.last?.position ?? 0
-        var (last, keys): (Int64, Set<Identifier>) = (0, [])
-        for (key, body) in list.elements {
-            guard keys.insert(key).inserted, Self.isStorable(key) else { return false }
-            let same = known.removeValue(forKey: key)
-            if let same, same.position > last {
-                last = same.position
-            } else {
-                last += last >= lastKnown ? Self.step : 1
-            }
-            add(.init(.init(list: list.name, key: key), position: last, body: body), replacing: same, to: &elements)
-        }
-        removed += known.values.map(\.name)
-        return true
-    }
-
-    private mutating func add(
-        _ element: DatafileParts.Element, replacing former: DatafileParts.Element?,
-        to elements: inout [DatafileParts.Element]
-    ) {
-        elements.append(element)
-        guard element != former else { return }
-        if former != nil { removed.append(element.name) }
-        put.append(element)
-    }
 }
 
 extension [DatafileParts.Element] {
-    /// The elements of each list.
-    fileprivate var lists: [Identifier: ArraySlice<Element>] {
-        var lists: [Identifier: ArraySlice<Element>] = [:]
-        var start = startIndex
-        while start < endIndex {
-            let name = self[start].name.list
-            let end = self[start...].firstIndex { $0.name.list != name } ?? endIndex
-            lists[name] = self[start..<end]
-            start = end
-        }
-        return lists
+    fileprivate var inOrder: Self {
+        let isInOrder = zip(self, dropFirst()).allSatisfy { $0.position <= $1.position }
+        return isInOrder ? self : sorted { $0.position < $1.position }
     }
 }
 
@@ -251,9 +184,29 @@ extension JSONWriter {
         endObject()
     }
 
-    fileprivate mutating func list(_ elements: ArraySlice<DatafileParts.Element>) {
+    fileprivate mutating func list(_ elements: [DatafileParts.Element]) {
         beginArray()
         for element in elements { raw(element.body) }
         endArray()
+    }
+}
+
+extension [UInt8] {
+    /// A hash of the bytes, the same in all processes.
+    package var contentHash: UInt64 {
+        withUnsafeBytes { bytes in
+            var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
+            func add(_ word: UInt64) {
+                hash = (hash ^ word) &* 0x100_0000_01B3
+                hash ^= hash >> 32
+            }
+            // Eight bytes at a time, because datafiles are large.
+            let end = bytes.count & ~7
+            for offset in stride(from: 0, to: end, by: 8) {
+                add(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            }
+            for byte in bytes[end...] { add(UInt64(byte)) }
+            return hash
+        }
     }
 }

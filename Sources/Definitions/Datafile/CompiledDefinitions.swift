@@ -1,4 +1,5 @@
 public import Bucketing
+import JSON
 
 /// The definitions of a project, with the compiled datafile that is generated from them and makes the decisions.
 public struct CompiledDefinitions: Sendable {
@@ -15,12 +16,30 @@ public struct CompiledDefinitions: Sendable {
         self.init(ProjectDefinitions(datafile), datafile)
     }
 
-    /// Reads a stored datafile.
+    /// Reads a datafile that is stored whole.
     ///
-    /// - Parameter former: definitions that are probably similar. Elements that both have are not read again.
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     package init(_ content: [UInt8], similarTo former: CompiledDefinitions?) throws(CoreError) {
-        let value = try Datafile.parsed(content, knowing: former?.definitions.knownElements ?? [:])
+        try self.init(try Datafile.parsed(content), similarTo: former)
+    }
+
+    /// Reads a datafile that is stored in parts.
+    ///
+    /// - Parameter former: definitions that are probably similar, and their datafile. Parts that both have are not read again.
+    /// - Throws: as for one that is stored whole.
+    package init(
+        _ parts: DatafileParts, similarTo former: (compiled: CompiledDefinitions, parts: DatafileParts)?
+    ) throws(CoreError) {
+        let value: JSONValue
+        do throws(JSONError) {
+            value = try parts.document(similarTo: former.map { ($0.compiled.definitions.root, $0.parts) })
+        } catch {
+            throw CoreError(error, in: "the datafile")
+        }
+        try self.init(value, similarTo: former?.compiled)
+    }
+
+    private init(_ value: JSONValue, similarTo former: CompiledDefinitions?) throws(CoreError) {
         let datafile = try Datafile.usable(value, similarTo: former?.datafile)
         self.init(former?.definitions.reading(value) ?? ProjectDefinitions(value), datafile)
     }

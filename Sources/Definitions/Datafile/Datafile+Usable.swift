@@ -13,12 +13,9 @@ extension Datafile {
         try usable(try parsed(content), similarTo: former)
     }
 
-    /// - Parameter lists: the elements of a similar datafile, which are reused.
-    package static func parsed(
-        _ content: [UInt8], knowing lists: [String: [JSONParser.KnownElement]] = [:]
-    ) throws(CoreError) -> JSONValue {
+    package static func parsed(_ content: [UInt8]) throws(CoreError) -> JSONValue {
         do throws(JSONError) {
-            return lists.isEmpty ? try parser.parse(content) : try parser.parse(content, knowing: lists)
+            return try parser.parse(content)
         } catch {
             throw CoreError(error, in: "the datafile")
         }

@@ -5,10 +5,13 @@ public protocol KeyedDefinition: Sendable, Equatable {
     var listKey: Identifier { get }
     /// Further names by which the element is looked up: its id, or the ids or keys of the elements that it refers to.
     var names: [Identifier] { get }
+    /// Whether more is computed of the element than of every one. Few are, and they are looked for often.
+    var isMeasured: Bool { get }
 }
 
 extension KeyedDefinition {
     public var names: [Identifier] { [] }
+    public var isMeasured: Bool { false }
 }
 
 /// Elements in the order of the datafile. If several have the same key, the last one counts, as in the reference SDK.
@@ -27,6 +30,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     private var indices: [Identifier: Int] = [:]
     /// The indices of the elements with each of the ``KeyedDefinition/names``, in ascending order.
     private var indicesByName: [Identifier: [Int]] = [:]
+    private var measuredKeys: Set<Identifier> = []
     /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
     public private(set) var touched: Set<Identifier> = []
     /// The elements of the list whose keys are ``touched``, in the order of the list.
@@ -68,6 +72,9 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
 
+    /// See ``KeyedDefinition/isMeasured``.
+    public var measured: [Element] { measuredKeys.isEmpty ? [] : all(naming: [], orKeyed: Array(measuredKeys)) }
+
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
     /// list.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
@@ -102,6 +109,11 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     private mutating func note(_ element: Element, at index: Int) {
         indices[element.listKey] = index
         for name in element.names { indicesByName[name, default: []].append(index) }
+        noteMeasured(element)
+    }
+
+    private mutating func noteMeasured(_ element: Element) {
+        if element.isMeasured { measuredKeys.insert(element.listKey) } else { measuredKeys.remove(element.listKey) }
     }
 
     /// Replaces the element with the same key, or appends the element.
@@ -110,6 +122,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         let former = boxes[index].element.names
         boxes[index] = Box(element)
         touched.insert(element.listKey)
+        noteMeasured(element)
         guard former != element.names else { return }
         for name in former { indicesByName[name]?.removeAll { $0 == index } }
         for name in element.names {
@@ -130,7 +143,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     }
 
     private mutating func noteAll() {
-        (indices, indicesByName) = ([:], [:])
+        (indices, indicesByName, measuredKeys) = ([:], [:], [])
         for (index, box) in boxes.enumerated() { note(box.element, at: index) }
     }
 

@@ -111,15 +111,6 @@ extension ProjectDefinitions {
         return new.map { Identifier($0.key) }
     }
 
-    /// The elements of the datafile with their texts, by the names of its lists.
-    var knownElements: [String: [JSONParser.KnownElement]] {
-        func known(_ elements: [WrittenElement]) -> [JSONParser.KnownElement] {
-            elements.map { JSONParser.KnownElement(text: $0.text, value: .object($0.object)) }
-        }
-        let outside = experiments.map { $0.groupID == nil ? $0.written : nil }.compactMap(\.self)
-        return ["experiments": known(outside), "featureFlags": known(flags.map(\.written))]
-    }
-
     /// Reads how long assignments last of a stored datafile.
     package static func assignmentLifetime(in content: [UInt8]) -> AssignmentLifetime? {
         AssignmentLifetime((try? JSONParser().parse(content))?.object?[Annotations.member]?.object)

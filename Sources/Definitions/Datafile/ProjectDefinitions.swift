@@ -43,6 +43,19 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// The generated datafile.
     public var datafile: JSONValue { .object(root) }
 
+    /// The datafile as JSON text.
+    public var content: [UInt8] { datafile.encoded() }
+
+    /// Returns the generated datafile in parts, and what differs from a former one.
+    ///
+    /// - Parameter former: the definitions before an edit, and their datafile; `nil` if that was not stored in parts.
+    /// - Returns: `nil` if the datafile was not generated, or cannot be stored in parts.
+    package func parts(
+        replacing former: (definitions: ProjectDefinitions, parts: DatafileParts)?
+    ) -> (parts: DatafileParts, change: DatafileParts.Change)? {
+        generation == nil ? nil : DatafileParts.edited(to: root, since: former.map { ($0.definitions.root, $0.parts) })
+    }
+
     /// Returns a part of each experiment, in their order: of those outside of groups, and of those of each group.
     func experimentsByGroup<Part>(
         _ part: (ExperimentDefinition) -> Part
@@ -65,12 +78,8 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     // MARK: Experiments and flags
 
-    /// The experiments of which more is computed than what every experiment has: with metrics, breakdowns, or a bandit.
-    package var measuredExperiments: [ExperimentDefinition] {
-        experiments.compactMap { experiment in
-            experiment.details.metrics.isEmpty && experiment.details.bandit == nil ? nil : experiment
-        }
-    }
+    /// The experiments with metrics, breakdowns, or a bandit.
+    package var measuredExperiments: [ExperimentDefinition] { experiments.measured }
 
     /// Returns the experiments of a flag, in the order of its rules.
     package func experiments(of flag: FlagDefinition) -> [ExperimentDefinition] {

@@ -47,15 +47,12 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var hasNeverRun = false
     @SharedPart package var details = ExperimentDetails()
     package var conclusion: Conclusion?
-    package private(set) var written = WrittenElement.empty
     /// The experiment as the datafile has it. Members that are not defined here stay.
-    package var source: JSONObject {
-        get { written.object }
-        set { written = WrittenElement(newValue) }
-    }
+    package var source = JSONObject()
 
     package var listKey: Identifier { key }
     package var names: [Identifier] { [id] }
+    package var isMeasured: Bool { !details.metrics.isEmpty || details.bandit != nil }
     package var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
     package var isDraft: Bool { status == ExperimentStatus.draft.rawValue }
     package var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }

@@ -57,12 +57,8 @@ package struct FlagDefinition: KeyedDefinition {
     /// The revision of the datafile in which the flag or one of its experiments last changed.
     package var version: Int64?
     package var content: Content
-    package private(set) var written = WrittenElement.empty
     /// The flag as the datafile has it. Members that are not defined here stay.
-    package var source: JSONObject {
-        get { written.object }
-        set { written = WrittenElement(newValue) }
-    }
+    package var source = JSONObject()
 
     package var listKey: Identifier { key }
 

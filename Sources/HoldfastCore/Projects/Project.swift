@@ -17,16 +17,16 @@ public final class Project: Sendable {
     let isSuperseded: Bool
     /// The definitions of the project, and the compiled datafile that makes the decisions.
     public let compiled: CompiledDefinitions
-    /// The datafile as it was uploaded or generated.
-    public let content: [UInt8]
-    private let publication: Publication
+    /// The datafile in parts, if it is stored so.
+    let parts: DatafileParts?
+    private let texts: DatafileTexts
     /// The ids under which SDKs get the winners of concluded experiments.
     private let deliveries: Set<Identifier>
     /// Whether this process has stored the datafile, and with it the allocations and statuses of all its experiments.
     let isStoredHere: Bool
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Instant
-    /// Stable across processes: equal content has an equal hash.
+    /// Stable across processes: content that is stored in the same way has an equal hash if it is equal.
     public let contentHash: UInt64
     /// Ids of forced variations, by user and experiment id.
     let forcedVariations: [Identifier: [Identifier: Identifier]]
@@ -37,13 +37,18 @@ public final class Project: Sendable {
 
     /// Compiles a stored datafile.
     ///
+    /// - Parameters:
+    ///   - stored: whole or in parts.
+    ///   - former: a project that is probably similar.
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
-    ///
-    /// - Parameter former: definitions that are probably similar.
-    public convenience init(
-        _ stored: StoredDatafile, similarTo former: CompiledDefinitions? = nil
-    ) throws(CoreError) {
-        let compiled = try CompiledDefinitions(stored.content, similarTo: former)
+    public convenience init(_ stored: StoredDatafile, similarTo former: Project? = nil) throws(CoreError) {
+        let compiled: CompiledDefinitions
+        if let parts = stored.body.parts(after: nil) {
+            let known = former.flatMap { former in former.parts.map { (former.compiled, $0) } }
+            compiled = try CompiledDefinitions(parts, similarTo: known)
+        } else {
+            compiled = try CompiledDefinitions(stored.content, similarTo: former?.compiled)
+        }
         guard let served = try compiled.servingAll() else {
             self.init(stored, compiled)
             return
@@ -65,11 +70,11 @@ public final class Project: Sendable {
         version = stored.version
         catalogVersion = stored.version
         isSuperseded = false
-        content = stored.content
-        publication = Publication(content, compiled.definitions)
+        parts = stored.body.parts(after: nil)
+        texts = DatafileTexts(stored.body, compiled.definitions)
         deliveries = PublishedDatafile.deliveries(of: compiled.datafile)
         storedAt = stored.storedAt
-        contentHash = Self.quickHash(content)
+        contentHash = parts?.hash ?? stored.content.contentHash
         self.compiled = compiled
         forcedVariations = [:]
         schema = .empty
@@ -85,8 +90,8 @@ public final class Project: Sendable {
         isStoredHere = former.isStoredHere
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
-        content = former.content
-        publication = former.publication
+        parts = former.parts
+        texts = former.texts
         deliveries = former.deliveries
         storedAt = former.storedAt
         contentHash = former.contentHash
@@ -99,10 +104,12 @@ public final class Project: Sendable {
     public var definitions: ProjectDefinitions { compiled.definitions }
     public var datafile: Datafile { compiled.datafile }
 
+    /// The datafile as it was uploaded or generated. It is created at the first access.
+    public var content: [UInt8] { texts.stored }
     /// The content as SDKs get it; see ``PublishedDatafile``. It is created at the first access, which takes a while
     /// unless it ``isPublished``.
-    public var published: [UInt8] { publication.content }
-    public var isPublished: Bool { publication.isMade }
+    public var published: [UInt8] { texts.published }
+    public var isPublished: Bool { texts.isPublished }
 
     /// Whether this is the id under which SDKs get the winner of a concluded experiment. The winner is delivered, not
     /// tested.
@@ -164,23 +171,6 @@ public final class Project: Sendable {
     /// Returns the 64-bit FNV-1a hash.
     static func hash(_ content: [UInt8]) -> UInt64 {
         content.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
-    }
-
-    /// Hashes eight bytes at a time, because datafiles are large.
-    private static func quickHash(_ content: [UInt8]) -> UInt64 {
-        content.withUnsafeBytes { bytes in
-            var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
-            func add(_ word: UInt64) {
-                hash = (hash ^ word) &* 0x100_0000_01B3
-                hash ^= hash >> 32
-            }
-            let end = bytes.count & ~7
-            for offset in stride(from: 0, to: end, by: 8) {
-                add(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
-            }
-            for byte in bytes[end...] { add(UInt64(byte)) }
-            return hash
-        }
     }
 
     /// Maps the keys of forced variations to ids. As in the SDKs, unknown keys are ignored: a later datafile may have

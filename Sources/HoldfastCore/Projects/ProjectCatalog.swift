@@ -47,8 +47,7 @@ public final class ProjectCatalog: Sendable {
     private let expected = Mutex<Expected?>(nil)
 
     struct Expected {
-        let parts: DatafileParts?
-        let content: [UInt8]
+        let datafile: DatafileWrite
         let compiled: CompiledDefinitions
     }
 
@@ -230,13 +229,15 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Returns the datafile that this process has stored, if a stored one is the same.
-    private func expected(_ stored: StoredDatafile, _ parts: DatafileParts?) -> Expected? {
+    private func expected(_ stored: StoredDatafile) -> Expected? {
         expected.withLock { expected in
-            guard let known = expected, known.parts == parts, parts != nil || known.content == stored.content else {
-                return nil
+            switch (expected?.datafile, stored.body) {
+            case (.edit(let parts, _), .parts(let others)) where parts == others: break
+            case (.whole(let content), .whole(let other)) where content == other: break
+            default: return nil
             }
-            expected = nil
-            return known
+            defer { expected = nil }
+            return expected
         }
     }
 
@@ -258,19 +259,18 @@ public final class ProjectCatalog: Sendable {
         next.parts = next.parts.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
-            let parts = stored.body.parts(after: next.parts[stored.sdkKey])
-            let known = expected(stored, parts)
-            // Those of an edit share their texts with its definitions.
-            next.parts[stored.sdkKey] = known?.parts ?? parts
-            // Joined once.
-            var whole = stored
-            whole.body = .whole(known?.content ?? parts?.joined ?? stored.content)
+            var stored = stored
+            if let parts = stored.body.parts(after: next.parts[stored.sdkKey]) { stored.body = .parts(parts) }
+            let known = expected(stored)
+            // Those of an edit share their texts with the former ones.
+            if let known { stored.body = known.datafile.body }
+            next.parts[stored.sdkKey] = stored.body.parts(after: nil)
             do throws(CoreError) {
                 next.projects[stored.sdkKey] =
                     if let known {
-                        Project(whole, known.compiled, isStoredHere: true)
+                        Project(stored, known.compiled, isStoredHere: true)
                     } else {
-                        try Project(whole, similarTo: next.projects[stored.sdkKey]?.compiled)
+                        try Project(stored, similarTo: next.projects[stored.sdkKey])
                     }
                 next.superseded.remove(stored.sdkKey)
             } catch {

@@ -196,17 +196,11 @@ public struct ProjectEditor: Sendable {
         return Draft(project: project, compiled: compiled, outcome: outcome, hasChanged: hasChanged)
     }
 
-    /// Returns the datafile of definitions as it is stored, and its content.
-    ///
-    /// - Parameter former: the active datafile, if it is stored in parts.
-    private static func datafile(
-        _ definitions: ProjectDefinitions, replacing former: DatafileParts?
-    ) -> (DatafileWrite, content: [UInt8]) {
-        guard let (parts, change) = definitions.parts(replacing: former) else {
-            let content = definitions.content
-            return (.whole(content), content)
-        }
-        return (.edit(parts, change), parts.joined)
+    /// Returns the datafile of edited definitions as it is stored.
+    private static func datafile(_ definitions: ProjectDefinitions, replacing project: Project?) -> DatafileWrite {
+        let former = project.flatMap { project in project.parts.map { (project.definitions, $0) } }
+        guard let (parts, change) = definitions.parts(replacing: former) else { return .whole(definitions.content) }
+        return .edit(parts, change)
     }
 
     /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
@@ -241,9 +235,9 @@ public struct ProjectEditor: Sendable {
             try await catalog.refresh()
             return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
         }
-        let (datafile, content) = Self.datafile(definitions, replacing: catalog.snapshot().parts[edit.sdkKey])
+        let datafile = Self.datafile(definitions, replacing: project)
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
-        catalog.expect(.init(parts: datafile.parts, content: content, compiled: draft.compiled))
+        catalog.expect(.init(datafile: datafile, compiled: draft.compiled))
         let stored = try await session.write(
             .putDatafile(
                 datafile, sdkKey: edit.sdkKey, revision: edited.revision,

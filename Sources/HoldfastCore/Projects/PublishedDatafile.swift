@@ -1,6 +1,7 @@
 import Bucketing
 import Definitions
 import JSON
+import Storage
 internal import Synchronization
 
 /// The form of a datafile that SDKs get: without members that only Holdfast uses, and with concluded experiments as
@@ -74,25 +75,34 @@ struct PublishedDatafile {
     }
 }
 
-/// The ``PublishedDatafile`` of one version of a project, which is created at the first access.
-final class Publication: Sendable {
-    private let stored: [UInt8]
+/// The texts of a project's datafile, which are made at the first access.
+final class DatafileTexts: Sendable {
+    private let body: StoredDatafile.Body
     private let definitions: ProjectDefinitions
-    private let made = Mutex<[UInt8]?>(nil)
+    private let made = Mutex<(stored: [UInt8]?, published: [UInt8]?)>((nil, nil))
 
-    /// - Parameter content: the stored datafile.
-    init(_ content: [UInt8], _ definitions: ProjectDefinitions) {
-        stored = content
+    init(_ body: StoredDatafile.Body, _ definitions: ProjectDefinitions) {
+        self.body = body
         self.definitions = definitions
     }
 
-    var isMade: Bool { made.withLock { $0 != nil } }
-
-    var content: [UInt8] {
+    /// As it is stored.
+    var stored: [UInt8] {
         made.withLock { made in
-            let content = made ?? PublishedDatafile(definitions).json?.encoded() ?? stored
-            made = content
-            return content
+            let text = made.stored ?? body.content
+            made.stored = text
+            return text
+        }
+    }
+
+    var isPublished: Bool { made.withLock { $0.published != nil } }
+
+    /// See ``PublishedDatafile``.
+    var published: [UInt8] {
+        made.withLock { made in
+            let text = made.published ?? PublishedDatafile(definitions).json?.encoded() ?? made.stored ?? body.content
+            made.published = text
+            return text
         }
     }
 }

@@ -64,8 +64,11 @@ extension StoreQuery<ProjectState?> {
                 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2 EXCEPT \(comparable))
             """, .integer(elementsAfter), .integer(version))
         let ended = SQLQuery(
-            "ended_elements", "SELECT list, key, sdk_key FROM definitions WHERE until > $1",
-            .integer(elementsAfter == 0 ? .max : elementsAfter))
+            "ended_elements",
+            """
+            SELECT list, key, sdk_key FROM definitions
+            WHERE until > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)
+            """, .integer(elementsAfter == 0 ? .max : elementsAfter), .integer(version))
         var compared: Set<String> = []
         var put: [String: [DatafileParts.Element]] = [:]
         var removed: [String: [DatafileParts.Name]] = [:]

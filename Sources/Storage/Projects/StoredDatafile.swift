@@ -43,16 +43,19 @@ public struct StoredDatafile: Sendable {
                 (former ?? DatafileParts(base: change.base, elements: [])).applying(change)
             }
         }
+
+        /// See ``StoredDatafile/content``.
+        public var content: [UInt8] {
+            switch self {
+            case .whole(let content): content
+            case .parts(let parts): parts.joined
+            case .change(let change): change.base
+            }
+        }
     }
 
     /// The datafile; without elements if only what has changed was read. One in parts is joined at each access.
-    public var content: [UInt8] {
-        switch body {
-        case .whole(let content): content
-        case .parts(let parts): parts.joined
-        case .change(let change): change.base
-        }
-    }
+    public var content: [UInt8] { body.content }
 }
 
 /// A datafile to store.
@@ -62,10 +65,7 @@ public enum DatafileWrite: Sendable {
     /// Made by an edit. If it replaces a datafile that was stored whole, all its elements are in the change.
     case edit(DatafileParts, DatafileParts.Change)
 
-    /// `nil` if it is stored whole.
-    public var parts: DatafileParts? { if case .edit(let parts, _) = self { parts } else { nil } }
-
-    var body: StoredDatafile.Body {
+    public var body: StoredDatafile.Body {
         switch self {
         case .whole(let content): .whole(content)
         case .edit(let parts, _): .parts(parts)

@@ -209,7 +209,7 @@ extension SharedRecords {
                     .text(name.key)))
         }
         let rows = change.put.map { $0.values(datafile.sdkKey, version: datafile.version) }
-        let replacesAll = change.put.count == parts.elements.count
+        let replacesAll = change.put.count == parts.count
         return (replacesAll ? [endAll] : ends) + (rows.isEmpty ? [] : [.insert(rows, into: .definitions)])
     }
 

@@ -5,93 +5,110 @@ import TestSupport
 @testable import Bucketing
 
 @Suite struct DatafilePartsTests {
-    private static let base = Array(
-        #"{"version":"4","experiments":[],"groups":[{"id":"g","experiments":[]},{"id":"h","experiments":[]}],"events":[{"id":"1"}],"holdfast":{"assignmentTTL":"P1D","experiments":{}}}"#
-            .utf8)
+    private typealias Elements = [(key: String, value: Int)]
 
-    private static func list(_ name: Identifier, _ elements: KeyValuePairs<String, Int>) -> DatafileParts.List {
-        DatafileParts.List(name, elements.map { (key: Identifier($0.key), body: Array("\($0.value)".utf8)) })
+    private static func elements(_ elements: Elements, named: String = "key") -> JSONValue {
+        .array(elements.map { [named: .string($0.key), "value": .integer(Int64($0.value))] })
+    }
+
+    /// A datafile with elements in a list of each kind.
+    private static func document(
+        _ experiments: Elements, group: Elements = [], audiences: Elements = [], details: Elements = [],
+        revision: Int = 1
+    ) -> JSONObject {
+        let document: JSONValue = [
+            "version": "4", "revision": .string("\(revision)"), "experiments": elements(experiments),
+            "groups": [["id": "g", "experiments": elements(group)], ["id": "h", "experiments": []]],
+            "events": [["id": "1"]], "typedAudiences": elements(audiences, named: "id"),
+            "holdfast": [
+                "assignmentTTL": "P1D",
+                "experiments": .object(
+                    JSONObject(details.map { .init(key: $0.key, value: .integer(Int64($0.value))) })),
+            ],
+        ]
+        return document.object ?? JSONObject()
     }
 
     private static func edited(
-        _ lists: [DatafileParts.List], replacing former: DatafileParts? = nil
+        _ document: JSONObject, since former: DatafileParts.Known? = nil
     ) throws -> (parts: DatafileParts, change: DatafileParts.Change) {
-        try #require(DatafileParts.edited(base: base, lists, replacing: former))
+        try #require(DatafileParts.edited(to: document, since: former))
     }
 
-    @Test func `Elements are put into the lists that are empty in the base, and everything else stays as it is`() throws
-    {
-        let parts = try Self.edited([
-            Self.list("experiments", ["a": 1, "b": 2]), Self.list("groups/h", ["c": 3]),
-            Self.list("holdfast/experiments", ["7": 4]),
-        ]).parts
-        #expect(
-            String(decoding: parts.joined, as: UTF8.self)
-                == #"{"version":"4","experiments":[1,2],"groups":[{"id":"g","experiments":[]},{"id":"h","experiments":[3]}],"events":[{"id":"1"}],"holdfast":{"assignmentTTL":"P1D","experiments":{"7":4}}}"#
-        )
+    @Test func `A datafile is put together as it was, and its base has empty lists`() throws {
+        let document = Self.document(
+            [("a", 1), ("b", 2)], group: [("c", 3)], audiences: [("d", 4)], details: [("7", 5), ("8", 6)])
+        let parts = try Self.edited(document).parts
+        #expect(parts.base == JSONValue.object(Self.document([])).encoded())
+        #expect(parts.count == 6 && parts.elements.map(\.name.key) == ["a", "b", "c", "7", "8", "d"])
+        #expect(parts.joined == JSONValue.object(document).encoded())
+        #expect(try parts.document() == .object(document))
     }
 
     @Test func `Groups whose ids look the same are two`() throws {
-        let base = #"{"groups":[{"id":"\u00e9","experiments":[]},{"id":"e\u0301","experiments":[]}],"groups/x":1}"#
-        let lists = [
-            Self.list("groups/\u{e9}", ["a": 1]), Self.list("groups/e\u{301}", ["b": 2]),
-            Self.list("groups/x", ["c": 3]),
-        ]
-        let parts = try #require(DatafileParts.edited(base: Array(base.utf8), lists, replacing: nil)).parts
-        #expect(
-            parts.joined
-                == Array(
-                    "{\"groups\":[{\"id\":\"\u{e9}\",\"experiments\":[1]},{\"id\":\"e\u{301}\",\"experiments\":[2]}],\"groups/x\":1}"
-                        .utf8))
+        let text =
+            "{\"groups\":[{\"id\":\"\u{e9}\",\"experiments\":[{\"key\":\"a\"}]},{\"id\":\"e\u{301}\",\"experiments\":[{\"key\":\"b\"}]}],\"groups/x\":1}"
+        let document = try #require(try JSONParser().parse(text).object)
+        let parts = try Self.edited(document).parts
+        #expect(String(decoding: parts.joined, as: UTF8.self) == text)
+        #expect(try parts.document() == .object(document))
     }
 
     @Test func `A change has what differs, and elements that keep their order keep their positions`() throws {
-        let former = try Self.edited([
-            Self.list("experiments", ["a": 1, "b": 2, "c": 3]), Self.list("groups/g", ["d": 4]),
-        ])
+        let document = Self.document([("a", 1), ("b", 2), ("c", 3)], group: [("d", 4)])
+        let former = try Self.edited(document)
         #expect(former.change.put == former.parts.elements && former.change.removed.isEmpty)
-        func change(_ lists: DatafileParts.List...) throws -> (removed: [Identifier], put: [Identifier]) {
-            let change = try Self.edited(lists, replacing: former.parts).change
+        func change(
+            _ experiments: Elements, group: Elements = [("d", 4)]
+        ) throws -> (removed: [Identifier], put: [Identifier]) {
+            let change = try Self.edited(
+                Self.document(experiments, group: group), since: (document, former.parts)
+            ).change
             return (change.removed.map(\.key), change.put.map(\.name.key))
         }
-        let group = Self.list("groups/g", ["d": 4])
-        #expect(try change(Self.list("experiments", ["a": 1, "b": 2, "c": 3]), group) == ([], []))
-        #expect(try change(Self.list("experiments", ["a": 1, "b": 5, "c": 3]), group) == (["b"], ["b"]))
-        #expect(try change(Self.list("experiments", ["a": 1, "c": 3]), group) == (["b"], []))
-        #expect(try change(Self.list("experiments", ["a": 1, "b": 2, "c": 3, "e": 5]), group) == ([], ["e"]))
-        #expect(try change(Self.list("experiments", ["e": 5, "a": 1, "b": 2, "c": 3]), group) == ([], ["e"]))
-        #expect(try change(Self.list("experiments", ["b": 2, "c": 3, "a": 1]), group) == (["a"], ["a"]))
-        #expect(try change(Self.list("experiments", ["a": 1, "b": 2, "c": 3])) == (["d"], []))
+        #expect(try change([("a", 1), ("b", 2), ("c", 3)]) == ([], []))
+        #expect(try change([("a", 1), ("b", 5), ("c", 3)]) == (["b"], ["b"]))
+        #expect(try change([("a", 1), ("c", 3)]) == (["b"], []))
+        #expect(try change([("a", 1), ("b", 2), ("c", 3), ("e", 5)]) == ([], ["e"]))
+        #expect(try change([("e", 5), ("a", 1), ("b", 2), ("c", 3)]) == ([], ["e"]))
+        #expect(try change([("b", 2), ("c", 3), ("a", 1)]) == (["a"], ["a"]))
+        #expect(try change([("a", 1), ("b", 2), ("c", 3)], group: []) == (["d"], []))
     }
 
-    @Test func `Two elements of a list with one key, and keys that no database takes, cannot be stored in parts`() {
-        for elements: KeyValuePairs in [["a": 1, "a": 1], ["a\0": 1], [String(repeating: "a", count: 1_025): 1]] {
-            #expect(DatafileParts.edited(base: [], [Self.list("experiments", elements)], replacing: nil) == nil)
-        }
+    @Test func `Two elements of a list with one name, and names that no database takes, cannot be stored in parts`() {
+        let lists: [Elements] = [[("a", 1), ("a", 1)], [("a\0", 1)], [(String(repeating: "a", count: 1_025), 1)]]
+        for elements in lists { #expect(DatafileParts.edited(to: Self.document(elements), since: nil) == nil) }
+        for document: JSONObject in [
+            JSONObject([.init(key: "experiments", value: [1])]),
+            JSONObject([
+                .init(
+                    key: "groups",
+                    value: [["id": "g", "experiments": [["key": "a"]]], ["id": "g", "experiments": [["key": "b"]]]])
+            ]),
+        ] { #expect(DatafileParts.edited(to: document, since: nil) == nil) }
     }
 
     @Test(arguments: 0..<50) func `Changes lead from each of many random datafiles to the next`(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
-        var former: DatafileParts?
-        for _ in 0..<20 {
-            var lists: [DatafileParts.List] = []
-            for name: Identifier in ["experiments", "groups/g", "holdfast/experiments"]
-            where Bool.random(using: &random) {
-                let keys = (0..<12).filter { _ in Bool.random(using: &random) }
+        var former: DatafileParts.Known?
+        for revision in 0..<20 {
+            func elements() -> Elements {
+                guard Int.random(in: 0..<4, using: &random) != 0 else { return [] }
+                let keys = (0..<12).filter { _ in Int.random(in: 0..<5, using: &random) != 0 }
                 let ordered = Int.random(in: 0..<3, using: &random) == 0 ? keys.shuffled(using: &random) : keys
-                lists.append(
-                    DatafileParts.List(
-                        name,
-                        ordered.map { (Identifier("\($0)"), Array("\(Int.random(in: 0..<3, using: &random))".utf8)) }))
+                return ordered.map { ("\($0)", Int.random(in: 0..<2, using: &random)) }
             }
-            lists.removeAll { $0.elements.isEmpty }
-            let (parts, change) = try Self.edited(lists, replacing: former)
-            let fresh = try Self.edited(lists).parts
-            #expect(parts.joined == fresh.joined)
-            let applied = (former ?? DatafileParts(base: [], elements: [])).applying(change)
+            let document = Self.document(
+                elements(), group: elements(), audiences: elements(), details: elements(), revision: revision)
+            let (parts, change) = try Self.edited(document, since: former)
+            #expect(parts.joined == JSONValue.object(document).encoded())
+            let fresh = try Self.edited(document).parts
+            #expect(parts.joined == fresh.joined && parts.hash == fresh.hash)
+            let applied = (former?.parts ?? DatafileParts(base: [], elements: [])).applying(change)
             #expect(applied == parts)
+            #expect(try applied.document(similarTo: former) == .object(document))
             #expect(Set(change.put.map(\.name)).count == change.put.count)
-            former = parts
+            former = (document, parts)
         }
     }
 }

@@ -126,6 +126,8 @@ import Testing
         """
         INSERT INTO definitions VALUES ('other', 'experiments', 'a', 1, 2, 1024, x'7B7D');
         """,
+        // Only indexes.
+        "",
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

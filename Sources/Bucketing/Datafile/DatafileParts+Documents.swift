@@ -1,0 +1,232 @@
+public import JSON
+
+// Datafiles as JSON documents, taken apart and put together. What a former datafile has, too, is taken over from it: the values
+// and the texts of its elements.
+
+extension DatafileParts {
+    /// A datafile, and what it consists of.
+    public typealias Known = (root: JSONObject, parts: DatafileParts)
+
+    /// Takes a datafile apart, and compares it with the one before an edit. Elements that keep their place among the others
+    /// keep their positions.
+    ///
+    /// - Parameter former: `nil` if the former datafile was not stored in parts.
+    /// - Returns: `nil` if the datafile cannot be stored in parts: an element has no name, or that of another of the list, or a
+    ///   name is too long for an index of a database, or has a NUL, which PostgreSQL's texts cannot have.
+    public static func edited(
+        to root: JSONObject, since former: Known?
+    ) -> (parts: DatafileParts, change: Change)? {
+        let (base, lists) = DocumentList.separated(root)
+        let known = former.map { DocumentList.known($0) } ?? [:]
+        var change = Change(base: JSONValue.object(base).encoded(), removed: [], put: [])
+        var elementsByList: [Identifier: [Element]] = [:]
+        for list in lists {
+            guard elementsByList[list.name] == nil, let elements = change.add(list, replacing: known[list.name]) else {
+                return nil
+            }
+            elementsByList[list.name] = elements
+        }
+        for (name, gone) in former?.parts.elementsByList ?? [:] where elementsByList[name] == nil {
+            change.removed += gone.map(\.name)
+        }
+        change.removed.sort()
+        return (DatafileParts(base: change.base, elementsByList), change)
+    }
+
+    /// Puts the datafile together.
+    ///
+    /// - Parameter former: a datafile that is probably similar.
+    public func document(similarTo former: Known? = nil) throws(JSONError) -> JSONValue {
+        guard case .object(var root) = try JSONParser().parse(base) else { return .null }
+        let known = former.map { DocumentList.known($0) } ?? [:]
+        func fill(_ owner: inout JSONObject, _ member: String, _ list: Identifier) throws(JSONError) {
+            guard owner[member] != nil, let elements = elementsByList[list] else { return }
+            owner[member] = .array(try Self.values(of: elements, known[list]))
+        }
+        for (member, _) in Self.lists { try fill(&root, member, Identifier(member)) }
+        if var groups = root["groups"]?.array {
+            for index in groups.indices {
+                guard var group = groups[index].object else { continue }
+                try fill(&group, "experiments", DocumentList.list(ofGroup: group))
+                groups[index] = .object(group)
+            }
+            root["groups"] = .array(groups)
+        }
+        if var own = root[Annotations.member]?.object {
+            for member in Self.ownLists {
+                let list = Self.list(ofOwn: member)
+                guard own[member] != nil, let elements = elementsByList[list] else { continue }
+                let values = try Self.values(of: elements, known[list])
+                own[member] = .object(
+                    JSONObject(zip(elements, values).map { .init(key: $0.name.key.string, value: $1) }))
+            }
+            root[Annotations.member] = .object(own)
+        }
+        return .object(root)
+    }
+
+    private static func values(
+        of elements: [Element], _ known: DocumentList.Known?
+    ) throws(JSONError) -> [JSONValue] {
+        let parser = JSONParser()
+        var indices: [Identifier: Int]?
+        var values: [JSONValue] = []
+        values.reserveCapacity(elements.count)
+        for (index, element) in elements.enumerated() {
+            var place: Int? = index
+            if let known, indices == nil, !known.has(element.name.key, at: index) {
+                indices = known.indices
+            }
+            if let indices { place = indices[element.name.key] }
+            if let known, let place, known.elements[place].body == element.body {
+                values.append(known.list.values[place])
+            } else {
+                values.append(try parser.parse(element.body))
+            }
+        }
+        return values
+    }
+}
+
+/// A list of a document whose elements are parts.
+private struct DocumentList {
+    let name: Identifier
+    let values: [JSONValue]
+    let names: Names
+
+    enum Names {
+        /// The member that names an element.
+        case member(String)
+        case keys([String])
+    }
+
+    func key(at index: Int) -> Identifier? {
+        switch names {
+        case .member(let member): values[index].object?[member]?.string.map { Identifier($0) }
+        case .keys(let keys): Identifier(keys[index])
+        }
+    }
+
+    /// A list with its parts, which are in the same order.
+    struct Known {
+        let list: DocumentList
+        let elements: [DatafileParts.Element]
+
+        func has(_ key: Identifier, at index: Int) -> Bool {
+            index < elements.count && elements[index].name.key == key
+        }
+
+        var indices: [Identifier: Int] {
+            Dictionary(elements.enumerated().map { ($1.name.key, $0) }, uniquingKeysWith: { $1 })
+        }
+    }
+
+    static func known(_ datafile: DatafileParts.Known) -> [Identifier: Known] {
+        var known: [Identifier: Known] = [:]
+        for list in separated(datafile.root).lists {
+            guard let elements = datafile.parts.elementsByList[list.name], elements.count == list.values.count else {
+                continue
+            }
+            known[list.name] = Known(list: list, elements: elements)
+        }
+        return known
+    }
+
+    static func list(ofGroup group: JSONObject) -> Identifier {
+        DatafileParts.list(ofGroup: Identifier(group["id"]?.string ?? ""))
+    }
+
+    /// Returns the document with empty lists, and those that are not empty.
+    static func separated(_ root: JSONObject) -> (base: JSONObject, lists: [DocumentList]) {
+        var (base, lists): (JSONObject, [DocumentList]) = (root, [])
+        func take(_ owner: inout JSONObject, _ member: String, _ name: Identifier, namedBy key: String) {
+            guard let values = owner[member]?.array, !values.isEmpty else { return }
+            owner[member] = []
+            lists.append(DocumentList(name: name, values: values, names: .member(key)))
+        }
+        for (member, key) in DatafileParts.lists { take(&base, member, Identifier(member), namedBy: key) }
+        if var groups = base["groups"]?.array {
+            for index in groups.indices {
+                guard var group = groups[index].object else { continue }
+                take(&group, "experiments", list(ofGroup: group), namedBy: "key")
+                groups[index] = .object(group)
+            }
+            base["groups"] = .array(groups)
+        }
+        if var own = base[Annotations.member]?.object {
+            for member in DatafileParts.ownLists {
+                guard let elements = own[member]?.object, !elements.isEmpty else { continue }
+                own[member] = .object(JSONObject())
+                lists.append(
+                    DocumentList(
+                        name: DatafileParts.list(ofOwn: member), values: elements.map(\.value),
+                        names: .keys(elements.map(\.key))))
+            }
+            base[Annotations.member] = .object(own)
+        }
+        return (base, lists)
+    }
+}
+
+extension DatafileParts.Change {
+    private static let step: Int64 = 1_024
+
+    private static func isStorable(_ name: Identifier) -> Bool {
+        let bytes = name.string.utf8
+        return bytes.count <= 1_024 && !bytes.contains(0)
+    }
+
+    /// Adds what differs in a list.
+    ///
+    /// - Returns: the elements of the list; `nil` if they cannot be stored.
+    fileprivate mutating func add(
+        _ list: DocumentList, replacing known: DocumentList.Known?
+    ) -> [DatafileParts.Element]? {
+        guard Self.isStorable(list.name) else { return nil }
+        if let known, let elements = replaceInPlace(list, known) { return elements }
+        var indices = known?.indices ?? [:]
+        let lastKnown = known?.elements.last?.position ?? 0
+        var (last, keys): (Int64, Set<Identifier>) = (0, [])
+        var elements: [DatafileParts.Element] = []
+        elements.reserveCapacity(list.values.count)
+        for (index, value) in list.values.enumerated() {
+            guard let key = list.key(at: index), keys.insert(key).inserted, Self.isStorable(key) else { return nil }
+            let place = indices.removeValue(forKey: key)
+            let former = place.flatMap { place in known.map { ($0.elements[place], $0.list.values[place]) } }
+            if let former, former.0.position > last {
+                last = former.0.position
+            } else {
+                last += last >= lastKnown ? Self.step : 1
+            }
+            let text = former.flatMap { $0.1 == value ? $0.0.body : nil } ?? value.encoded()
+            let element = DatafileParts.Element(.init(list: list.name, key: key), position: last, body: text)
+            elements.append(element)
+            put(element, replacing: former?.0)
+        }
+        if let known { removed += indices.values.map { known.elements[$0].name } }
+        return elements
+    }
+
+    /// - Returns: `nil` if other elements are in the list than before, or in another order.
+    private mutating func replaceInPlace(
+        _ list: DocumentList, _ known: DocumentList.Known
+    ) -> [DatafileParts.Element]? {
+        guard list.values.count == known.elements.count else { return nil }
+        if case (.keys(let keys), .keys(let former)) = (list.names, known.list.names), keys != former { return nil }
+        let places = list.values.indices.filter { list.values[$0] != known.list.values[$0] }
+        guard places.allSatisfy({ list.key(at: $0) == known.elements[$0].name.key }) else { return nil }
+        var elements = known.elements
+        for index in places {
+            let former = elements[index]
+            elements[index] = .init(former.name, position: former.position, body: list.values[index].encoded())
+            put(elements[index], replacing: former)
+        }
+        return elements
+    }
+
+    private mutating func put(_ element: DatafileParts.Element, replacing former: DatafileParts.Element?) {
+        guard element != former else { return }
+        if former != nil { removed.append(element.name) }
+        put.append(element)
+    }
+}
