@@ -63,9 +63,9 @@ final class DefinitionsFollower: Sendable {
         of generation: Int64, wait: Int, _ connection: UpstreamConnection
     ) throws -> UpstreamDefinitions? {
         let known = applier.present
-        let newest = known.definitions < 0 ? 0 : known.newestDatafile
+        let (changes, newest) = known.needsAllDefinitions ? (-1, 0) : (known.definitions, known.newestDatafile)
         let path =
-            "/edge/v1/definitions?after=\(known.definitions)&datafiles_after=\(newest)&wait=\(wait)"
+            "/edge/v1/definitions?after=\(changes)&datafiles_after=\(newest)&elements_after=\(newest)&wait=\(wait)"
             + "&generation=\(String(generation, radix: 16))"
         let result = Result { () throws(UpstreamError) in
             try connection.expect(.init(path: path, idleSeconds: upstream.idleSeconds(wait: wait)))
@@ -78,7 +78,8 @@ final class DefinitionsFollower: Sendable {
     /// - Returns: whether the definitions are newer than those of the copy. Older ones are ignored.
     private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws -> Bool {
         try order.withLock { _ in
-            guard definitions.state.changes > applier.present.definitions else { return false }
+            let known = applier.present
+            guard known.needsAllDefinitions || definitions.state.changes > known.definitions else { return false }
             try applier.catchUp(to: definitions.feed, connection, upstream)
             try applier.apply(definitions)
             return true

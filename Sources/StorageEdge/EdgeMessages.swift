@@ -205,11 +205,39 @@ struct UpstreamDefinitions {
     private static func datafile(_ element: JSONObject) -> StoredDatafile? {
         guard let version = element["version"]?.integer, let sdkKey = element["sdk_key"]?.string,
             let revision = element["revision"]?.string, let storedAt = element["stored_at"]?.instant,
-            let content = element["content"]?.string.flatMap({ Base64URL.decode($0.utf8) })
+            let body = body(element)
         else { return nil }
         return StoredDatafile(
-            version: version, sdkKey: sdkKey, revision: revision, body: .whole(content), storedAt: storedAt,
+            version: version, sdkKey: sdkKey, revision: revision, body: body, storedAt: storedAt,
             author: element["author"]?.string ?? "")
+    }
+
+    private static func body(_ datafile: JSONObject) -> StoredDatafile.Body? {
+        if let content = bytes("content", of: datafile) { return .whole(content) }
+        guard let base = bytes("base", of: datafile),
+            let elements: [DatafileParts.Element] = try? elements("elements", of: datafile, part)
+        else { return nil }
+        guard datafile["removed"] != nil else { return .parts(DatafileParts(base: base, elements: elements)) }
+        guard let removed: [DatafileParts.Name] = try? Self.elements("removed", of: datafile, partName) else {
+            return nil
+        }
+        return .change(DatafileParts.Change(base: base, removed: removed, put: elements))
+    }
+
+    private static func part(_ object: JSONObject) -> DatafileParts.Element? {
+        guard let name = partName(object), let position = object["position"]?.integer,
+            let body = bytes("body", of: object)
+        else { return nil }
+        return DatafileParts.Element(name, position: position, body: body)
+    }
+
+    private static func partName(_ object: JSONObject) -> DatafileParts.Name? {
+        guard let list = object["list"]?.string, let key = object["key"]?.string else { return nil }
+        return DatafileParts.Name(list: Identifier(list), key: Identifier(key))
+    }
+
+    private static func bytes(_ member: String, of object: JSONObject) -> [UInt8]? {
+        object[member]?.string.flatMap { Base64URL.decode($0.utf8) }
     }
 
     private static func elements<Element>(

@@ -213,7 +213,8 @@ final class FeedApplier: Sendable {
                 return .failure(.needsCopy("the definitions are of another generation"))
             }
             var next = state
-            let isWhole = next.definitions < 0
+            let isWhole = next.needsAllDefinitions
+            next.hasParts = true
             (next.definitions, next.newestDatafile) = (definitions.state.changes, definitions.state.newestDatafile)
             return write(next, to: &state) { state throws(StorageError) in
                 try store.mirror(definitions.state, isWhole: isWhole, reaching: state)

@@ -1,5 +1,6 @@
 import Bucketing
 import Dispatch
+import JSON
 import Storage
 import TestSupport
 import Testing
@@ -120,6 +121,44 @@ extension SQLiteStoreTests {
                 let found = try #require(try store.read(.projects(ifChangedSince: -1, datafilesAfter: 0)))
                 #expect(found.newestDatafile == newest)
                 #expect(found.datafiles.map(\.version) == [active])
+            }
+            store.close()
+        }
+
+        @Test(arguments: 0..<5) func `Datafiles in parts are those of the other database, read whole and by changes`(
+            seed: UInt64
+        ) throws {
+            var random = SeededGenerator(seed: seed)
+            var former: DatafileParts.Known?
+            var (known, read): (DatafileParts?, Int64) = (nil, 0)
+            let edge = try store.edgeState()
+            for version in Int64(1)...30 {
+                let keys = (0..<9).filter { _ in Bool.random(using: &random) }.shuffled(using: &random)
+                let elements = keys.map {
+                    ["key": .string("\($0)"), "value": .bool(.random(using: &random))] as JSONValue
+                }
+                let document: JSONValue = ["revision": .integer(version), "experiments": .array(elements)]
+                let isUpload = Int.random(in: 0..<6, using: &random) == 0
+                let root = try #require(document.object)
+                let (parts, change) = try #require(DatafileParts.edited(to: root, since: former))
+                let body: StoredDatafile.Body =
+                    isUpload ? .whole(document.encoded()) : former == nil ? .parts(parts) : .change(change)
+                former = isUpload ? nil : (root, parts)
+                let datafile = StoredDatafile(
+                    version: version, sdkKey: "p", revision: "\(version)", body: body, storedAt: 1, author: "root")
+                try store.mirror(
+                    ProjectState(
+                        changes: version, projects: [ProjectRecord(sdkKey: "p", createdAt: 1, isDefault: true)],
+                        newestDatafile: version, datafiles: [datafile], forcedVariations: [], schema: .empty),
+                    isWhole: false, reaching: edge)
+                guard Bool.random(using: &random) else { continue }
+                let state = try #require(
+                    try store.read(.projects(ifChangedSince: -1, datafilesAfter: read, elementsAfter: read)))
+                #expect(state.datafiles.map(\.version) == [version])
+                let found = try #require(state.datafiles.first)
+                known = found.body.parts(after: known)
+                #expect((known?.joined ?? found.content) == document.encoded())
+                read = version
             }
             store.close()
         }

@@ -15,6 +15,8 @@ package struct ExperimentDetails: Sendable, Equatable {
     package var bandit: Bandit?
     package var plan = DecisionRule()
 
+    private static let none = ExperimentDetails()
+
     init() {}
 
     /// Reads what is stored.
@@ -26,6 +28,8 @@ package struct ExperimentDetails: Sendable, Equatable {
 
     /// What is stored.
     var stored: JSONObject {
+        // Of most experiments.
+        guard self != Self.none else { return JSONObject() }
         var view = ExperimentView.members.blank
         view.definition.details = self
         var object = JSONObject()

@@ -16,18 +16,20 @@ struct EdgeDefinitionsEndpoint {
     private static let pollInterval = Duration.milliseconds(50)
 
     /// `?after=CHANGES` is the `changes` of the edge's definitions; 304 if there are no newer ones after
-    /// `?wait=SECONDS`. With `?datafiles_after=VERSION` older datafiles are left out. `?generation=` is the epoch of
-    /// the feed that the edge follows; 410 if it is not that of this store.
+    /// `?wait=SECONDS`. With `?datafiles_after=VERSION` older datafiles are left out. With `?elements_after=VERSION` datafiles
+    /// come as they are stored: of those in parts what has changed since then, if the store can tell, and otherwise all parts.
+    /// `?generation=` is the epoch of the feed that the edge follows; 410 if it is not that of this store.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try request.query(knowing: ["after", "datafiles_after", "generation", "wait"])
+        let query = try request.query(knowing: ["after", "datafiles_after", "elements_after", "generation", "wait"])
         let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
         let version = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, otherwise: 0))
+        let elements = try Int64(FeedEndpoint.number("elements_after", query, in: 0...Int.max, otherwise: 0))
         let seconds = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.mostSeconds, otherwise: 0)
         let deadline = ContinuousClock.now + .seconds(seconds)
-        var state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
-        while state == nil, try await waits(after: changes, until: deadline) {
-            state = try await store.read(.projects(ifChangedSince: changes, datafilesAfter: version))
-        }
+        let newer = StoreQuery.projects(
+            ifChangedSince: changes, datafilesAfter: version, elementsAfter: elements)
+        var state = try await store.read(newer)
+        while state == nil, try await waits(after: changes, until: deadline) { state = try await store.read(newer) }
         if let text = query["generation"] {
             guard let epoch = Int64(text, radix: 16), epoch > 0 else {
                 throw CoreError(.invalid, "`generation` must be the first part of a cursor; got '\(text)'")
@@ -38,7 +40,8 @@ struct EdgeDefinitionsEndpoint {
         do throws(FeedReader.Failure) {
             // The end of the feed is read after the definitions, so that all enrollments by older definitions come
             // before it.
-            return .json(Self.encode(state, feed: try await services.feed.end()))
+            let hasParts = query["elements_after"] != nil
+            return .json(Self.encode(state, feed: try await services.feed.end(), hasParts: hasParts))
         } catch {
             throw FeedEndpoint.problem(error)
         }
@@ -53,9 +56,9 @@ struct EdgeDefinitionsEndpoint {
         return false
     }
 
-    private static func encode(_ state: ProjectState, feed: FeedCursor) -> [UInt8] {
-        let datafiles = state.datafiles.map { ($0, content: $0.content) }
-        var writer = JSONWriter(capacity: 1_024 + datafiles.reduce(0) { $0 + $1.content.count * 3 / 2 })
+    /// - Parameter hasParts: whether datafiles are written as they are stored.
+    private static func encode(_ state: ProjectState, feed: FeedCursor, hasParts: Bool) -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024)
         func list<Element>(
             _ name: StaticString, _ elements: [Element], _ append: (Element, inout JSONWriter) -> Void
         ) {
@@ -78,12 +81,11 @@ struct EdgeDefinitionsEndpoint {
             writer.member("created_at", project.createdAt.milliseconds)
             writer.member("is_default", project.isDefault)
         }
-        list("datafiles", datafiles) { entry, writer in
-            let (datafile, content) = entry
+        list("datafiles", state.datafiles) { datafile, writer in
             writer.member("version", datafile.version)
             writer.member("sdk_key", datafile.sdkKey)
             writer.member("revision", datafile.revision)
-            writer.member("content", base64URL: content)
+            append(hasParts ? datafile.body : .whole(datafile.content), to: &writer)
             writer.member("stored_at", datafile.storedAt.milliseconds)
             writer.member("author", datafile.author)
         }
@@ -104,5 +106,37 @@ struct EdgeDefinitionsEndpoint {
         }
         writer.endObject()
         return writer.finish()
+    }
+
+    private static func append(_ body: StoredDatafile.Body, to writer: inout JSONWriter) {
+        func append(base: [UInt8], _ elements: [DatafileParts.Element]) {
+            writer.member("base", base64URL: base)
+            writer.key("elements")
+            writer.beginArray()
+            for element in elements {
+                writer.beginObject()
+                writer.member("list", element.name.list.string)
+                writer.member("key", element.name.key.string)
+                writer.member("position", element.position)
+                writer.member("body", base64URL: element.body)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        switch body {
+        case .whole(let content): writer.member("content", base64URL: content)
+        case .parts(let parts): append(base: parts.base, parts.elements)
+        case .change(let change):
+            append(base: change.base, change.put)
+            writer.key("removed")
+            writer.beginArray()
+            for name in change.removed {
+                writer.beginObject()
+                writer.member("list", name.list.string)
+                writer.member("key", name.key.string)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
     }
 }

@@ -170,7 +170,7 @@ extension Project {
             switch action.prefix(while: { $0 != "." }) {
             case "experiment": keys.insert(target)
             case "flag":
-                parts.append(description(of: datafile.flag(key: target)))
+                parts += [description(of: datafile.flag(key: target)), versionOfFlag(target)]
                 if let flag = definitions.flags[target] { keys.formUnion(definitions.experiments(of: flag).map(\.key)) }
             case "metric": parts.append(definitions.metrics[target].map { .object($0.json) } ?? .null)
             case "segment": segments.insert(target)
@@ -186,6 +186,7 @@ extension Project {
                 parts += [.integer(Int64(range.lowerBound)), .integer(Int64(range.upperBound))]
             }
             parts += definitions.flags(ofExperiment: experiment.id).map { description(of: datafile.flag(key: $0.key)) }
+            parts += definitions.owners(of: experiment.id).map { versionOfFlag($0.key) }
             for metric in definitions.experiments[key]?.details.metrics.all ?? [] {
                 parts.append(definitions.metrics[metric].map { .object($0.json) } ?? .null)
             }
@@ -197,6 +198,12 @@ extension Project {
         parts += definitions.holdoutLists.map { $0 ?? .null }
         parts += segments.sorted().map { schema.segments[$0]?.conditions ?? .null }
         return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
+    }
+
+    /// Returns what increases with each edit of the flag or of its experiments, so that one that was changed and changed back is
+    /// another.
+    private func versionOfFlag(_ key: Identifier) -> JSONValue {
+        definitions.flags[key]?.version.map { .integer($0) } ?? .null
     }
 
     /// Returns the element as `GET` shows it, without the members that change with every edit of the project; null if

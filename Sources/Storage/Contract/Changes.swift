@@ -100,7 +100,9 @@ package struct SharedRecords {
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes those of its project that are not kept any longer: older than the settings say,
         /// and not the last one of ``Author/processUser``, with which the next start compares the option `--datafile`.
-        case insertDatafile(StoredDatafile, DatafileWrite)
+        ///
+        /// The body is what is written: a change of the former datafile, if that is in parts.
+        case insertDatafile(StoredDatafile, StoredDatafile.Body)
         case insertPeriods([AllocationPeriod.OfExperiment])
         case insertStatuses([StatusPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])

@@ -49,7 +49,7 @@ extension SharedChange<StoredDatafile?> {
             let stored = StoredDatafile(
                 version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, body: datafile.body,
                 storedAt: context.now, author: author.name)
-            records.write(.insertDatafile(stored, datafile))
+            records.write(.insertDatafile(stored, datafile.written))
             let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
             if !periods.isEmpty { records.write(.insertPeriods(periods)) }
             let changed = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)

@@ -72,6 +72,12 @@ public enum DatafileWrite: Sendable {
         }
     }
 
+    /// What is written in place of the former datafile.
+    var written: StoredDatafile.Body {
+        guard case .edit(let parts, let change) = self, change.put.count < parts.count else { return body }
+        return .change(change)
+    }
+
     /// The memory that it takes while it waits.
     var bytes: Int {
         switch self {

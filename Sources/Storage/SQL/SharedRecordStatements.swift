@@ -111,8 +111,8 @@ extension SharedRecords {
             (record.isDefault ? [.run(unsetDefault)] : []) + [.insert([record.values], into: .projects)]
         case .deleteProject(let sdkKey):
             StoredTable.ofProject.map { delete(from: $0, where: ["sdk_key": .text(sdkKey)]) }
-        case .insertDatafile(let datafile, let write):
-            replaceElements(of: datafile, by: write) + [.insert([datafile.values], into: .datafiles)]
+        case .insertDatafile(let datafile, let body):
+            replaceElements(of: datafile, by: body) + [.insert([datafile.values], into: .datafiles)]
                 + prune(datafile.sdkKey, keeping: datafiles).map { .run($0) }
         case .insertPeriods(let periods):
             [.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)]
@@ -197,20 +197,26 @@ extension SharedRecords {
     private static let pruneLimit = 100
 
     /// Returns the statements that end the elements that a datafile replaces, and insert those that it brings.
-    private static func replaceElements(of datafile: StoredDatafile, by write: DatafileWrite) -> [Statement] {
+    private static func replaceElements(of datafile: StoredDatafile, by body: StoredDatafile.Body) -> [Statement] {
         let (sdkKey, version) = (SQLValue.text(datafile.sdkKey), SQLValue.integer(datafile.version))
         let end = "UPDATE definitions SET until = $2 WHERE sdk_key = $1 AND until IS NULL"
         let endAll = Statement.run(SQLQuery("end_elements", end, sdkKey, version))
-        guard case .edit(let parts, let change) = write else { return [endAll] }
-        let ends = change.removed.map { name -> Statement in
-            .run(
-                SQLQuery(
-                    "end_element", "\(end) AND list = $3 AND key = $4", sdkKey, version, .text(name.list),
-                    .text(name.key)))
+        func insert(_ elements: [DatafileParts.Element]) -> [Statement] {
+            let rows = elements.map { $0.values(datafile.sdkKey, version: datafile.version) }
+            return rows.isEmpty ? [] : [.insert(rows, into: .definitions)]
         }
-        let rows = change.put.map { $0.values(datafile.sdkKey, version: datafile.version) }
-        let replacesAll = change.put.count == parts.count
-        return (replacesAll ? [endAll] : ends) + (rows.isEmpty ? [] : [.insert(rows, into: .definitions)])
+        switch body {
+        case .whole: return [endAll]
+        case .parts(let parts): return [endAll] + insert(parts.elements)
+        case .change(let change):
+            let ends = change.removed.map { name -> Statement in
+                .run(
+                    SQLQuery(
+                        "end_element", "\(end) AND list = $3 AND key = $4", sdkKey, version, .text(name.list),
+                        .text(name.key)))
+            }
+            return ends + insert(change.put)
+        }
     }
 
     /// Returns the statements that delete the oldest datafiles of a project, and elements that no other has; see

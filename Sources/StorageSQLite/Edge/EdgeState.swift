@@ -17,6 +17,8 @@ package struct EdgeState: Sendable, Equatable {
     package var definitions: Int64 = -1
     /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
     package var newestDatafile: Int64 = 0
+    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them whole.
+    package var hasParts = false
     /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
     package var upstreamID: Int64 = 0
     /// How far the upstream's time is ahead of this host's clock, as it was measured last.
@@ -32,14 +34,18 @@ package struct EdgeState: Sendable, Equatable {
         definitions = row.integer(3)
         newestDatafile = row.integer(4)
         (upstreamID, clockOffset) = (row.integer(5), .milliseconds(row.integer(6)))
+        hasParts = row.integer(7) != 0
     }
+
+    /// Whether all definitions are to be read again.
+    package var needsAllDefinitions: Bool { definitions < 0 || !hasParts }
 
     private static let creation = """
         CREATE TABLE IF NOT EXISTS edge_state (
             id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
             cursor TEXT NOT NULL, copied_to TEXT, is_complete INTEGER NOT NULL, definitions INTEGER NOT NULL,
             newest_datafile INTEGER NOT NULL, upstream_id INTEGER NOT NULL DEFAULT 0,
-            clock_offset INTEGER NOT NULL DEFAULT 0
+            clock_offset INTEGER NOT NULL DEFAULT 0, has_parts INTEGER NOT NULL DEFAULT 0
         ) STRICT;
         INSERT OR IGNORE INTO edge_state (id, cursor, copied_to, is_complete, definitions, newest_datafile)
         VALUES (1, '', NULL, 0, -1, 0);
@@ -48,7 +54,7 @@ package struct EdgeState: Sendable, Equatable {
     /// Makes the table, or adds the columns that earlier releases did not have.
     static func create(_ connection: Connection) throws(SQLiteError) {
         try connection.execute(creation)
-        for name in ["upstream_id", "clock_offset"] {
+        for name in ["upstream_id", "clock_offset", "has_parts"] {
             var isPresent = false
             try connection.prepare("SELECT 1 FROM pragma_table_info('edge_state') WHERE name = '\(name)'").run(
                 row: { _ in isPresent = true })
@@ -65,7 +71,7 @@ package struct EdgeState: Sendable, Equatable {
         var state = EdgeState()
         try connection.statement(
             """
-            SELECT cursor, copied_to, is_complete, definitions, newest_datafile, upstream_id, clock_offset
+            SELECT cursor, copied_to, is_complete, definitions, newest_datafile, upstream_id, clock_offset, has_parts
             FROM edge_state
             """
         ).run(row: { state = EdgeState($0) })
@@ -76,9 +82,10 @@ package struct EdgeState: Sendable, Equatable {
         try connection.change(
             """
             UPDATE edge_state SET cursor = ?1, copied_to = ?2, is_complete = ?3, definitions = ?4, newest_datafile = ?5,
-                upstream_id = ?6, clock_offset = ?7
+                upstream_id = ?6, clock_offset = ?7, has_parts = ?8
             """, .text(cursor?.text ?? ""), .text(copiedTo), .integer(isComplete ? 1 : 0), .integer(definitions),
-            .integer(newestDatafile), .integer(upstreamID), .integer(clockOffset.milliseconds))
+            .integer(newestDatafile), .integer(upstreamID), .integer(clockOffset.milliseconds),
+            .integer(hasParts ? 1 : 0))
     }
 
     /// Checks what a file is for, and makes a new one the file of an edge.

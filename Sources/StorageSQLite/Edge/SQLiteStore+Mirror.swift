@@ -46,7 +46,7 @@ extension SQLiteStore {
     /// Replaces everything that all users share by that of another database, with its numbers and versions.
     ///
     /// - Parameters:
-    ///   - definitions: its datafiles are those that the file lacks.
+    ///   - definitions: its datafiles are those that the file lacks, in parts also as what has changed since those that it has.
     ///   - isWhole: whether all that the file has is of no use any more.
     package func mirror(
         _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState
@@ -54,6 +54,7 @@ extension SQLiteStore {
         try mirror(state) { transaction in
             if isWhole {
                 try transaction.connection.change("DELETE FROM datafiles")
+                try transaction.connection.change("DELETE FROM definitions")
                 // Whoever has read the former ones reads all of them, whatever their versions are.
                 try transaction.connection.change(
                     "UPDATE feed_state SET store_id = ?1", .integer(Int64.random(in: 1...Int64.max)))
@@ -136,15 +137,16 @@ extension WriteTransaction {
         for attribute in state.schema.attributes { try insert(attribute.values, into: .attributes) }
         for segment in state.schema.segments.values { try insert(segment.values, into: .segments) }
         for variation in state.forcedVariations { try insert(variation.values, into: .forcedVariations) }
-        for datafile in state.datafiles {
-            try connection.change("DELETE FROM datafiles WHERE version = ?1", .integer(datafile.version))
-            try insert(datafile.values, into: .datafiles)
-        }
         try connection.change(
             """
-            DELETE FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects)
-            OR version NOT IN (SELECT max(version) FROM datafiles GROUP BY sdk_key)
+            DELETE FROM definitions WHERE sdk_key IN (
+                SELECT sdk_key FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects))
             """)
+        try connection.change("DELETE FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects)")
+        for datafile in state.datafiles {
+            // Whoever has read the former one reads what has changed since.
+            try perform(.insertDatafile(datafile, datafile.body), keeping: 2)
+        }
         // The version with which everything is decided; no datafile need have it any more.
         try connection.change("DELETE FROM sqlite_sequence WHERE name = 'datafiles'")
         try connection.change(

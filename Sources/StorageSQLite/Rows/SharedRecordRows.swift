@@ -2,6 +2,16 @@ import Storage
 
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
 extension WriteTransaction {
+    /// - Parameter datafiles: the number of datafiles that are kept per project.
+    func perform(_ write: SharedRecords.Write, keeping datafiles: Int) throws(SQLiteError) {
+        for statement in SharedRecords.statements(write, keeping: datafiles, at: now, .sqlite) {
+            switch statement {
+            case .insert(let rows, let table): for row in rows { try insert(row, into: table) }
+            case .run(let query): try run(query)
+            }
+        }
+    }
+
     /// Applies a change.
     ///
     /// - Returns: its result, and whether it deletes an attribute, whose values are to be deleted, too.
@@ -19,12 +29,7 @@ extension WriteTransaction {
         let value = try change.rule(&records, RuleContext(settings.rules, at: now))
         var removesAttribute = false
         for write in records.writes {
-            for statement in SharedRecords.statements(write, keeping: settings.datafileHistory, at: now, .sqlite) {
-                switch statement {
-                case .insert(let rows, let table): for row in rows { try insert(row, into: table) }
-                case .run(let query): try run(query)
-                }
-            }
+            try perform(write, keeping: settings.datafileHistory)
             switch write {
             case .recordAudit: recorded()
             case .deleteAttribute: removesAttribute = true

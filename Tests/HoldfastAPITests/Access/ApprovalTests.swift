@@ -185,6 +185,28 @@ import Testing
         #expect(try ask("GET", "/v1/proposals?status=outdated")["proposals"].array?.count == 1)
     }
 
+    @Test(
+        arguments: [
+            (traffic, ("PUT", "/v1/experiments/checkout", #"{"description":"%"}"#)),
+            (tagged, ("PUT", "/v1/flags/banner", #"{"description":"%"}"#)),
+            (tagged, ("PUT", "/v1/experiments/banner_experiment", #"{"description":"%"}"#)),
+        ] as [(Sent, Sent)])
+    private func `A proposal is outdated also when what it changes was changed and changed back`(
+        proposed: Sent, edit: Sent
+    ) throws {
+        func describe(_ text: String) throws {
+            let response = try ask(edit.0, edit.1, edit.2?.replacing("%", with: text))
+            guard let waiting = response["proposal"]["id"].string else { return }
+            #expect(try ask("POST", "/v1/proposals/\(waiting)/approve", by: Self.bob).status == 200)
+        }
+        try describe("A")
+        let (id, _) = try propose(proposed.0, proposed.1, proposed.2)
+        try describe("B")
+        try describe("A")
+        #expect(try ask("GET", "/v1/proposals/\(id)")["status"] == "outdated")
+        #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 409)
+    }
+
     @Test func `Other edits leave a proposal as it is`() throws {
         let (id, proposal) = try propose("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#)
         for (method, target, body) in [

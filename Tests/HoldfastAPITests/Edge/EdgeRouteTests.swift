@@ -149,6 +149,38 @@ import Testing
         #expect(second["newest_datafile"].integer == version)
     }
 
+    @Test func `Of a datafile that edits have made an edge gets what has changed since the version that it has`() throws
+    {
+        func definitions(after version: Int64) throws -> (datafile: JSONValue, bytes: Int) {
+            let response = try ask("GET", "/edge/v1/definitions?datafiles_after=\(version)&elements_after=\(version)")
+            return (response["datafiles"].array?.first ?? .null, response.text.utf8.count)
+        }
+        func names(_ datafile: JSONValue, _ member: String) -> Set<String> {
+            Set((datafile[member].array ?? []).map { "\($0["list"].string ?? "") \($0["key"].string ?? "")" })
+        }
+        for number in 0..<50 {
+            let body = #"{"variations":["control","new"],"description":"\#(String(repeating: "x", count: 500))"}"#
+            #expect(try ask("PUT", "/v1/experiments/e\(number)", body, Self.admin).status == 201)
+        }
+        let (whole, wholeBytes) = try definitions(after: 0)
+        #expect(
+            whole["removed"].isNull && names(whole, "elements").isSuperset(of: ["experiments e7", "featureFlags e7"]))
+        let version = try #require(whole["version"].integer)
+        #expect(try ask("PUT", "/v1/experiments/e7", #"{"traffic":50}"#, Self.admin).status == 200)
+        let (change, bytes) = try definitions(after: version)
+        #expect(names(change, "elements") == ["experiments e7", "featureFlags e7"])
+        #expect(names(change, "removed") == names(change, "elements"))
+        #expect(bytes < 5_000 && wholeBytes > 50_000)
+        // An upload is whole, and so is what an edge of an earlier release gets.
+        let uploaded = try ask("GET", "/datafiles/default.json", nil, Self.admin).text
+        let response = try ask("PUT", "/v1/datafile", uploaded, Self.admin)
+        #expect(response.status == 200, "\(response.text)")
+        let (upload, _) = try definitions(after: version)
+        #expect(upload["content"].string != nil && upload["base"].isNull)
+        #expect(try ask("PUT", "/v1/experiments/e7", #"{"traffic":60}"#, Self.admin).status == 200)
+        #expect(try ask("GET", "/edge/v1/definitions")["datafiles"].array?.first?["content"].string != nil)
+    }
+
     // MARK: Changes
 
     private func change(_ user: String, _ operation: String) -> String {

@@ -5,8 +5,8 @@ import ProcessTestSupport
 import TestSupport
 import Testing
 
-/// Random edits and uploads by two servers on one database. All servers must have the same definitions after each, also one
-/// that starts later, and each version that is kept must stay as it was.
+/// Random edits and uploads by two servers on one database. All servers and an edge must have the same definitions after each,
+/// also those that start later, and each version that is kept must stay as it was.
 @Suite struct DefinitionRowsTests {
     private let directory: TemporaryDirectory
     private var database: String { directory.file("holdfast.db") }
@@ -46,6 +46,11 @@ import Testing
         try server.request("GET", "/v1/datafile/history?limit=1")["datafiles"].array?.first?["version"].integer ?? 0
     }
 
+    /// What SDKs get, and what people see.
+    private func published(_ server: ServerProcess) throws -> String {
+        try server.request("GET", "/datafiles/default.json").text + server.request("GET", "/v1/definitions").text
+    }
+
     private func datafile(_ server: ServerProcess, _ version: Int64) throws -> String {
         try server.request("GET", "/v1/datafile/history/\(version)").text
     }
@@ -55,6 +60,8 @@ import Testing
     ) throws {
         var random = SeededGenerator(seed: seed)
         var servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
+        let (edgeFile, upstream) = (directory.file("edge.db"), ["--upstream", "http://127.0.0.1:\(servers[0].port)"])
+        var edge = try ServerProcess(database: edgeFile, upstream)
         var known: [Int64: String] = [:]
         for number in 1...40 {
             let server = servers[Int.random(in: 0..<2, using: &random)]
@@ -68,17 +75,22 @@ import Testing
             let current = try version(server)
             guard current > 0 else { continue }
             if known[current] == nil { known[current] = try datafile(server, current) }
-            let published = try server.request("GET", "/v1/datafile").text
+            let published = try published(server)
+            #expect(published.contains("\"revision\""))
             let other = servers[0] === server ? servers[1] : servers[0]
-            #expect(try eventually { try other.request("GET", "/v1/datafile").text == published })
+            #expect(try eventually { try self.published(other) == published })
+            #expect(try eventually { try self.published(edge) == published })
             if number.isMultiple(of: 10) {
                 servers[1].stop()
                 servers[1] = try ServerProcess(database: database)
-                #expect(try servers[1].request("GET", "/v1/datafile").text == published)
+                #expect(try self.published(servers[1]) == published)
                 for (version, content) in known { #expect(try datafile(servers[1], version) == content) }
+                edge.stop()
+                edge = try ServerProcess(database: edgeFile, upstream)
+                #expect(try self.published(edge) == published)
             }
         }
         #expect(known.count > 10)
-        for server in servers { server.stop() }
+        for server in servers + [edge] { server.stop() }
     }
 }
