@@ -112,7 +112,7 @@ extension ProjectDefinitions {
     }
 
     /// The elements of the datafile with their texts, by the names of its lists.
-    var knownElements: [String: [JSONParser.KnownElement]] {
+    package var knownElements: [String: [JSONParser.KnownElement]] {
         func known(_ elements: [WrittenElement]) -> [JSONParser.KnownElement] {
             elements.map { JSONParser.KnownElement(text: $0.text, value: .object($0.object)) }
         }

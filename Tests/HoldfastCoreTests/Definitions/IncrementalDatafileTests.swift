@@ -12,14 +12,15 @@ import Testing
 @Suite struct IncrementalDatafileTests {
     @Test(arguments: 0..<5)
     func `After each edit of a random history the datafile is the one that is made of everything`(seed: UInt64) throws {
-        var history = History(project: try GoldenProject.base.get(), bodies: BodyGenerator(seed: seed))
+        var history = RandomHistory(project: try GoldenProject.base.get(), bodies: BodyGenerator(seed: seed))
         var edits = 0
         for _ in 0..<80 where try history.edit() { edits += 1 }
         #expect(edits > 10)
     }
 }
 
-private struct History {
+/// A project that random edits change.
+struct RandomHistory {
     typealias Change = ProjectEditor.Change<Void>
 
     var project: Project
