@@ -47,6 +47,9 @@ static const struct embedded_file files[] = {
     {"conditions.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/conditions.js" suffix(, 0)
     }},
+    {"history.js", (const unsigned char[]){
+#embed "../HoldfastAPI/Console/Page/history.js" suffix(, 0)
+    }},
     {"sentences.js", (const unsigned char[]){
 #embed "../HoldfastAPI/Console/Page/sentences.js" suffix(, 0)
     }},

@@ -69,7 +69,7 @@ final class EdgeSession: StoreSession {
     func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
         switch query.subject {
         case .projects, .removals, .profiles, .userRecords, .knownUsers, .lastUses, .activeDatafile, .datafile,
-            .datafileHistory,
+            .datafileHistory, .definitionVersions,
             .lastDatafile:
             base.read(query, completion)
         case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,

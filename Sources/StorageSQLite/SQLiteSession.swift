@@ -79,7 +79,7 @@ final class SQLiteSession: StoreSession {
             }
             return
         case .projects, .removals, .removedUsers, .datafileHistory, .activeDatafile, .datafile, .lastDatafile,
-            .lastUses,
+            .definitionVersions, .lastUses,
             .proposals, .proposal, .looks, .findings, .webhooks:
             reader = store.projectReader
         case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,

@@ -124,6 +124,30 @@ extension InMemoryTables {
     }
 }
 
+extension InMemoryTables {
+    func definitionVersions(of sdkKey: String, _ keys: Set<Identifier>) -> DefinitionVersions {
+        var versions = DefinitionVersions(datafiles: [], rows: [])
+        var valid: [DatafileParts.Name: DefinitionVersions.Row] = [:]
+        for var datafile in datafiles where datafile.sdkKey == sdkKey {
+            let parts = datafile.body.parts(after: nil)
+            let elements = (parts?.elements ?? []).filter { keys.contains($0.name.key) }
+            let known = Dictionary(elements.map { ($0.name, $0) }, uniquingKeysWith: { $1 })
+            for var row in valid.values where known[row.element.name] != row.element {
+                row.until = datafile.version
+                versions.rows.append(row)
+                valid[row.element.name] = nil
+            }
+            for element in elements where valid[element.name] == nil {
+                valid[element.name] = .init(element, version: datafile.version, until: nil)
+            }
+            datafile.body = parts.map { .parts(DatafileParts(base: $0.base, elements: [])) } ?? .whole([])
+            versions.datafiles.insert(datafile, at: 0)
+        }
+        versions.rows += valid.values
+        return versions
+    }
+}
+
 extension Proposal {
     var withoutBody: Proposal {
         var proposal = self

@@ -479,6 +479,7 @@ struct InMemoryTables {
             return datafiles.first { $0.sdkKey == sdkKey && $0.version == version }
         case .lastDatafile(let sdkKey, let author):
             return datafiles.last { $0.sdkKey == sdkKey && $0.author == author }
+        case .definitionVersions(let sdkKey, let keys): return definitionVersions(of: sdkKey, keys)
         case .auditEntries(let query):
             return Array(auditEntries.reversed().filter { $0.matches(query) }.prefix(query.limit))
         case .lastUses(let sdkKey):

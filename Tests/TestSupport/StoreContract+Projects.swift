@@ -320,6 +320,29 @@ extension StoreContract {
             }
             let gone = try #require(stored["one"]?.first)
             #expect(try store.datafile(sdkKey: "one", version: gone.version) == nil)
+            for (sdkKey, all) in stored { try expectVersions(of: sdkKey, Array(all.suffix(4)), in: store) }
+        }
+    }
+
+    /// Expects that the elements of all versions that are kept are found by their keys.
+    private static func expectVersions(
+        of sdkKey: String, _ kept: [(version: Int64, content: [UInt8])], in store: any Store
+    ) throws {
+        for keys in [Set((0..<9).map { Identifier("\($0)") }), ["3", "4", "a\0b", "\"'"], []] {
+            let found = try store.read(.definitionVersions(sdkKey: sdkKey, keys: keys))
+            #expect(found.datafiles.map(\.version) == kept.reversed().map(\.version))
+            for datafile in found.datafiles {
+                let elements = found.elements(in: datafile.version)
+                guard case .parts(let parts) = datafile.body else {
+                    #expect(datafile.content.isEmpty && elements.isEmpty)
+                    continue
+                }
+                let stored = try store.datafile(sdkKey: sdkKey, version: datafile.version)
+                let all = stored?.body.parts(after: nil)
+                let wanted = (all?.elements ?? []).filter { keys.contains($0.name.key) }
+                #expect(parts.base == all?.base)
+                #expect(DatafileParts(base: [], elements: elements).elements == wanted)
+            }
         }
     }
 

@@ -50,6 +50,12 @@ public struct DatafileParts: Sendable, Equatable {
             self.removed = removed
             self.put = put
         }
+
+        /// Whether another change is the same, in whatever order.
+        package func hasSameParts(as other: Change) -> Bool {
+            base == other.base && Set(removed) == Set(other.removed)
+                && put.sorted { $0.name < $1.name } == other.put.sorted { $0.name < $1.name }
+        }
     }
 
     /// The members of the root whose elements are parts, and the members by which these are named. The elements of groups are
@@ -58,7 +64,7 @@ public struct DatafileParts: Sendable, Equatable {
         "experiments": "key", "featureFlags": "key", "rollouts": "id", "typedAudiences": "id",
     ]
     /// The members of `holdfast` whose members are parts.
-    static let ownLists = ["experiments", "metrics"]
+    package static let ownLists = ["experiments", "metrics"]
 
     public static func list(ofGroup id: Identifier) -> Identifier { Identifier("groups/\(id)") }
 

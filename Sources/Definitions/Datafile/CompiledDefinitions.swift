@@ -30,12 +30,8 @@ public struct CompiledDefinitions: Sendable {
     package init(
         _ parts: DatafileParts, similarTo former: (compiled: CompiledDefinitions, parts: DatafileParts)?
     ) throws(CoreError) {
-        let value: JSONValue
-        do throws(JSONError) {
-            value = try parts.document(similarTo: former.map { ($0.compiled.definitions.root, $0.parts) })
-        } catch {
-            throw CoreError(error, in: "the datafile")
-        }
+        let known = former.map { (root: $0.compiled.definitions.root, parts: $0.parts) }
+        let value = try Datafile.document(parts, similarTo: known)
         try self.init(value, similarTo: former?.compiled)
     }
 

@@ -21,6 +21,19 @@ extension Datafile {
         }
     }
 
+    /// Puts a datafile together that is stored in parts.
+    ///
+    /// - Parameter former: a datafile that is probably similar. Parts that both have are not parsed again.
+    package static func document(
+        _ parts: DatafileParts, similarTo former: DatafileParts.Known? = nil
+    ) throws(CoreError) -> JSONValue {
+        do throws(JSONError) {
+            return try parts.document(similarTo: former)
+        } catch {
+            throw CoreError(error, in: "the datafile")
+        }
+    }
+
     /// Compiles a datafile that is about to be activated, under stricter rules than ``usable(_:similarTo:)``. Datafiles that are
     /// active already are not checked against these rules, which are newer.
     ///

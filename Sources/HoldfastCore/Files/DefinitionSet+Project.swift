@@ -1,7 +1,14 @@
 import Bucketing
 public import Definitions
-import JSON
+public import JSON
 public import Storage
+
+/// An experiment, a flag, a metric or a holdout as it was, in the form of files.
+public struct DefinitionState: Sendable, Equatable {
+    public let object: JSONObject
+    /// Whether a datafile brought it, so that only another upload can bring it again.
+    public let isOfDatafile: Bool
+}
 
 extension DefinitionSet {
     /// Describes what the API has defined. What an uploaded datafile brought is left out, if only another upload could
@@ -108,6 +115,11 @@ extension ProjectDefinitions {
         let isRule = !owners.isEmpty
         // Without a flag it is what is left of a rule; with the audiences of a datafile it belongs to that.
         guard isRule || experiment.flagKey == nil && experiment.audience != nil else { return nil }
+        let object = file(of: experiment, isRule: isRule)
+        return isRule && object.count == 1 ? nil : object
+    }
+
+    private func file(of experiment: ExperimentDefinition, isRule: Bool) -> JSONObject {
         var object = JSONObject()
         object["key"] = JSONValue(experiment.key)
         var excluded = experiment.namesThatChange
@@ -118,13 +130,19 @@ extension ProjectDefinitions {
             let shown = conclusion.description(of: experiment).object ?? JSONObject()
             object["conclusion"] = .object(shown.keeping(["winner", "reason"], evenNull: true))
         }
-        object[DefinitionSet.allocation] = experiment.uncommonAllocation(isGrouped: group != nil)?.json
-        return isRule && object.count == 1 ? nil : object
+        let isGrouped = group(of: experiment) != nil
+        object[DefinitionSet.allocation] = experiment.uncommonAllocation(isGrouped: isGrouped)?.json
+        return object
     }
 
     /// Returns a flag in the form of files; `nil` if an experiment or a datafile defines everything of it.
     fileprivate func definition(of flag: FlagDefinition) -> JSONObject? {
         if case .datafile = flag.content { return nil }
+        let object = file(of: flag)
+        return object.count == 1 ? nil : object
+    }
+
+    private func file(of flag: FlagDefinition) -> JSONObject {
         var object = JSONObject()
         object["key"] = JSONValue(flag.key)
         var view = FlagView(flag)
@@ -135,7 +153,7 @@ extension ProjectDefinitions {
             view.otherwise = rules.otherwise
         }
         FlagView.members.writeFile(view, to: &object, isOwned: flag.rules == nil)
-        return object.count == 1 ? nil : object
+        return object
     }
 
     private func fileView(of rule: FlagDefinition.Rule) -> FlagView.Rule {
@@ -168,6 +186,29 @@ extension ProjectDefinitions {
         view.definition.details.ramp = experiment.definedRamp
         view.definition.details.bandit?.predicts = experiment.gate != nil
         return view
+    }
+}
+
+extension ProjectDefinitions {
+    /// Returns a definition in the form of files, also one that files leave out; `nil` if there is none.
+    func state(of kind: DefinitionSet.Kind, _ key: Identifier) -> DefinitionState? {
+        switch kind {
+        case .experiments:
+            guard let experiment = experiments[key] else { return nil }
+            // What is left of a rule has the members of a rule, too, so that a history can compare them.
+            let isRule =
+                experiment.flagKey != nil || flags(ofExperiment: experiment.id).contains { $0.rules != nil }
+            let isOfDatafile = definition(of: experiment) == nil && !isRule
+            return DefinitionState(object: file(of: experiment, isRule: isRule), isOfDatafile: isOfDatafile)
+        case .flags:
+            guard let flag = flags[key] else { return nil }
+            var isOfDatafile = false
+            if case .datafile = flag.content { isOfDatafile = true }
+            return DefinitionState(object: file(of: flag), isOfDatafile: isOfDatafile)
+        case .metrics: return metrics[key].map { DefinitionState(object: $0.definition, isOfDatafile: false) }
+        case .holdouts: return holdouts[key].map { DefinitionState(object: $0.definition, isOfDatafile: false) }
+        case .attributes, .segments, .groups, .webhooks: return nil
+        }
     }
 }
 

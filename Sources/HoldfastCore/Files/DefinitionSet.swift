@@ -125,16 +125,20 @@ public struct DefinitionDifference: Sendable {
         }
     }
 
+    /// Whether members differ.
+    var isDifference: Bool { !members.isEmpty }
+
+    /// The members that differ, with both values; none of what is new or removed.
+    public var changedMembers: JSONValue {
+        guard before != nil, after != nil else { return [] }
+        return .array(
+            members.map { ["member": .string($0.name), "before": $0.before ?? .null, "after": $0.after ?? .null] })
+    }
+
     public var json: JSONValue {
         [
             "kind": .string(noun), "key": JSONValue(key),
-            "action": before == nil ? "create" : after == nil ? "remove" : "change",
-            "members": .array(
-                before == nil || after == nil
-                    ? []
-                    : members.map {
-                        ["member": .string($0.name), "before": $0.before ?? .null, "after": $0.after ?? .null]
-                    }),
+            "action": before == nil ? "create" : after == nil ? "remove" : "change", "members": changedMembers,
         ]
     }
 }

@@ -1,4 +1,4 @@
-import Bucketing
+public import Bucketing
 public import Chronology
 public import Definitions
 public import JSON
@@ -46,6 +46,17 @@ public struct DefinitionSetEdit: Sendable {
         self.author = author
         self.time = time
         self.webhooks = webhooks
+    }
+
+    /// An edit that puts a definition back as it was; see ``DefinitionState``.
+    ///
+    /// - Parameter definitions: the present ones, to which the edit is applied.
+    public init(
+        restoring state: DefinitionState, of kind: DefinitionSet.Kind, _ key: Identifier,
+        in definitions: ProjectDefinitions, by author: Author, at time: Instant
+    ) {
+        let set = DefinitionSet(restoring: state, of: kind, key, in: definitions)
+        self.init(set, prunes: false, by: author, at: time, webhooks: nil)
     }
 
     /// - Throws: 422 with everything that is wrong; 409 if everything that is wrong conflicts with what is stored.

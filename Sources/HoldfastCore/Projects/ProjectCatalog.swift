@@ -233,6 +233,7 @@ public final class ProjectCatalog: Sendable {
         expected.withLock { expected in
             switch (expected?.datafile, stored.body) {
             case (.edit(let parts, _), .parts(let others)) where parts == others: break
+            case (.edit(_, let change), .change(let other)) where change.hasSameParts(as: other): break
             case (.whole(let content), .whole(let other)) where content == other: break
             default: return nil
             }
@@ -260,10 +261,12 @@ public final class ProjectCatalog: Sendable {
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
             var stored = stored
-            if let parts = stored.body.parts(after: next.parts[stored.sdkKey]) { stored.body = .parts(parts) }
             let known = expected(stored)
-            // Those of an edit share their texts with the former ones.
-            if let known { stored.body = known.datafile.body }
+            if let known {
+                stored.body = known.datafile.body
+            } else if let parts = stored.body.parts(after: next.parts[stored.sdkKey]) {
+                stored.body = .parts(parts)
+            }
             next.parts[stored.sdkKey] = stored.body.parts(after: nil)
             do throws(CoreError) {
                 next.projects[stored.sdkKey] =

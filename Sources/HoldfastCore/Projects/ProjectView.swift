@@ -37,6 +37,12 @@ public final class ProjectView {
         return snapshot.records.filter { access.allows($0.sdkKey) }
     }
 
+    /// Returns the record of a project.
+    public func record(of project: Project) -> ProjectRecord? {
+        refresh()
+        return snapshot.records.first { $0.sdkKey == project.sdkKey }
+    }
+
     /// Returns the project of an SDK key. Without an SDK key, returns the only project that the caller may use, or else
     /// the default.
     ///

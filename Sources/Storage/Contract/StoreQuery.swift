@@ -43,6 +43,7 @@ public enum QuerySubject: Sendable {
     case activeDatafile(sdkKey: String, at: Instant)
     case datafile(sdkKey: String, version: Int64)
     case lastDatafile(sdkKey: String, author: String)
+    case definitionVersions(sdkKey: String, keys: Set<Identifier>)
     case auditEntries(AuditQuery)
     case lastUses(sdkKey: String)
     case proposals(sdkKey: String)

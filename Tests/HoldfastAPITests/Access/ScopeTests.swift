@@ -83,10 +83,16 @@ import Testing
             [
                 "GET /openfeature/v0/manifest", "GET /v1/attributes", "GET /v1/attributes/{name}",
                 "GET /v1/datafile/history", "GET /v1/definitions",
-                "GET /v1/experiments", "GET /v1/experiments/{key}", "GET /v1/flags", "GET /v1/flags/{key}",
-                "GET /v1/holdouts", "GET /v1/holdouts/{key}", "GET /v1/metrics", "GET /v1/metrics/{key}",
+                "GET /v1/experiments", "GET /v1/experiments/{key}", "GET /v1/experiments/{key}/history",
+                "GET /v1/flags",
+                "GET /v1/flags/{key}", "GET /v1/flags/{key}/history", "GET /v1/holdouts", "GET /v1/holdouts/{key}",
+                "GET /v1/holdouts/{key}/history", "GET /v1/metrics", "GET /v1/metrics/{key}",
+                "GET /v1/metrics/{key}/history",
                 "GET /v1/projects", "GET /v1/projects/{sdk_key}", "GET /v1/segments", "GET /v1/segments/{name}",
-                "POST /v1/definitions/preview", "POST /v1/experiments/{key}/preview", "POST /v1/flags/{key}/preview",
+                "POST /v1/definitions/preview", "POST /v1/experiments/{key}/history/{version}/preview",
+                "POST /v1/experiments/{key}/preview", "POST /v1/flags/{key}/history/{version}/preview",
+                "POST /v1/flags/{key}/preview", "POST /v1/holdouts/{key}/history/{version}/preview",
+                "POST /v1/metrics/{key}/history/{version}/preview",
             ]
         ),
         (

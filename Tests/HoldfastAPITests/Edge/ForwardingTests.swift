@@ -196,12 +196,15 @@ import Testing
         #expect(
             refused.filter { $0.hasPrefix("GET ") }.sorted() == [
                 "GET /v1/audit", "GET /v1/datafile/history", "GET /v1/datafile/history/{version}", "GET /v1/events",
-                "GET /v1/experiments/{key}/goals", "GET /v1/experiments/{key}/report.html",
+                "GET /v1/experiments/{key}/goals", "GET /v1/experiments/{key}/history",
+                "GET /v1/experiments/{key}/report.html",
                 "GET /v1/experiments/{key}/results",
                 "GET /v1/experiments/{key}/results.svg", "GET /v1/experiments/{key}/results/series",
                 "GET /v1/exposures", "GET /v1/feed", "GET /v1/flags",
-                "GET /v1/flags/{key}", "GET /v1/holdouts/{key}/results", "GET /v1/holdouts/{key}/results.svg",
-                "GET /v1/overview", "GET /v1/profiles", "GET /v1/profiles/{user_id}/evaluations",
+                "GET /v1/flags/{key}", "GET /v1/flags/{key}/history", "GET /v1/holdouts/{key}/history",
+                "GET /v1/holdouts/{key}/results", "GET /v1/holdouts/{key}/results.svg",
+                "GET /v1/metrics/{key}/history", "GET /v1/overview", "GET /v1/profiles",
+                "GET /v1/profiles/{user_id}/evaluations",
                 "GET /v1/profiles/{user_id}/events", "GET /v1/profiles/{user_id}/export",
                 "GET /v1/profiles/{user_id}/exposures", "GET /v1/proposals", "GET /v1/proposals/{id}",
                 "GET /v1/segments/{name}", "GET /v1/segments/{name}/users",

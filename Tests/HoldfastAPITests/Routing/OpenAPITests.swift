@@ -215,6 +215,9 @@ import Testing
         DELETE GET PUT /v1/experiments/{key}
         POST /v1/experiments/{key}/conclude
         GET /v1/experiments/{key}/goals
+        GET /v1/experiments/{key}/history
+        POST /v1/experiments/{key}/history/{version}/preview
+        POST /v1/experiments/{key}/history/{version}/restore
         POST /v1/experiments/{key}/import
         POST /v1/experiments/{key}/plan
         POST /v1/experiments/{key}/preview
@@ -227,14 +230,23 @@ import Testing
         POST /v1/exposures
         GET /v1/flags
         DELETE GET PUT /v1/flags/{key}
+        GET /v1/flags/{key}/history
+        POST /v1/flags/{key}/history/{version}/preview
+        POST /v1/flags/{key}/history/{version}/restore
         POST /v1/flags/{key}/preview
         GET /v1/holdouts
         DELETE GET PUT /v1/holdouts/{key}
+        GET /v1/holdouts/{key}/history
+        POST /v1/holdouts/{key}/history/{version}/preview
+        POST /v1/holdouts/{key}/history/{version}/restore
         GET /v1/holdouts/{key}/results
         GET /v1/holdouts/{key}/results.svg
         POST /v1/logins
         GET /v1/metrics
         DELETE GET PUT /v1/metrics/{key}
+        GET /v1/metrics/{key}/history
+        POST /v1/metrics/{key}/history/{version}/preview
+        POST /v1/metrics/{key}/history/{version}/restore
         GET /v1/notifications/event-stream
         GET /v1/overview
         POST /v1/profiles

@@ -12,18 +12,25 @@ import Testing
 @Suite struct IncrementalDatafileTests {
     @Test(arguments: 0..<5)
     func `After each edit of a random history the datafile is the one that is made of everything`(seed: UInt64) throws {
-        var history = History(project: try GoldenProject.base.get(), bodies: BodyGenerator(seed: seed))
+        var history = RandomHistory(project: try GoldenProject.base.get(), bodies: BodyGenerator(seed: seed))
         var edits = 0
         for _ in 0..<80 where try history.edit() { edits += 1 }
         #expect(edits > 10)
     }
 }
 
-private struct History {
+/// A project that random edits change.
+struct RandomHistory {
     typealias Change = ProjectEditor.Change<Void>
 
     var project: Project
     var bodies: BodyGenerator
+    /// Those of the project's datafile, once an edit has made it.
+    private var parts: DatafileParts?
+
+    init(project: Project, bodies: BodyGenerator) {
+        (self.project, self.bodies) = (project, bodies)
+    }
 
     /// Makes an edit of the project as this process has it, and of the same project as another process would read it.
     ///
@@ -51,7 +58,10 @@ private struct History {
             return false
         }
         let (definitions, content) = (draft.compiled.definitions, draft.compiled.definitions.content)
-        #expect(content == definitions.datafile.encoded())
+        let known = parts.map { (definitions: project.definitions, parts: $0) }
+        let (edited, difference) = try #require(definitions.parts(replacing: known))
+        #expect(edited.joined == content)
+        #expect((parts ?? DatafileParts(base: [], elements: [])).applying(difference) == edited)
         #expect(
             String(decoding: content, as: UTF8.self)
                 == String(decoding: whole.compiled.definitions.content, as: UTF8.self))
@@ -62,7 +72,7 @@ private struct History {
         for flag in imported.flags { #expect(definitions.flags[flag.key] == flag) }
         #expect(imported.groups == definitions.groups)
         #expect(imported.metrics == definitions.metrics)
-        let other = try CompiledDefinitions(content, similarTo: project.compiled)
+        let other = try CompiledDefinitions(edited, similarTo: parts.map { (project.compiled, $0) })
         #expect(other.definitions.experiments == imported.experiments)
         #expect(other.definitions.flags == imported.flags)
         #expect(other.definitions.holdouts.map { $0.json(rules: []) } == imported.holdouts.map { $0.json(rules: []) })
@@ -71,6 +81,7 @@ private struct History {
         try compare([other.datafile, draft.datafile], fresh)
         try compareChanges(draft.datafile, fresh)
         project = GoldenProject.project(draft.compiled, version: project.version + 1)
+        parts = edited
         return true
     }
 

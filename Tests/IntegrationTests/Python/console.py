@@ -1250,6 +1250,41 @@ def flags_are_made_turned_off_and_deleted(browser, servers):
     console.close()
 
 
+def a_version_is_put_back_after_a_review(browser, servers):
+    console = Console(browser, servers["open"])
+    server, page = console.server, console.page
+    server("PUT", "/v1/experiments/turned", {"variations": ["old", "new"], "traffic": 50})
+    server("PUT", "/v1/experiments/turned", {"traffic": 80, "hypothesis": "More is more."})
+    console.open("experiments/turned", "turned")
+    settled(console)
+    versions = page.get_by_role("region", name="Versions")
+    versions.get_by_text("Show versions").click()
+    expect(versions.locator("ul.entries > li")).to_have_count(2)
+    expect(versions.locator("ul.entries > li").first).to_contain_text("Traffic 50% → 80%")
+    expect(versions.locator("ul.entries > li").last).to_contain_text("created")
+    # The first one is what is.
+    expect(versions.get_by_role("button", name="Put back…")).to_have_count(1)
+    console.shot("versions")
+    console.button("Put back…", versions).click()
+    expect(console.dialog()).to_contain_text("Traffic 80% → 50%")
+    expect(console.dialog()).to_contain_text("Hypothesis More is more. → none")
+    console.button("Put back", console.dialog()).click()
+    console.toast("turned is as it was in revision")
+    experiment = server("GET", "/v1/experiments/turned")
+    assert (experiment["traffic"], experiment.get("hypothesis")) == (50, None), experiment
+    # A flag's.
+    server("PUT", "/v1/flags/turned-flag", {"type": "boolean", "description": "Before"})
+    server("PUT", "/v1/flags/turned-flag", {"description": "After"})
+    console.open("flags/turned-flag", "turned-flag")
+    page.get_by_text("Show versions").click()
+    console.button("Put back…").click()
+    expect(console.dialog()).to_contain_text("Description After → Before")
+    console.button("Put back", console.dialog()).click()
+    console.toast("turned-flag is as it was in revision")
+    expect(page.get_by_label("Description")).to_have_value("Before")
+    console.close()
+
+
 def rules_of_a_flag_are_reordered_by_keyboard(browser, servers):
     console = Console(browser, servers["open"])
     rules = [{"audience": {"segment": "adults"}, "variation": "on"}, {"audience": ["not", {"segment": "adults"}], "variation": "off", "traffic": 20}]
@@ -2603,7 +2638,7 @@ CHECKS = [
      a_flag_is_saved_after_other_changes_and_asks_after_its_own],
     [every_screen_of_a_full_server_has_names_contrast_and_landmarks_and_fits, a_wrong_token_is_refused_and_a_right_one_lets_in, a_tab_is_signed_in_and_shows_the_tokens, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
      a_form_is_not_lost, tabs_share_one_stream_of_changes, a_stalled_server_is_told, a_typed_name_costs_few_requests,
-     flags_are_made_turned_off_and_deleted, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, a_webhook_is_made_tested_paused_and_given_another_secret, attributes_and_segments_are_defined,
+     flags_are_made_turned_off_and_deleted, a_version_is_put_back_after_a_review, rules_of_a_flag_are_reordered_by_keyboard, an_anonymous_user_is_merged, a_change_of_a_running_experiment_waits_for_a_second_person, live_draws_rates, the_audit_log_has_before_and_after, a_webhook_is_made_tested_paused_and_given_another_secret, attributes_and_segments_are_defined,
      a_command_does_what_the_screen_does, names_are_never_markup, the_list_is_filtered_sorted_and_shared_by_address,
      a_plan_with_metrics_and_a_ramp_is_written_and_followed, a_change_of_a_flag_shows_its_effect_in_people_and_rules_are_dragged, metrics_holdouts_and_projects_are_defined,
      a_server_that_refuses_a_change_loses_nothing_of_it, a_bandit_shows_its_weights_and_looks, flags_are_paged_by_the_server, addresses_name_the_project_and_back_returns_to_where_one_was, a_holdout_is_made_while_users_take_part, a_reader_is_told_that_forms_are_not_for_them,

@@ -6,6 +6,7 @@ import { badge, banner, button, card, change, confirm, confirmDelete, create, da
 import { integer, percent, plural, sentence } from "./format.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 import { differences, listed, ruleInWords } from "./sentences.js";
+import { versions } from "./history.js";
 
 export async function show(context) {
 	if (context.query.has("new")) return edit(context, null);
@@ -260,5 +261,5 @@ async function edit(context, stored, etag) {
 			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),
 			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a targeted rollout", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
 				button("Add an experiment", () => addRule({ experiment: { weights: Object.fromEntries(keys().map(k => [k, 1])), traffic: 100 } }), "quiet")), card(last)),
-			problems, h("div.buttons", submitButton("Review"))), effect));
+			problems, h("div.buttons", submitButton("Review"))), effect), stored && versions("flags", stored.key, () => { context.isChanged = () => false; context.draft.forget(); context.reload(); }));
 }

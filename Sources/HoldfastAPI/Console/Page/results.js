@@ -8,6 +8,7 @@ import { vocabulary } from "./conditions.js";
 import { axis, drawn, lineChart, scale, swatch } from "./charts.js";
 import { breakdownSection, disagreements, durationSection, formatOf, needs, planOf, planSection, ruleOf, unbounded } from "./plan.js";
 import { entryList } from "./audit.js";
+import { versions } from "./history.js";
 import { marginOf } from "./sentences.js";
 import { conclude, controlRamp, duplicate, filterNames, filtersOf, load, reopen, resultsOf, setStatus, shares, waiting } from "./experiments.js";
 
@@ -157,7 +158,7 @@ export async function show(context, key) {
 			statusChanges(experiment.status).map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload, label === "Start" ? "primary" : "")),
 			api.may("admin") && button("Duplicate…", async () => { const copy = await duplicate(experiment); if (copy) location.hash = to("experiments", copy, "edit"); }, "quiet"),
 		],
-	}, waits, overview, isPhone() ? h("details.folded", h("summary", "Choose and export"), controls, narrow) : [controls, narrow], body, groups, intention(experiment, plan), timeline(key));
+	}, waits, overview, isPhone() ? h("details.folded", h("summary", "Choose and export"), controls, narrow) : [controls, narrow], body, groups, intention(experiment, plan), versions("experiments", key, context.reload), timeline(key));
 }
 
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]

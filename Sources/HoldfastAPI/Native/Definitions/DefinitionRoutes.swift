@@ -84,6 +84,7 @@ extension NativeProtocol {
                 readsQuery: true,
                 definitions.preview
             ).withNewestDefinitions,
-        ]
+        ] + HistoryEndpoints<Flag>(.flags, loop).routes + HistoryEndpoints<MetricDefinition>(.metrics, loop).routes
+            + HistoryEndpoints<Holdout>(.holdouts, loop).routes
     }
 }

@@ -30,9 +30,22 @@ struct DefinitionSetEndpoints {
     /// Applies a document as a whole or not at all. `?prune=true` also removes elements that the document lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
-        let (sdkKey, change, _) = try await change(request, query, call, try await store.read(.webhooks))
+        let (change, _) = try await change(request, query, call, try await store.read(.webhooks))
+        return try await apply(change, request, query, call)
+    }
+
+    /// A change of a project's definitions.
+    typealias Change = (sdkKey: String, make: ProjectEditor.Change<DefinitionSetEdit.Outcome>)
+
+    /// Makes a change, and responds with what it changes.
+    ///
+    /// - Parameter query: `moves` and `share` are read.
+    func apply(
+        _ change: Change, _ request: borrowing Request, _ query: [String: String], _ call: Call
+    ) async throws -> Response {
+        let sdkKey = change.sdkKey
         let edit = ProjectEditor.Edit(
-            sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change,
+            sdkKey: sdkKey, author: call.author(request), moves: try Request.movePolicy(query), change: change.make,
             schema: \.schema,
             notes: { draft in
                 let notes = draft.outcome.differences.compactMap(\.note)
@@ -59,19 +72,32 @@ struct DefinitionSetEndpoints {
         let query = try request.query(knowing: ["prune", "max_removals", "share"])
         // Read before the definitions, so that a concurrent edit makes the tag outdated.
         let (catalog, all) = (catalog, try await store.read(.webhooks))
-        let (sdkKey, change, saysWebhooks) = try await change(request, query, call, all)
-        let basis = try await catalog.inBackground { _ in catalog.entityTag(of: sdkKey, all) }
+        let (change, saysWebhooks) = try await change(request, query, call, all)
+        let basis = try await catalog.inBackground { _ in catalog.entityTag(of: change.sdkKey, all) }
+        var object = try await preview(change, query, call, basis: basis)
+        if saysWebhooks, !call.mayManage {
+            object.warn(
+                .webhooksNotCompared, "webhooks were not compared, which needs a token of the scope admin")
+        }
+        return .json(.object(object))
+    }
+
+    /// Describes the effects of a change, and makes nothing.
+    ///
+    /// - Parameters:
+    ///   - query: `share` is read.
+    ///   - basis: the tag with which the change can be made, if it still has these effects then.
+    func preview(
+        _ change: Change, _ query: [String: String], _ call: Call, basis: EntityTag?
+    ) async throws -> JSONObject {
         let sharing = try Request.sharePolicy(query, call)
-        let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(sdkKey, change)
+        let draft = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).preview(
+            change.sdkKey, change.make)
         let counter = PreviewCounter(catalog)
         let moves = try await counter.countMoves(
             from: draft.project, to: draft.compiled, changing: draft.outcome.schema.segments)
         var object = draft.outcome.json
         object["moves"] = moves.json
-        if saysWebhooks, !call.mayManage {
-            object.warn(
-                .webhooksNotCompared, "webhooks were not compared, which needs a token of the scope admin")
-        }
         let policy: ApprovalPolicy = call.admission.control.needsApproval ? .needed : .notNeeded
         let waiting = try await catalog.inBackground { _ -> [String] in
             do {
@@ -83,13 +109,13 @@ struct DefinitionSetEndpoints {
             }
         }
         object["needs_approval"] = .array(waiting.map { .string($0) })
-        object["basis"] = .string(basis.text)
-        return .json(.object(object))
+        object["basis"] = basis.map { .string($0.text) } ?? .null
+        return object
     }
 
     private func change(
         _ request: borrowing Request, _ query: [String: String], _ call: Call, _ all: [Webhook]
-    ) async throws -> (sdkKey: String, ProjectEditor.Change<DefinitionSetEdit.Outcome>, saysWebhooks: Bool) {
+    ) async throws -> (Change, saysWebhooks: Bool) {
         let prunes = try Request.flag("prune", query)
         let limit = try query["max_removals"].map { text throws(CoreError) in
             guard let number = Int(text), number >= 0 else {
@@ -107,7 +133,7 @@ struct DefinitionSetEndpoints {
         let set = try await catalog.inBackground { _ in try DefinitionSet(JSONInput.parse(content)) }
         let edit = DefinitionSetEdit(
             set, prunes: prunes, removalLimit: limit, by: author, at: time, webhooks: view)
-        return (
+        let change: Change = (
             sdkKey,
             { definitions, project throws(CoreError) in
                 if !preconditions.isEmpty {
@@ -120,8 +146,9 @@ struct DefinitionSetEndpoints {
                         "attributes and segments are shared by all projects: a token for all projects must define them")
                 }
                 return outcome
-            }, set.saysWebhooks
+            }
         )
+        return (change, set.saysWebhooks)
     }
 
     /// - Returns: `nil` if the caller may not see webhooks, whose URLs may be secrets.

@@ -11,6 +11,7 @@ extension NativeProtocol {
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
         let proposal = ProposalEndpoints(loop)
+        let history = HistoryEndpoints<Experiment>(.experiments, loop)
         let preview = PreviewEndpoint(catalog: services.projects, clock: services.store.clock, projects: projects)
         let overview = OverviewEndpoint(services: services, store: session, projects: projects)
         let plan = SampleSizeEndpoint(services: services, store: session, projects: projects)
@@ -48,6 +49,6 @@ extension NativeProtocol {
             APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post)
                 .withNewestDefinitions,
             APIRoute(.post, "/v1/experiments/{key}/plan", scope: .token(.read), plan.post),
-        ]
+        ] + history.routes
     }
 }
