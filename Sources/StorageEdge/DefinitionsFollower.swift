@@ -39,20 +39,31 @@ final class DefinitionsFollower: Sendable {
         // must not be activated.
         guard let generation = applier.generation else { return false }
         let askedAt = DispatchTime.now()
-        guard let definitions = try read(of: generation, wait: wait, connection) else {
+        guard let change = try read(of: generation, wait: wait, connection) else {
             return wait > 0 && askedAt + Upstream.shortestWait < .now()
         }
-        return try activate(definitions, connection)
+        return try activate(change, connection) != .known
     }
 
     /// Activates the current definitions of the upstream, without waiting for new ones.
     ///
     /// - Throws: ``UpstreamError``, ``FeedApplier/Failure``, `StorageError`
     func catchUp(_ connection: UpstreamConnection) throws {
-        guard let generation = applier.generation,
-            let definitions = try read(of: generation, wait: 0, connection)
-        else { return }
-        _ = try activate(definitions, connection)
+        while let generation = applier.generation, let change = try read(of: generation, wait: 0, connection) {
+            if try activate(change, connection) != .outdated { return }
+        }
+    }
+
+    /// What has changed of definitions since those that the copy had.
+    private typealias Change = (definitions: UpstreamDefinitions, former: EdgeState)
+
+    /// What became of a change.
+    private enum Activation {
+        case done
+        /// The copy has it already.
+        case known
+        /// The copy has other definitions by now than those since which it is.
+        case outdated
     }
 
     /// - Parameters:
@@ -61,7 +72,7 @@ final class DefinitionsFollower: Sendable {
     /// - Returns: `nil` if nothing has changed.
     private func read(
         of generation: Int64, wait: Int, _ connection: UpstreamConnection
-    ) throws -> UpstreamDefinitions? {
+    ) throws -> Change? {
         let known = applier.present
         let (changes, newest) = known.needsAllDefinitions ? (-1, 0) : (known.definitions, known.newestDatafile)
         let path =
@@ -72,17 +83,18 @@ final class DefinitionsFollower: Sendable {
         }
         if case .failure(.refused(410, let detail)) = result { applier.forget(generation, detail) }
         let response = try result.get()
-        return response.status == 200 ? try UpstreamDefinitions(response.body) : nil
+        return response.status == 200 ? (try UpstreamDefinitions(response.body), known) : nil
     }
 
-    /// - Returns: whether the definitions are newer than those of the copy. Older ones are ignored.
-    private func activate(_ definitions: UpstreamDefinitions, _ connection: UpstreamConnection) throws -> Bool {
+    private func activate(_ change: Change, _ connection: UpstreamConnection) throws -> Activation {
         try order.withLock { _ in
-            let known = applier.present
-            guard known.needsAllDefinitions || definitions.state.changes > known.definitions else { return false }
-            try applier.catchUp(to: definitions.feed, connection, upstream)
-            try applier.apply(definitions)
-            return true
+            let present = applier.present
+            guard present.hasDefinitions(of: change.former) else { return .outdated }
+            guard present.needsAllDefinitions || change.definitions.state.changes > present.definitions else {
+                return .known
+            }
+            try applier.catchUp(to: change.definitions.feed, connection, upstream)
+            return try applier.apply(change.definitions, since: change.former) ? .done : .outdated
         }
     }
 }

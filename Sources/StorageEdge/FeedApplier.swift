@@ -206,22 +206,26 @@ final class FeedApplier: Sendable {
 
     /// Activates definitions. The copy must have everything up to the place that they name; see ``DefinitionsFollower``.
     ///
+    /// - Parameter former: the state since whose definitions these have what has changed.
+    /// - Returns: false if the copy has other definitions by now.
     /// - Throws: ``Failure``
-    func apply(_ definitions: UpstreamDefinitions) throws(Failure) {
-        let result = state.withLock { state -> Result<Void, Failure> in
+    func apply(_ definitions: UpstreamDefinitions, since former: EdgeState) throws(Failure) -> Bool {
+        let result = state.withLock { state -> Result<Bool, Failure> in
             guard state.cursor?.epoch == definitions.feed.epoch else {
                 return .failure(.needsCopy("the definitions are of another generation"))
             }
+            guard state.hasDefinitions(of: former) else { return .success(false) }
             var next = state
             let isWhole = next.needsAllDefinitions
             next.hasParts = true
             (next.definitions, next.newestDatafile) = (definitions.state.changes, definitions.state.newestDatafile)
             return write(next, to: &state) { state throws(StorageError) in
                 try store.mirror(definitions.state, isWhole: isWhole, reaching: state)
-            }.mapError { .store($0) }
+            }.map { true }.mapError { .store($0) }
         }
-        try result.get()
+        guard try result.get() else { return false }
         definitionsAreKnown.store(true, ordering: .releasing)
+        return true
     }
 }
 

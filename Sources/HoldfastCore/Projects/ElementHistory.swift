@@ -60,17 +60,21 @@ public struct ElementHistory: Sendable {
 
     // MARK: Entries
 
+    /// How many uploads are read for a page. Each is read as a whole, while edits wait.
+    private static let mostUploads = 10
+
     /// Returns the entries, newest first.
     ///
     /// - Parameters:
     ///   - version: only entries before this version are returned; `nil` for all.
     ///   - limit: the number of entries that are returned at most.
-    /// - Returns: also whether there are more.
+    /// - Returns: also the version before which there may be more.
     public func entries(
         before version: Int64?, limit: Int, _ session: any StoreSession
-    ) async throws -> (entries: [Entry], hasMore: Bool) {
+    ) async throws -> (entries: [Entry], next: Int64?) {
         let kept = datafiles.filter { $0.version < version ?? .max }
-        guard let newest = kept.first else { return ([], false) }
+        guard let newest = kept.first else { return ([], nil) }
+        var uploads = 0
         var entries: [Entry] = []
         var state = try await state(in: newest, session)
         for (index, datafile) in kept.enumerated() {
@@ -79,12 +83,15 @@ public struct ElementHistory: Sendable {
                 break
             }
             guard mayDiffer(datafile, from: kept[index + 1]) else { continue }
+            if case .whole = kept[index + 1].body { uploads += 1 }
+            if uploads > Self.mostUploads { return (entries, datafile.version + 1) }
             let former = try await self.state(in: kept[index + 1], session)
             if let entry = entry(datafile, from: former, to: state) { entries.append(entry) }
             if entries.count > limit { break }
             state = former
         }
-        return (Array(entries.prefix(limit)), entries.count > limit)
+        let page = Array(entries.prefix(limit))
+        return (page, entries.count > limit ? page.last?.datafile.version : nil)
     }
 
     private func oldest(_ datafile: StoredDatafile, _ state: DefinitionState) -> Entry {

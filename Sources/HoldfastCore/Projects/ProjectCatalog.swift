@@ -47,6 +47,9 @@ public final class ProjectCatalog: Sendable {
     private let expected = Mutex<Expected?>(nil)
 
     struct Expected {
+        let sdkKey: String
+        /// The version that it replaces; `nil` for the first one.
+        let former: Int64?
         let datafile: DatafileWrite
         let compiled: CompiledDefinitions
     }
@@ -224,13 +227,16 @@ public final class ProjectCatalog: Sendable {
     }
 
     /// Keeps a compiled datafile that is about to be stored.
-    func expect(_ datafile: Expected) {
+    func expect(_ datafile: Expected?) {
         expected.withLock { $0 = datafile }
     }
 
     /// Returns the datafile that this process has stored, if a stored one is the same.
-    private func expected(_ stored: StoredDatafile) -> Expected? {
+    ///
+    /// - Parameter former: the version of the project that is known so far.
+    private func expected(_ stored: StoredDatafile, after former: Int64?) -> Expected? {
         expected.withLock { expected in
+            guard expected?.sdkKey == stored.sdkKey, expected?.former == former else { return nil }
             switch (expected?.datafile, stored.body) {
             case (.edit(let parts, _), .parts(let others)) where parts == others: break
             case (.edit(_, let change), .change(let other)) where change.hasSameParts(as: other): break
@@ -261,7 +267,7 @@ public final class ProjectCatalog: Sendable {
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
             var stored = stored
-            let known = expected(stored)
+            let known = expected(stored, after: next.projects[stored.sdkKey]?.version)
             if let known {
                 stored.body = known.datafile.body
             } else if let parts = stored.body.parts(after: next.parts[stored.sdkKey]) {

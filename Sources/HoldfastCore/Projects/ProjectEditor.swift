@@ -237,7 +237,10 @@ public struct ProjectEditor: Sendable {
         }
         let datafile = Self.datafile(definitions, replacing: project)
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
-        catalog.expect(.init(datafile: datafile, compiled: draft.compiled))
+        catalog.expect(
+            .init(sdkKey: edit.sdkKey, former: project?.version, datafile: datafile, compiled: draft.compiled))
+        // What was not stored is expected no longer.
+        defer { catalog.expect(nil) }
         let stored = try await session.write(
             .putDatafile(
                 datafile, sdkKey: edit.sdkKey, revision: edited.revision,

@@ -209,7 +209,8 @@ extension SharedRecords {
         case .whole: return [endAll]
         case .parts(let parts): return [endAll] + insert(parts.elements)
         case .change(let change):
-            let ends = change.removed.map { name -> Statement in
+            // Whatever is put replaces what there is of that name.
+            let ends = Set(change.removed + change.put.map(\.name)).sorted().map { name -> Statement in
                 .run(
                     SQLQuery(
                         "end_element", "\(end) AND list = $3 AND key = $4", sdkKey, version, .text(name.list),

@@ -40,6 +40,11 @@ package struct EdgeState: Sendable, Equatable {
     /// Whether all definitions are to be read again.
     package var needsAllDefinitions: Bool { definitions < 0 || !hasParts }
 
+    /// Whether the file has the definitions that it had in another state.
+    package func hasDefinitions(of other: EdgeState) -> Bool {
+        definitions == other.definitions && newestDatafile == other.newestDatafile && hasParts == other.hasParts
+    }
+
     private static let creation = """
         CREATE TABLE IF NOT EXISTS edge_state (
             id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),

@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import JSON
 import ProcessTestSupport
+import Synchronization
 import TestSupport
 import Testing
 
@@ -92,5 +93,32 @@ import Testing
         }
         #expect(known.count > 10)
         for server in servers + [edge] { server.stop() }
+    }
+
+    @Test func `An edge has each definition once, however quickly they come through it and beside it`() throws {
+        let upstream = try ServerProcess(database: database)
+        let (edgeFile, options) = (directory.file("edge.db"), ["--upstream", "http://127.0.0.1:\(upstream.port)"])
+        var edge = try ServerProcess(database: edgeFile, options)
+        #expect(try edge.becomesReady())
+        let servers = [edge, upstream, edge]
+        let statuses = Mutex<[Int]>([])
+        DispatchQueue.concurrentPerform(iterations: servers.count) { worker in
+            for number in 0..<15 {
+                let status = try? servers[worker].request(
+                    "PUT", "/v1/experiments/e\(worker)-\(number)", #"{"variations":["a","b"]}"#
+                ).status
+                statuses.withLock { $0.append(status ?? 0) }
+            }
+        }
+        #expect(statuses.withLock { $0 } == Array(repeating: 201, count: 45))
+        let published = try published(upstream)
+        #expect(try eventually { try self.published(edge) == published })
+        // It reads its file as a whole.
+        edge.stop()
+        edge = try ServerProcess(database: edgeFile, options)
+        #expect(try edge.becomesReady())
+        #expect(try self.published(edge) == published)
+        #expect(published.components(separatedBy: #""layerId""#).count == 46)
+        for server in [edge, upstream] { server.stop() }
     }
 }

@@ -43,6 +43,10 @@ function putBack(screen, key, version, revision) {
 	}, "Comparing…");
 	return confirm(`Put back revision ${revision} of ${key}?`, review, {
 		label: "Put back", kind: "wide", done: ({ request }) => request && `${key} is as it was in revision ${revision}.`,
-		action: async () => { await review.loaded; return change(path("restore"), { method: "POST", ifMatch: basis }); },
+		action: async () => {
+			await review.loaded;
+			if (basis === undefined) throw new Error("What would change is not known. Close this, and try again.");
+			return change(path("restore"), { method: "POST", ifMatch: basis });
+		},
 	});
 }

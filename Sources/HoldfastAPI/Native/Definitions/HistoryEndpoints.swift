@@ -47,14 +47,16 @@ struct HistoryEndpoints<Element: AuditedElement> {
         let key = Identifier(try request.key())
         let project = try definitions.projects.project(named: request.sdkKey, for: call.access)
         let (record, kind) = (definitions.projects.record(of: project), kind)
-        let (entries, hasMore) = try await catalog.inBackground { session in
+        let (entries, next) = try await catalog.inBackground { session in
             try await ElementHistory(of: kind, key, in: project, record, session)
                 .entries(before: after, limit: limit, session)
         }
-        guard !entries.isEmpty || after != nil else { throw Element.unknown(key.string, in: project.compiled) }
+        guard !entries.isEmpty || after != nil || next != nil else {
+            throw Element.unknown(key.string, in: project.compiled)
+        }
         return .json([
             "sdk_key": .string(project.sdkKey), "key": JSONValue(key), "history": .array(entries.map(\.json)),
-            "next": hasMore ? entries.last.map { .integer($0.datafile.version) } ?? .null : .null,
+            "next": next.map { .integer($0) } ?? .null,
         ])
     }
 
