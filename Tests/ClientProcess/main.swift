@@ -44,11 +44,13 @@ case "track":
     configuration.flushInterval = .milliseconds(100)
     let client = try HoldfastClient(configuration: configuration)
     let first = Int(Date().timeIntervalSince1970 * 1_000) % 1_000_000_000 * 1_000
-    for number in 0... {
+    // Not more than the queue can hold of several such processes, however long the machine takes to send and to kill.
+    for number in 0..<200 {
         client.track(goalID: "purchase", value: Double(first + number), userID: "ada")
         say("\(first + number)")
         try await Task.sleep(for: .milliseconds(1))
     }
+    while true { try await Task.sleep(for: .seconds(3_600)) }
 case "compact":
     // A small limit makes the queue rewrite its file soon.
     configuration.queueBytes = 65_536
