@@ -69,8 +69,14 @@ class Server:
         data = text if text is not None else None if body is None else json.dumps(body)
         if not hasattr(self.connections, "own"):
             self.connections.own = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        self.connections.own.request(method, path, data and data.encode(), headers)
-        response = self.connections.own.getresponse()
+        try:
+            self.connections.own.request(method, path, data and data.encode(), headers)
+            response = self.connections.own.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # The server has closed the connection, because screens took longer than it may be idle.
+            self.connections.own.close()
+            self.connections.own.request(method, path, data and data.encode(), headers)
+            response = self.connections.own.getresponse()
         content = response.read()
         assert response.status < 300, (method, path, response.status, content[:500])
         return json.loads(content) if content and content[:1] in b"{[" else content
