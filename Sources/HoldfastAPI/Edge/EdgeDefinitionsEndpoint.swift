@@ -59,29 +59,17 @@ struct EdgeDefinitionsEndpoint {
     /// - Parameter hasParts: whether datafiles are written as they are stored.
     private static func encode(_ state: ProjectState, feed: FeedCursor, hasParts: Bool) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
-        func list<Element>(
-            _ name: StaticString, _ elements: [Element], _ append: (Element, inout JSONWriter) -> Void
-        ) {
-            writer.key(name)
-            writer.beginArray()
-            for element in elements {
-                writer.beginObject()
-                append(element, &writer)
-                writer.endObject()
-            }
-            writer.endArray()
-        }
         writer.beginObject()
         writer.member("changes", state.changes)
         writer.member("newest_datafile", state.newestDatafile)
         writer.member("feed", feed.text)
-        list("projects", state.projects) { project, writer in
+        writer.list("projects", state.projects) { project, writer in
             writer.member("sdk_key", project.sdkKey)
             writer.member("name", project.name)
             writer.member("created_at", project.createdAt.milliseconds)
             writer.member("is_default", project.isDefault)
         }
-        list("datafiles", state.datafiles) { datafile, writer in
+        writer.list("datafiles", state.datafiles) { datafile, writer in
             writer.member("version", datafile.version)
             writer.member("sdk_key", datafile.sdkKey)
             writer.member("revision", datafile.revision)
@@ -89,16 +77,16 @@ struct EdgeDefinitionsEndpoint {
             writer.member("stored_at", datafile.storedAt.milliseconds)
             writer.member("author", datafile.author)
         }
-        list("attributes", state.schema.attributes) { attribute, writer in
+        writer.list("attributes", state.schema.attributes) { attribute, writer in
             writer.member("number", attribute.number)
             writer.member("name", attribute.name.string)
             writer.member("definition", attribute.storedDocument)
         }
-        list("segments", state.schema.segments.values.sorted { $0.name < $1.name }) { segment, writer in
+        writer.list("segments", state.schema.segments.values.sorted { $0.name < $1.name }) { segment, writer in
             writer.member("name", segment.name.string)
             writer.member("conditions", segment.storedConditions)
         }
-        list("forced_variations", state.forcedVariations) { forced, writer in
+        writer.list("forced_variations", state.forcedVariations) { forced, writer in
             writer.member("sdk_key", forced.sdkKey)
             writer.member("user_id", forced.userID.string)
             writer.member("experiment_key", forced.experimentKey.string)
@@ -109,34 +97,42 @@ struct EdgeDefinitionsEndpoint {
     }
 
     private static func append(_ body: StoredDatafile.Body, to writer: inout JSONWriter) {
-        func append(base: [UInt8], _ elements: [DatafileParts.Element]) {
-            writer.member("base", base64URL: base)
-            writer.key("elements")
-            writer.beginArray()
-            for element in elements {
-                writer.beginObject()
-                writer.member("list", element.name.list.string)
-                writer.member("key", element.name.key.string)
-                writer.member("position", element.position)
-                writer.member("body", base64URL: element.body)
-                writer.endObject()
-            }
-            writer.endArray()
-        }
         switch body {
         case .whole(let content): writer.member("content", base64URL: content)
-        case .parts(let parts): append(base: parts.base, parts.elements)
+        case .parts(let parts): append(base: parts.base, parts.elements, to: &writer)
         case .change(let change):
-            append(base: change.base, change.put)
-            writer.key("removed")
-            writer.beginArray()
-            for name in change.removed {
-                writer.beginObject()
-                writer.member("list", name.list.string)
-                writer.member("key", name.key.string)
-                writer.endObject()
-            }
-            writer.endArray()
+            append(base: change.base, change.put, to: &writer)
+            writer.list("removed", change.removed) { append($0, to: &$1) }
         }
+    }
+
+    private static func append(base: [UInt8], _ elements: [DatafileParts.Element], to writer: inout JSONWriter) {
+        writer.member("base", base64URL: base)
+        writer.list("elements", elements) { element, writer in
+            append(element.name, to: &writer)
+            writer.member("position", element.position)
+            writer.member("body", base64URL: element.body)
+        }
+    }
+
+    private static func append(_ name: DatafileParts.Name, to writer: inout JSONWriter) {
+        writer.member("list", name.list.string)
+        writer.member("key", name.key.string)
+    }
+}
+
+extension JSONWriter {
+    /// Writes a member whose value is an array of objects.
+    fileprivate mutating func list<Element>(
+        _ name: StaticString, _ elements: [Element], _ append: (Element, inout JSONWriter) -> Void
+    ) {
+        key(name)
+        beginArray()
+        for element in elements {
+            beginObject()
+            append(element, &self)
+            endObject()
+        }
+        endArray()
     }
 }
