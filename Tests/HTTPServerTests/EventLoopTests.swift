@@ -96,14 +96,16 @@ import Testing
     @Test func `A task begins at once and continues in a batch of its loop`() throws {
         defer { close() }
         let application = application
+        var waiting: UnsafeContinuation<Void, Never>?
         loop.start {
             application.log.append("begun")
-            await withUnsafeContinuation { continuation in
-                DispatchQueue.global().async { continuation.resume() }
-            }
+            await withUnsafeContinuation { waiting = $0 }
             application.log.append(application.isInBatch ? "continued in batch" : "continued outside")
         }
         #expect(application.log == ["begun"])
+        // Only now: a task that is resumed before it is suspended goes on without its loop.
+        let continuation = try #require(waiting)
+        DispatchQueue.global().async { continuation.resume() }
         while application.log.count < 2 { try loop.runWork(waitingAtMost: 1_000, in: application) }
         #expect(application.log == ["begun", "continued in batch"])
     }
