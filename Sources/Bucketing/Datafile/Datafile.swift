@@ -174,15 +174,22 @@ extension Datafile {
 
     /// Returns the experiments that are new or changed compared with a former datafile.
     public func experiments(unlike former: Datafile) -> [Experiment] {
-        let keepsRules = deliveryRules == former.deliveryRules
-        return experiments.indices.lazy.filter { [self] index in
-            let experiment = experiments[index]
-            // Most experiments are at the same index in both, which is faster to check than the id.
-            let isSame =
-                former.experiments.indices.contains(index) && former.experiments[index] === experiment
-                || former.experiment(id: experiment.id) === experiment
-            return !isSame || !keepsRules && isDeliveryRule(experiment.id) != former.isDeliveryRule(experiment.id)
-        }.map { [self] in experiments[$0] }
+        var places = experiments.unsharedPlaces(with: former.experiments).filter { place in
+            former.experiment(id: experiments[place].id) !== experiments[place]
+        }
+        if deliveryRules != former.deliveryRules {
+            let otherwise = experiments.indices.filter { place in
+                let id = experiments[place].id
+                return isDeliveryRule(id) != former.isDeliveryRule(id)
+            }
+            places = Set(places + otherwise).sorted()
+        }
+        return places.map { experiments[$0] }
+    }
+
+    /// Returns the flags that are new or changed compared with a former datafile.
+    public func flags(unlike former: Datafile) -> [Flag] {
+        flags.unsharedPlaces(with: former.flags).map { flags[$0] }.filter { former.flag(key: $0.key) !== $0 }
     }
 
     /// Whether an experiment is a delivery rule of a flag, whose variations are not stored.

@@ -30,12 +30,12 @@ public struct DatafileEdit {
         self.flags = flags
     }
 
-    /// Returns the indices of the elements that differ; `nil` if the lists have different lengths. Elements that the
-    /// edit did not touch share their storage with the former ones, so comparing them is fast.
+    /// Returns the indices of the elements that differ; `nil` if the lists have different lengths.
     private static func changes(from former: JSONValue?, to edited: JSONValue?) -> [Int]? {
-        let (former, edited) = (former?.array ?? [], edited?.array ?? [])
+        let former = former?.array ?? []
+        let edited = edited?.array ?? []
         guard former.count == edited.count else { return nil }
-        return edited.indices.filter { former[$0] != edited[$0] }
+        return edited.unsharedPlaces(with: former).filter { former[$0] != edited[$0] }
     }
 }
 

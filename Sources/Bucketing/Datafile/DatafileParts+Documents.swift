@@ -69,16 +69,16 @@ extension DatafileParts {
         of elements: [Element], _ known: DocumentList.Known?
     ) throws(JSONError) -> [JSONValue] {
         let parser = JSONParser()
-        var indices: [Identifier: Int]?
+        if let known, let places = known.places(replacedBy: elements) {
+            var values = known.list.values
+            for place in places { values[place] = try parser.parse(elements[place].body) }
+            return values
+        }
+        let indices = known?.indices ?? [:]
         var values: [JSONValue] = []
         values.reserveCapacity(elements.count)
-        for (index, element) in elements.enumerated() {
-            var place: Int? = index
-            if let known, indices == nil, !known.has(element.name.key, at: index) {
-                indices = known.indices
-            }
-            if let indices { place = indices[element.name.key] }
-            if let known, let place, known.elements[place].body == element.body {
+        for element in elements {
+            if let known, let place = indices[element.name.key], known.elements[place].body == element.body {
                 values.append(known.list.values[place])
             } else {
                 values.append(try parser.parse(element.body))
@@ -112,8 +112,13 @@ private struct DocumentList {
         let list: DocumentList
         let elements: [DatafileParts.Element]
 
-        func has(_ key: Identifier, at index: Int) -> Bool {
-            index < elements.count && elements[index].name.key == key
+        /// Returns the indices of the elements that other ones with the same names replace; `nil` if any other element was added,
+        /// removed or moved.
+        func places(replacedBy edited: [DatafileParts.Element]) -> [Int]? {
+            guard edited.count == elements.count else { return nil }
+            let places = edited.unsharedPlaces(with: elements)
+            guard places.allSatisfy({ edited[$0].name == elements[$0].name }) else { return nil }
+            return places.filter { edited[$0].body != elements[$0].body }
         }
 
         var indices: [Identifier: Int] {
@@ -211,9 +216,11 @@ extension DatafileParts.Change {
     private mutating func replaceInPlace(
         _ list: DocumentList, _ known: DocumentList.Known
     ) -> [DatafileParts.Element]? {
-        guard list.values.count == known.elements.count else { return nil }
         if case (.keys(let keys), .keys(let former)) = (list.names, known.list.names), keys != former { return nil }
-        let places = list.values.indices.filter { list.values[$0] != known.list.values[$0] }
+        guard list.values.count == known.elements.count else { return nil }
+        let places = list.values.unsharedPlaces(with: known.list.values).filter {
+            list.values[$0] != known.list.values[$0]
+        }
         guard places.allSatisfy({ list.key(at: $0) == known.elements[$0].name.key }) else { return nil }
         var elements = known.elements
         for index in places {

@@ -109,19 +109,9 @@ public struct DatafileParts: Sendable, Equatable {
         let removed = Dictionary(grouping: change.removed, by: \.list)
         let put = Dictionary(grouping: change.put, by: \.name.list)
         for list in Set(removed.keys).union(put.keys) {
-            let gone = Set((removed[list] ?? []).map(\.key))
-            var new = Dictionary((put[list] ?? []).map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
-            var edited: [Element] = []
-            edited.reserveCapacity((lists[list]?.count ?? 0) + new.count)
-            for element in lists[list] ?? [] {
-                if let other = new.removeValue(forKey: element.name.key) {
-                    edited.append(other)
-                } else if !gone.contains(element.name.key) {
-                    edited.append(element)
-                }
-            }
-            edited += new.values
-            lists[list] = edited.isEmpty ? nil : edited.inOrder
+            var elements = lists.removeValue(forKey: list) ?? []
+            elements.replace(removed[list] ?? [], with: put[list] ?? [])
+            if !elements.isEmpty { lists[list] = elements }
         }
         return DatafileParts(base: change.base, lists)
     }
@@ -172,6 +162,51 @@ public struct DatafileParts: Sendable, Equatable {
 }
 
 extension [DatafileParts.Element] {
+    /// Replaces elements of a list that is in order.
+    fileprivate mutating func replace(_ removed: [DatafileParts.Name], with put: [DatafileParts.Element]) {
+        if replaceInPlace(removed, with: put) { return }
+        let gone = Set(removed.map(\.key))
+        var new = Dictionary(put.map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
+        var edited: Self = []
+        edited.reserveCapacity(count + new.count)
+        for element in self {
+            if let other = new.removeValue(forKey: element.name.key) {
+                edited.append(other)
+            } else if !gone.contains(element.name.key) {
+                edited.append(element)
+            }
+        }
+        self = (edited + new.values).inOrder
+    }
+
+    /// - Returns: false if an element was added, removed or moved. The list is then as it was.
+    private mutating func replaceInPlace(
+        _ removed: [DatafileParts.Name], with put: [DatafileParts.Element]
+    ) -> Bool {
+        let places = put.compactMap { index(replacedBy: $0) }
+        guard places.count == put.count, Set(removed).isSubset(of: put.map(\.name)) else { return false }
+        for (place, element) in zip(places, put) { self[place] = element }
+        return true
+    }
+
+    /// Returns the index of the element that has the name and the position of another one.
+    private func index(replacedBy element: DatafileParts.Element) -> Int? {
+        var range = startIndex..<endIndex
+        while !range.isEmpty {
+            let middle = range.lowerBound + range.count / 2
+            if self[middle].position < element.position {
+                range = (middle + 1)..<range.upperBound
+            } else {
+                range = range.lowerBound..<middle
+            }
+        }
+        let index = range.lowerBound
+        guard index < endIndex, self[index].position == element.position, self[index].name == element.name else {
+            return nil
+        }
+        return index
+    }
+
     fileprivate var inOrder: Self {
         let isInOrder = zip(self, dropFirst()).allSatisfy { $0.position <= $1.position }
         return isInOrder ? self : sorted { $0.position < $1.position }

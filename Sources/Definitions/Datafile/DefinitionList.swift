@@ -1,17 +1,19 @@
 public import Bucketing
+import JSON
 
 /// An element of a project that is identified by a key.
 public protocol KeyedDefinition: Sendable, Equatable {
     var listKey: Identifier { get }
     /// Further names by which the element is looked up: its id, or the ids or keys of the elements that it refers to.
     var names: [Identifier] { get }
-    /// Whether more is computed of the element than of every one. Few are, and they are looked for often.
-    var isMeasured: Bool { get }
+    /// Whether the server does more with the element than to decide by it. Few elements are notable, and they are looked for
+    /// often.
+    var isNotable: Bool { get }
 }
 
 extension KeyedDefinition {
     public var names: [Identifier] { [] }
-    public var isMeasured: Bool { false }
+    public var isNotable: Bool { false }
 }
 
 /// Elements in the order of the datafile. If several have the same key, the last one counts, as in the reference SDK.
@@ -30,7 +32,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     private var indices: [Identifier: Int] = [:]
     /// The indices of the elements with each of the ``KeyedDefinition/names``, in ascending order.
     private var indicesByName: [Identifier: [Int]] = [:]
-    private var measuredKeys: Set<Identifier> = []
+    private var notableKeys: Set<Identifier> = []
     /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
     public private(set) var touched: Set<Identifier> = []
     /// The elements of the list whose keys are ``touched``, in the order of the list.
@@ -39,7 +41,8 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     public init() {}
 
     public static func == (left: Self, right: Self) -> Bool {
-        left.boxes.elementsEqual(right.boxes, by: Box.areSame)
+        left.boxes.count == right.boxes.count
+            && left.boxes.unsharedPlaces(with: right.boxes).allSatisfy { Box.areSame(left.boxes[$0], right.boxes[$0]) }
     }
 
     public subscript(key: Identifier) -> Element? { indices[key].map { boxes[$0].element } }
@@ -72,8 +75,8 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
 
-    /// See ``KeyedDefinition/isMeasured``.
-    public var measured: [Element] { measuredKeys.isEmpty ? [] : all(naming: [], orKeyed: Array(measuredKeys)) }
+    /// The elements that are ``KeyedDefinition/isNotable``, in the order of the list.
+    public var notable: [Element] { notableKeys.isEmpty ? [] : all(naming: [], orKeyed: Array(notableKeys)) }
 
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
     /// list.
@@ -109,11 +112,11 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     private mutating func note(_ element: Element, at index: Int) {
         indices[element.listKey] = index
         for name in element.names { indicesByName[name, default: []].append(index) }
-        noteMeasured(element)
+        noteNotable(element)
     }
 
-    private mutating func noteMeasured(_ element: Element) {
-        if element.isMeasured { measuredKeys.insert(element.listKey) } else { measuredKeys.remove(element.listKey) }
+    private mutating func noteNotable(_ element: Element) {
+        if element.isNotable { notableKeys.insert(element.listKey) } else { notableKeys.remove(element.listKey) }
     }
 
     /// Replaces the element with the same key, or appends the element.
@@ -122,7 +125,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         let former = boxes[index].element.names
         boxes[index] = Box(element)
         touched.insert(element.listKey)
-        noteMeasured(element)
+        noteNotable(element)
         guard former != element.names else { return }
         for name in former { indicesByName[name]?.removeAll { $0 == index } }
         for name in element.names {
@@ -143,7 +146,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     }
 
     private mutating func noteAll() {
-        (indices, indicesByName, measuredKeys) = ([:], [:], [])
+        (indices, indicesByName, notableKeys) = ([:], [:], [])
         for (index, box) in boxes.enumerated() { note(box.element, at: index) }
     }
 

@@ -78,9 +78,6 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     // MARK: Experiments and flags
 
-    /// The experiments with metrics, breakdowns, or a bandit.
-    package var measuredExperiments: [ExperimentDefinition] { experiments.measured }
-
     /// Returns the experiments of a flag, in the order of its rules.
     package func experiments(of flag: FlagDefinition) -> [ExperimentDefinition] {
         switch flag.content {

@@ -52,7 +52,12 @@ package struct ExperimentDefinition: KeyedDefinition {
 
     package var listKey: Identifier { key }
     package var names: [Identifier] { [id] }
-    package var isMeasured: Bool { !details.metrics.isEmpty || details.bandit != nil }
+    /// Whether it has results by metrics, or changes with time.
+    package var isNotable: Bool { !details.metrics.isEmpty || isTimed }
+    /// Whether its schedule, ramp or bandit still has something to do.
+    var isTimed: Bool {
+        details.schedule?.isPending ?? false || details.ramp?.isPending ?? false || details.bandit != nil
+    }
     package var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
     package var isDraft: Bool { status == ExperimentStatus.draft.rawValue }
     package var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }

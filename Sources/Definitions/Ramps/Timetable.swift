@@ -39,12 +39,7 @@ package struct WatchedUsers: Sendable, Equatable {
 extension ProjectDefinitions {
     /// The keys of the experiments whose schedule, ramp or bandit still has something to do.
     package var timedExperiments: [Identifier] {
-        experiments.compactMap { experiment in
-            let details = experiment.details
-            let isTimed =
-                details.schedule?.isPending ?? false || details.ramp?.isPending ?? false || details.bandit != nil
-            return isTimed ? experiment.key : nil
-        }
+        experiments.notable.filter(\.isTimed).map(\.key)
     }
 
     /// Returns what the schedule, the bandit or the ramp of an experiment is to do.

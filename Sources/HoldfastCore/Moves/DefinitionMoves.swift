@@ -87,12 +87,8 @@ struct DefinitionMoves: Sendable {
             guard !affected.isEmpty else { return }
             sequences.append(Sequence(flagKey: flagKey, former: before, edited: after, affected: affected))
         }
-        for (index, flag) in former.flags.enumerated() {
-            // Most flags are at the same index in both, which is faster to check than the key.
-            let isSame = edited.flags.indices.contains(index) && edited.flags[index] === flag
-            guard comparesAll || !isSame, let now = edited.flag(key: flag.key), comparesAll || now !== flag else {
-                continue
-            }
+        for flag in comparesAll ? former.flags : former.flags(unlike: edited) {
+            guard let now = edited.flag(key: flag.key) else { continue }
             for experiment in flag.experiments { inFlags.insert(experiment.id) }
             if !now.annotations.isTurnedOff { compare(flag.key, flag.experiments, now.experiments) }
         }

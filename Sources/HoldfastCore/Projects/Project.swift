@@ -42,13 +42,13 @@ public final class Project: Sendable {
     ///   - former: a project that is probably similar.
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     public convenience init(_ stored: StoredDatafile, similarTo former: Project? = nil) throws(CoreError) {
-        let compiled: CompiledDefinitions
         if let parts = stored.body.parts(after: nil) {
+            // The edit that has stored them has seen to the flags.
             let known = former.flatMap { former in former.parts.map { (former.compiled, $0) } }
-            compiled = try CompiledDefinitions(parts, similarTo: known)
-        } else {
-            compiled = try CompiledDefinitions(stored.content, similarTo: former?.compiled)
+            self.init(stored, try CompiledDefinitions(parts, similarTo: known))
+            return
         }
+        let compiled = try CompiledDefinitions(stored.content, similarTo: former?.compiled)
         guard let served = try compiled.servingAll() else {
             self.init(stored, compiled)
             return

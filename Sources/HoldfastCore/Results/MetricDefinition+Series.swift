@@ -58,7 +58,7 @@ extension ProjectDefinitions {
             if isBandit { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
-        for experiment in measuredExperiments {
+        for experiment in experiments.notable {
             add(experiment.details.metrics, of: experiment.id, isBandit: experiment.details.bandit != nil)
         }
         for holdout in holdouts { add(holdout.metrics, of: holdout.id) }

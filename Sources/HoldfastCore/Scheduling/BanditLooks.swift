@@ -34,7 +34,7 @@ public struct BanditLooks: Sendable {
 extension ProjectDefinitions {
     fileprivate var bandits: [Identifier: Bandit] {
         Dictionary(
-            measuredExperiments.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
+            experiments.notable.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
             uniquingKeysWith: { $1 })
     }
 }
