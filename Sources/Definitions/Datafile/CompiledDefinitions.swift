@@ -70,6 +70,17 @@ public struct CompiledDefinitions: Sendable {
         return (CompiledDefinitions(edited, datafile), outcome, true)
     }
 
+    /// Returns the definitions as another server reads them from rows, after each element has been written anew.
+    ///
+    /// - Returns: `nil` if the datafile stays whole, see ``Bucketing/DatafileParts/edited(to:since:)``.
+    /// - Throws: 400 if the datafile would not be usable.
+    package func adopted() throws(CoreError) -> CompiledDefinitions? {
+        var written = try servingAll()?.definitions ?? definitions
+        written.generate(since: nil)
+        guard let (parts, _) = written.parts(replacing: nil) else { return nil }
+        return try CompiledDefinitions(parts, similarTo: nil)
+    }
+
     /// Adds the flags that serve experiments of an earlier release or of another product.
     ///
     /// - Returns: `nil` if no flag is missing.

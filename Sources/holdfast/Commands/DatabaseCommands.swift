@@ -3,6 +3,7 @@ import Chronology
 import Dispatch
 import FoundationEssentials
 import Glibc
+import HoldfastCore
 import Storage
 import StorageSQLite
 
@@ -116,6 +117,15 @@ struct MigrateCommand: ParsableCommand {
         commandName: "migrate", abstract: "Creates the database, or migrates it to this release's version.")
 
     @OptionGroup var database: DatabaseOptions
+    @Option(
+        help: ArgumentHelp(
+            "Also decides for so many made-up users by each project, as it is stored and as the next edit will store it, "
+                + "and fails if anything differs.", valueName: "users"))
+    var verify: Int?
+
+    func validate() throws {
+        guard (1...1_000_000).contains(verify ?? 1) else { throw ValidationError("--verify must be 1 to 1000000") }
+    }
 
     func run() throws {
         let location = try database.location(environment: ProcessInfo.processInfo.environment)
@@ -124,6 +134,34 @@ struct MigrateCommand: ParsableCommand {
             versions.from == versions.to
                 ? "\(location) has version \(versions.to) already"
                 : "\(location) was migrated from version \(versions.from) to \(versions.to)")
+        if let verify { try Self.verify(location, users: verify) }
+    }
+
+    private static func verify(_ location: DatabaseLocation, users: Int) throws {
+        let store = try StoreFactory.open(location, isReadOnly: true)
+        defer { store.close() }
+        let catalog = try StoreFactory.projects(of: store)
+        defer { catalog.close() }
+        let snapshot = catalog.snapshot()
+        var differences = 0
+        for record in snapshot.records {
+            guard let project = snapshot.projects[record.sdkKey] else {
+                print("\(record.sdkKey): this release cannot use the datafile")
+                differences += 1
+                continue
+            }
+            let check = AdoptionCheck(project, users: users)
+            let size = "\(check.sdkKey): \(check.experiments) experiments, \(check.flags) flags"
+            if check.staysWhole {
+                print("\(size): elements have the same name, so the datafile stays one document")
+            } else {
+                let count = check.differences.count
+                print("\(size), \(check.decisions) decisions: \(count == 0 ? "all equal" : "\(count) differences")")
+            }
+            for difference in check.differences { print("  \(difference)") }
+            differences += check.differences.count
+        }
+        if differences > 0 { throw ExitCode.failure }
     }
 }
 

@@ -48,7 +48,7 @@ struct ImportCommand: ParsableCommand {
         let store = try StoreFactory.open(location, rules, isReadOnly: dryRun)
         defer { store.close() }
         // The catalog updates the rules of the store with lifetimes and archived experiments.
-        let catalog = try Self.catalog(store)
+        let catalog = try StoreFactory.projects(of: store)
         defer { catalog.close() }
         var reader = try format.reader(of: from, catalog)
         let session = try BackgroundSession(store, label: "import")
@@ -71,14 +71,6 @@ struct ImportCommand: ParsableCommand {
         for note in reader.notes { OpenFile.printError("\(note)\n") }
         print(sink.summary)
         if sink.refused > 0 { throw ExitCode(1) }
-    }
-
-    private static func catalog(_ store: any Store) throws -> ProjectCatalog {
-        do throws(StorageError) {
-            return try ProjectCatalog(store: store, logger: LineLogHandler.makeLogger(.auto, level: .error))
-        } catch {
-            throw Failure(error.description)
-        }
     }
 
     private func expectDatabase(_ path: String) throws {

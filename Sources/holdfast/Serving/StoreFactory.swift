@@ -1,5 +1,6 @@
 import Chronology
 import HTTPServer
+import HoldfastCore
 import Logging
 import Storage
 import StorageEdge
@@ -45,6 +46,15 @@ enum StoreFactory {
         settings.feed = .asStored
         guard !database.isPostgreSQL else { return try openPostgreSQL(database, settings) }
         return try SQLiteStore(SQLiteConfiguration(path: database.text, settings))
+    }
+
+    /// Reads the projects of a store for a command.
+    static func projects(of store: any Store) throws -> ProjectCatalog {
+        do throws(StorageError) {
+            return try ProjectCatalog(store: store, logger: LineLogHandler.makeLogger(.auto, level: .error))
+        } catch {
+            throw Failure(error.description)
+        }
     }
 
     /// Creates the tables, or migrates them to the schema of this release.

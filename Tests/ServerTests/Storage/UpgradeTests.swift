@@ -164,7 +164,12 @@ import Testing
             #expect(
                 said.output
                     == (version == latest ? upToDate : "\(database) was migrated from version \(version) to \(latest)"))
-            #expect(try Command("migrate", "--database", database).output == upToDate)
+            let verified = try Command("migrate", "--database", database, "--verify", "20")
+            let lines = verified.output.split(separator: "\n")
+            #expect(verified.end == .exit(0) && lines.first == Substring(upToDate))
+            // Projects are in databases since the second version.
+            #expect(lines.dropFirst().isEmpty == (version < 2))
+            #expect(lines.dropFirst().allSatisfy { $0.hasSuffix(" decisions: all equal") }, "\(verified.output)")
         }
         let server = try ServerProcess(database: database)
         try expectProfiles(server, of: version)
