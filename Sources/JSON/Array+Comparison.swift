@@ -3,27 +3,41 @@ extension Array {
     ///
     /// A value that was copied and not changed since has the same bits, whatever it refers to. So the result has all places
     /// that differ, and two lists of which an edit has changed a few elements are compared as fast as memory is read. The
-    /// result may also have places with equal values, for example a text that was made twice.
+    /// result may also have places with equal values, for example a text that was made twice. Do not use it for values with
+    /// unused bits, such as enumerations with payloads of different sizes: copies need not have these.
     package func unsharedPlaces(with other: [Element]) -> [Int] {
-        let stride = MemoryLayout<Element>.stride
-        return withUnsafeBytes { bytes in
-            other.withUnsafeBytes { others in
-                indices.filter { index in
-                    index >= other.count
-                        || !bytes.hasSameBits(as: others, in: index * stride..<(index + 1) * stride)
-                }
-            }
+        let size = MemoryLayout<Element>.stride
+        let common = Swift.min(count, other.count)
+        let places = withUnsafeBytes { bytes in
+            other.withUnsafeBytes { bytes.placesOfOtherBits(than: $0, ofEach: size, upTo: common) }
         }
+        return places + Array<Int>(common..<count)
     }
 }
 
 extension UnsafeRawBufferPointer {
-    private static var wordSize: Int { MemoryLayout<UInt64>.size }
+    /// Returns the indices of the elements whose bits differ.
+    ///
+    /// - Parameters:
+    ///   - size: of an element, in bytes.
+    ///   - count: the number of elements that both buffers have.
+    fileprivate func placesOfOtherBits(
+        than other: UnsafeRawBufferPointer, ofEach size: Int, upTo count: Int
+    ) -> [Int] {
+        let blockSize = 64
+        var places: [Int] = []
+        for block in stride(from: 0, to: count, by: blockSize) {
+            let end = Swift.min(block + blockSize, count)
+            if hasSameBits(as: other, in: block * size..<end * size) { continue }
+            places += (block..<end).filter { !hasSameBits(as: other, in: $0 * size..<($0 + 1) * size) }
+        }
+        return places
+    }
 
-    /// Whether another buffer has the same bytes in a range that both have.
-    fileprivate func hasSameBits(as other: UnsafeRawBufferPointer, in range: Range<Int>) -> Bool {
-        let wordsEnd = range.upperBound - range.count % Self.wordSize
-        for offset in Swift.stride(from: range.lowerBound, to: wordsEnd, by: Self.wordSize)
+    private func hasSameBits(as other: UnsafeRawBufferPointer, in range: Range<Int>) -> Bool {
+        let wordSize = MemoryLayout<UInt64>.size
+        let wordsEnd = range.upperBound - range.count % wordSize
+        for offset in stride(from: range.lowerBound, to: wordsEnd, by: wordSize)
         where loadUnaligned(fromByteOffset: offset, as: UInt64.self)
             != other.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
         {

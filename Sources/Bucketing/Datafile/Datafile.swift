@@ -49,10 +49,14 @@ public final class Datafile: Sendable {
 
     /// Compiles a datafile.
     ///
-    /// - Parameter former: a datafile that is probably similar. Elements that both have are not compiled again.
+    /// - Parameters:
+    ///   - former: a datafile that is probably similar. Elements that both have are not compiled again.
+    ///   - edit: what differs between the two, if the caller knows it.
     /// - Throws: ``DatafileError`` with every problem found.
-    public static func compile(_ source: JSONValue, similarTo former: Datafile?) throws(DatafileError) -> Datafile {
-        if let edited = former?.edited(to: source) { return edited }
+    public static func compile(
+        _ source: JSONValue, similarTo former: Datafile?, _ edit: DatafileEdit? = nil
+    ) throws(DatafileError) -> Datafile {
+        if let edited = former?.edited(to: source, edit) { return edited }
         return try Datafile(source, similarTo: former)
     }
 

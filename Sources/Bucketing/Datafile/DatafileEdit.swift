@@ -1,12 +1,14 @@
 public import JSON
 
 /// The difference of two datafiles in which some experiments and flags were changed in place and everything else is
-/// equal. Most edits are of this kind, and can be compiled without compiling the whole datafile.
-public struct DatafileEdit {
+/// equal. Most edits are of this kind, and can be compiled and stored without a look at the whole datafile.
+public struct DatafileEdit: Sendable {
     /// The indices of the changed elements in `experiments`, without those of groups.
     public let experiments: [Int]
     /// The indices of the changed elements in `featureFlags`.
     public let flags: [Int]
+    /// The indices of all flags that have a changed experiment; `nil` if they are not known.
+    let dependentFlags: [Int]?
 
     /// The maximum number of changed elements. With more, the whole datafile is compiled.
     private static let limit = 64
@@ -14,39 +16,66 @@ public struct DatafileEdit {
     /// The members that may differ, because they are read again for each datafile.
     private static let details = ["revision", Annotations.member]
 
+    /// An edit whose author knows what it has changed.
+    ///
+    /// - Returns: `nil` if it has changed too many elements.
+    public init?(experiments: [Int], flags: [Int], dependentFlags: [Int]) {
+        guard experiments.count + flags.count <= Self.limit else { return nil }
+        self.experiments = experiments
+        self.flags = flags
+        self.dependentFlags = dependentFlags
+    }
+
     /// - Returns: `nil` if the datafiles differ in any other way, or in too many elements.
     public init?(from former: JSONObject, to edited: JSONObject) {
-        for member in edited where !Self.lists.contains(member.key) && !Self.details.contains(member.key) {
-            guard former[member.key] == member.value else { return nil }
-        }
-        for member in former where !Self.details.contains(member.key) {
-            guard edited[member.key] != nil else { return nil }
-        }
-        guard let experiments = Self.changes(from: former["experiments"], to: edited["experiments"]),
+        guard Self.areSameOtherwise(former, edited),
+            let experiments = Self.changes(from: former["experiments"], to: edited["experiments"]),
             let flags = Self.changes(from: former["featureFlags"], to: edited["featureFlags"]),
             experiments.count + flags.count <= Self.limit
         else { return nil }
         self.experiments = experiments
         self.flags = flags
+        dependentFlags = nil
     }
 
-    /// Returns the indices of the elements that differ; `nil` if the lists have different lengths.
+    /// Whether the edit can lead from one datafile to the other: it has places of their lists, and they have nothing else that
+    /// differs.
+    func leads(from former: JSONObject, to edited: JSONObject) -> Bool {
+        func count(_ datafile: JSONObject, _ list: String) -> Int { datafile[list]?.array?.count ?? 0 }
+        let counts = Self.lists.map { count(edited, $0) }
+        return counts == Self.lists.map { count(former, $0) } && Self.areSameOtherwise(former, edited)
+            && experiments.allSatisfy { $0 < counts[0] }
+            && (flags + (dependentFlags ?? [])).allSatisfy { $0 < counts[1] }
+    }
+
+    /// Whether two datafiles have the same members, with equal values but for the lists and the details.
+    private static func areSameOtherwise(_ former: JSONObject, _ edited: JSONObject) -> Bool {
+        for member in edited where !lists.contains(member.key) && !details.contains(member.key) {
+            guard former[member.key] == member.value else { return false }
+        }
+        return former.allSatisfy { details.contains($0.key) || edited[$0.key] != nil }
+    }
+
+    /// Returns the indices of the elements that differ; `nil` if the lists have different lengths. Elements that the
+    /// edit did not touch share their storage with the former ones, so comparing them is fast.
     private static func changes(from former: JSONValue?, to edited: JSONValue?) -> [Int]? {
         let former = former?.array ?? []
         let edited = edited?.array ?? []
         guard former.count == edited.count else { return nil }
-        return edited.unsharedPlaces(with: former).filter { former[$0] != edited[$0] }
+        return edited.indices.filter { former[$0] != edited[$0] }
     }
 }
 
 extension Datafile {
     /// Compiles only the changes in a source, and takes everything else from this datafile.
     ///
+    /// - Parameter known: what differs in the lists, if the caller knows it.
     /// - Returns: `nil` if the difference is not a ``DatafileEdit``, or if anything is wrong. The caller then compiles
     ///   the whole datafile, which also reports the problems.
-    func edited(to source: JSONValue) -> Datafile? {
+    func edited(to source: JSONValue, _ known: DatafileEdit? = nil) -> Datafile? {
         guard elements.areUnique, let former = self.source.object, let edited = source.object,
-            let edit = DatafileEdit(from: former, to: edited), let revision = edited["revision"]?.string
+            let edit = known ?? DatafileEdit(from: former, to: edited), let revision = edited["revision"]?.string,
+            known == nil || edit.leads(from: former, to: edited)
         else { return nil }
         var next = Replacement(self)
         for index in edit.experiments {
@@ -59,7 +88,7 @@ extension Datafile {
                 return nil
             }
         }
-        next.remakeFlags(besides: Set(edit.flags))
+        next.remakeFlags(among: edit.dependentFlags, besides: Set(edit.flags))
         return Datafile(self, source, revision: revision, next)
     }
 
@@ -133,10 +162,12 @@ extension Datafile {
 
         /// Rebuilds the flags of changed experiments.
         ///
-        /// - Parameter known: the indices of flags that are up to date already.
-        fileprivate mutating func remakeFlags(besides known: Set<Int>) {
+        /// - Parameters:
+        ///   - candidates: the indices of flags that have them; `nil` if they are not known.
+        ///   - known: the indices of flags that are up to date already.
+        fileprivate mutating func remakeFlags(among candidates: [Int]?, besides known: Set<Int>) {
             guard !replaced.isEmpty else { return }
-            for index in flags.indices where !known.contains(index) {
+            for index in candidates ?? Array(flags.indices) where !known.contains(index) {
                 if flags[index].experiments.contains(where: { rule in replaced.contains { $0 === rule } }) {
                     makeFlag(at: index)
                 }

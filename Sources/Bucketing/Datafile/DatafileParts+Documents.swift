@@ -10,27 +10,30 @@ extension DatafileParts {
     /// Takes a datafile apart, and compares it with the one before an edit. Elements that keep their place among the others
     /// keep their positions.
     ///
-    /// - Parameter former: `nil` if the former datafile was not stored in parts.
+    /// - Parameters:
+    ///   - former: `nil` if the former datafile was not stored in parts.
+    ///   - edit: what differs between the two, if the caller knows it.
     /// - Returns: `nil` if the datafile cannot be stored in parts: an element has no name, or that of another of the list, or a
     ///   name is too long for an index of a database, or has a NUL, which PostgreSQL's texts cannot have.
     public static func edited(
-        to root: JSONObject, since former: Known?
+        to root: JSONObject, since former: Known?, _ edit: DatafileEdit? = nil
     ) -> (parts: DatafileParts, change: Change)? {
         let (base, lists) = DocumentList.separated(root)
         let known = former.map { DocumentList.known($0) } ?? [:]
         var change = Change(base: JSONValue.object(base).encoded(), removed: [], put: [])
-        var elementsByList: [Identifier: [Element]] = [:]
+        var edited: [Identifier: List] = [:]
         for list in lists {
-            guard elementsByList[list.name] == nil, let elements = change.add(list, replacing: known[list.name]) else {
+            let places = edit.flatMap { list.changedPlaces($0) }
+            guard edited[list.name] == nil, let elements = change.add(list, replacing: known[list.name], places) else {
                 return nil
             }
-            elementsByList[list.name] = elements
+            edited[list.name] = elements
         }
-        for (name, gone) in former?.parts.elementsByList ?? [:] where elementsByList[name] == nil {
-            change.removed += gone.map(\.name)
+        for (name, gone) in former?.parts.lists ?? [:] where edited[name] == nil {
+            change.removed += gone.elements.map(\.name)
         }
         change.removed.sort()
-        return (DatafileParts(base: change.base, elementsByList), change)
+        return (DatafileParts(base: change.base, edited), change)
     }
 
     /// Puts the datafile together.
@@ -40,7 +43,7 @@ extension DatafileParts {
         guard case .object(var root) = try JSONParser().parse(base) else { return .null }
         let known = former.map { DocumentList.known($0) } ?? [:]
         func fill(_ owner: inout JSONObject, _ member: String, _ list: Identifier) throws(JSONError) {
-            guard owner[member] != nil, let elements = elementsByList[list] else { return }
+            guard owner[member] != nil, let elements = lists[list]?.elements else { return }
             owner[member] = .array(try Self.values(of: elements, known[list]))
         }
         for (member, _) in Self.lists { try fill(&root, member, Identifier(member)) }
@@ -55,7 +58,7 @@ extension DatafileParts {
         if var own = root[Annotations.member]?.object {
             for member in Self.ownLists {
                 let list = Self.list(ofOwn: member)
-                guard own[member] != nil, let elements = elementsByList[list] else { continue }
+                guard own[member] != nil, let elements = lists[list]?.elements else { continue }
                 let values = try Self.values(of: elements, known[list])
                 own[member] = .object(
                     JSONObject(zip(elements, values).map { .init(key: $0.name.key.string, value: $1) }))
@@ -107,10 +110,21 @@ private struct DocumentList {
         }
     }
 
+    /// Returns the places of what an edit has changed; `nil` if it does not say.
+    func changedPlaces(_ edit: DatafileEdit) -> [Int]? {
+        switch name {
+        case "experiments": edit.experiments
+        case "featureFlags": edit.flags
+        default: nil
+        }
+    }
+
     /// A list with its parts, which are in the same order.
     struct Known {
         let list: DocumentList
-        let elements: [DatafileParts.Element]
+        let parts: DatafileParts.List
+
+        var elements: [DatafileParts.Element] { parts.elements }
 
         /// Returns the indices of the elements that other ones with the same names replace; `nil` if any other element was added,
         /// removed or moved.
@@ -129,10 +143,10 @@ private struct DocumentList {
     static func known(_ datafile: DatafileParts.Known) -> [Identifier: Known] {
         var known: [Identifier: Known] = [:]
         for list in separated(datafile.root).lists {
-            guard let elements = datafile.parts.elementsByList[list.name], elements.count == list.values.count else {
+            guard let parts = datafile.parts.lists[list.name], parts.elements.count == list.values.count else {
                 continue
             }
-            known[list.name] = Known(list: list, elements: elements)
+            known[list.name] = Known(list: list, parts: parts)
         }
         return known
     }
@@ -183,12 +197,13 @@ extension DatafileParts.Change {
 
     /// Adds what differs in a list.
     ///
+    /// - Parameter places: those of what differs, if they are known.
     /// - Returns: the elements of the list; `nil` if they cannot be stored.
     fileprivate mutating func add(
-        _ list: DocumentList, replacing known: DocumentList.Known?
-    ) -> [DatafileParts.Element]? {
+        _ list: DocumentList, replacing known: DocumentList.Known?, _ places: [Int]?
+    ) -> DatafileParts.List? {
         guard Self.isStorable(list.name) else { return nil }
-        if let known, let elements = replaceInPlace(list, known) { return elements }
+        if let known, let edited = replaceInPlace(list, known, places) { return edited }
         var indices = known?.indices ?? [:]
         let lastKnown = known?.elements.last?.position ?? 0
         var (last, keys): (Int64, Set<Identifier>) = (0, [])
@@ -209,26 +224,27 @@ extension DatafileParts.Change {
             put(element, replacing: former?.0)
         }
         if let known { removed += indices.values.map { known.elements[$0].name } }
-        return elements
+        return DatafileParts.List(elements)
     }
 
     /// - Returns: `nil` if other elements are in the list than before, or in another order.
     private mutating func replaceInPlace(
-        _ list: DocumentList, _ known: DocumentList.Known
-    ) -> [DatafileParts.Element]? {
+        _ list: DocumentList, _ known: DocumentList.Known, _ places: [Int]?
+    ) -> DatafileParts.List? {
         if case (.keys(let keys), .keys(let former)) = (list.names, known.list.names), keys != former { return nil }
         guard list.values.count == known.elements.count else { return nil }
-        let places = list.values.unsharedPlaces(with: known.list.values).filter {
-            list.values[$0] != known.list.values[$0]
-        }
+        let candidates = places.flatMap { $0.allSatisfy(list.values.indices.contains) ? $0 : nil }
+        let places = (candidates ?? Array(list.values.indices)).filter { list.values[$0] != known.list.values[$0] }
         guard places.allSatisfy({ list.key(at: $0) == known.elements[$0].name.key }) else { return nil }
-        var elements = known.elements
+        var edited = known.parts
         for index in places {
-            let former = elements[index]
-            elements[index] = .init(former.name, position: former.position, body: list.values[index].encoded())
-            put(elements[index], replacing: former)
+            let former = known.elements[index]
+            let element = DatafileParts.Element(
+                former.name, position: former.position, body: list.values[index].encoded())
+            edited.replace(at: index, with: element)
+            put(element, replacing: former)
         }
-        return elements
+        return edited
     }
 
     private mutating func put(_ element: DatafileParts.Element, replacing former: DatafileParts.Element?) {

@@ -21,7 +21,8 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
-    public struct Element: Sendable, Equatable {
+    /// An object, because the lists of elements are copied at each edit.
+    public final class Element: Sendable, Equatable {
         public let name: Name
         /// Increases with the place in the list.
         public let position: Int64
@@ -34,6 +35,32 @@ public struct DatafileParts: Sendable, Equatable {
             self.position = position
             self.body = body
             hash = body.contentHash
+        }
+
+        public static func == (left: Element, right: Element) -> Bool {
+            left === right
+                || left.position == right.position && left.hash == right.hash && left.name == right.name
+                    && left.body == right.body
+        }
+    }
+
+    /// The elements of a list in their order.
+    struct List: Sendable, Equatable {
+        private(set) var elements: [Element]
+        /// The sum of the elements' hashes.
+        fileprivate private(set) var hash: UInt64
+
+        /// - Parameter elements: in any order.
+        init(_ elements: [Element]) {
+            let isInOrder = zip(elements, elements.dropFirst()).allSatisfy { $0.position <= $1.position }
+            self.elements = isInOrder ? elements : elements.sorted { $0.position < $1.position }
+            hash = elements.reduce(0) { $0 &+ $1.hash }
+        }
+
+        /// Replaces an element by one with the same position.
+        mutating func replace(at index: Int, with element: Element) {
+            hash = hash &- elements[index].hash &+ element.hash
+            elements[index] = element
         }
     }
 
@@ -73,45 +100,41 @@ public struct DatafileParts: Sendable, Equatable {
 
     /// The document without the elements: their lists are empty. JSON.
     public let base: [UInt8]
-    /// The elements of each list that is not empty, in its order.
-    let elementsByList: [Identifier: [Element]]
+    /// The lists that are not empty, by their names.
+    let lists: [Identifier: List]
     /// Equal datafiles have equal hashes, in all processes.
     public let hash: UInt64
 
-    init(base: [UInt8], _ elementsByList: [Identifier: [Element]]) {
+    init(base: [UInt8], _ lists: [Identifier: List]) {
         self.base = base
-        self.elementsByList = elementsByList
-        var hash = base.contentHash
-        for list in elementsByList.values {
-            for element in list { hash &+= element.hash }
-        }
-        self.hash = hash
+        self.lists = lists
+        hash = lists.values.reduce(base.contentHash) { $0 &+ $1.hash }
     }
 
     /// - Parameter elements: in any order.
     public init(base: [UInt8], elements: [Element]) {
-        self.init(base: base, Dictionary(grouping: elements, by: \.name.list).mapValues(\.inOrder))
+        self.init(base: base, Dictionary(grouping: elements, by: \.name.list).mapValues { List($0) })
     }
 
     public static func == (left: Self, right: Self) -> Bool {
-        left.hash == right.hash && left.base == right.base && left.elementsByList == right.elementsByList
+        left.hash == right.hash && left.base == right.base && left.lists == right.lists
     }
 
-    public var count: Int { elementsByList.values.reduce(0) { $0 + $1.count } }
+    public var count: Int { lists.values.reduce(0) { $0 + $1.elements.count } }
 
     /// All elements, list by list.
     public var elements: [Element] {
-        elementsByList.sorted { $0.key < $1.key }.flatMap(\.value)
+        lists.sorted { $0.key < $1.key }.flatMap(\.value.elements)
     }
 
     public func applying(_ change: Change) -> DatafileParts {
-        var lists = elementsByList
+        var lists = lists
         let removed = Dictionary(grouping: change.removed, by: \.list)
         let put = Dictionary(grouping: change.put, by: \.name.list)
         for list in Set(removed.keys).union(put.keys) {
-            var elements = lists.removeValue(forKey: list) ?? []
-            elements.replace(removed[list] ?? [], with: put[list] ?? [])
-            if !elements.isEmpty { lists[list] = elements }
+            var edited = lists.removeValue(forKey: list) ?? List([])
+            edited.replace(removed[list] ?? [], with: put[list] ?? [])
+            if !edited.elements.isEmpty { lists[list] = edited }
         }
         return DatafileParts(base: change.base, lists)
     }
@@ -121,8 +144,10 @@ public struct DatafileParts: Sendable, Equatable {
     /// The document.
     public var joined: [UInt8] {
         guard let root = try? JSONParser().parse(base).object else { return base }
-        let lists = elementsByList
-        let size = lists.values.joined().reduce(base.count) { $0 + $1.body.count + 64 }
+        let lists = lists
+        let size = lists.values.reduce(base.count) { size, list in
+            list.elements.reduce(size) { $0 + $1.body.count + 64 }
+        }
         var writer = JSONWriter(capacity: size)
         writer.object(root) { writer, member in
             switch (member.key, member.value) {
@@ -133,7 +158,7 @@ public struct DatafileParts: Sendable, Equatable {
                         writer.value(group)
                         continue
                     }
-                    let list = lists[Self.list(ofGroup: Identifier(object["id"]?.string ?? ""))] ?? []
+                    let list = lists[Self.list(ofGroup: Identifier(object["id"]?.string ?? ""))]?.elements ?? []
                     writer.object(object) { $1.key == "experiments" ? $0.list(list) : $0.value($1.value) }
                 }
                 writer.endArray()
@@ -143,7 +168,7 @@ public struct DatafileParts: Sendable, Equatable {
                         return writer.value(member.value)
                     }
                     writer.beginObject()
-                    for element in members {
+                    for element in members.elements {
                         writer.key(text: element.name.key.string)
                         writer.raw(element.body)
                     }
@@ -151,7 +176,7 @@ public struct DatafileParts: Sendable, Equatable {
                 }
             default:
                 if Self.lists.contains(where: { $0.key == member.key }), let list = lists[Identifier(member.key)] {
-                    writer.list(list)
+                    writer.list(list.elements)
                 } else {
                     writer.value(member.value)
                 }
@@ -161,22 +186,22 @@ public struct DatafileParts: Sendable, Equatable {
     }
 }
 
-extension [DatafileParts.Element] {
-    /// Replaces elements of a list that is in order.
+extension DatafileParts.List {
+    /// Replaces elements.
     fileprivate mutating func replace(_ removed: [DatafileParts.Name], with put: [DatafileParts.Element]) {
         if replaceInPlace(removed, with: put) { return }
         let gone = Set(removed.map(\.key))
         var new = Dictionary(put.map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
-        var edited: Self = []
-        edited.reserveCapacity(count + new.count)
-        for element in self {
+        var edited: [DatafileParts.Element] = []
+        edited.reserveCapacity(elements.count + new.count)
+        for element in elements {
             if let other = new.removeValue(forKey: element.name.key) {
                 edited.append(other)
             } else if !gone.contains(element.name.key) {
                 edited.append(element)
             }
         }
-        self = (edited + new.values).inOrder
+        self = DatafileParts.List(edited + new.values)
     }
 
     /// - Returns: false if an element was added, removed or moved. The list is then as it was.
@@ -185,31 +210,25 @@ extension [DatafileParts.Element] {
     ) -> Bool {
         let places = put.compactMap { index(replacedBy: $0) }
         guard places.count == put.count, Set(removed).isSubset(of: put.map(\.name)) else { return false }
-        for (place, element) in zip(places, put) { self[place] = element }
+        for (place, element) in zip(places, put) { replace(at: place, with: element) }
         return true
     }
 
     /// Returns the index of the element that has the name and the position of another one.
     private func index(replacedBy element: DatafileParts.Element) -> Int? {
-        var range = startIndex..<endIndex
+        var range = elements.indices
         while !range.isEmpty {
             let middle = range.lowerBound + range.count / 2
-            if self[middle].position < element.position {
+            if elements[middle].position < element.position {
                 range = (middle + 1)..<range.upperBound
             } else {
                 range = range.lowerBound..<middle
             }
         }
         let index = range.lowerBound
-        guard index < endIndex, self[index].position == element.position, self[index].name == element.name else {
-            return nil
-        }
-        return index
-    }
-
-    fileprivate var inOrder: Self {
-        let isInOrder = zip(self, dropFirst()).allSatisfy { $0.position <= $1.position }
-        return isInOrder ? self : sorted { $0.position < $1.position }
+        guard elements.indices.contains(index) else { return nil }
+        let former = elements[index]
+        return former.position == element.position && former.name == element.name ? index : nil
     }
 }
 

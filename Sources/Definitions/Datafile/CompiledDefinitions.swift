@@ -52,22 +52,23 @@ public struct CompiledDefinitions: Sendable {
     /// Changes definitions, and compiles the datafile that is generated from them.
     ///
     /// - Parameter former: the definitions before the change; `nil` for those of a new project.
-    /// - Returns: the former definitions if the change makes no difference.
+    /// - Returns: the former definitions if the change makes no difference; otherwise also what differs between the
+    ///   datafiles, if that is known.
     /// - Throws: what the change throws; 400 if the datafile would not be usable.
     package static func edited<Outcome>(
         _ former: CompiledDefinitions?, sdkKey: String,
         _ change: (inout ProjectDefinitions) throws(CoreError) -> Outcome
-    ) throws(CoreError) -> (compiled: CompiledDefinitions, outcome: Outcome, hasChanged: Bool) {
+    ) throws(CoreError) -> (compiled: CompiledDefinitions, outcome: Outcome, hasChanged: Bool, edit: DatafileEdit?) {
         var known = former?.definitions
         known?.sdkKey = sdkKey
         var edited = known ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
         let outcome = try change(&edited)
         edited.serveExperiments()
-        if let former, let known, !edited.hasChanges(since: known) { return (former, outcome, false) }
+        if let former, let known, !edited.hasChanges(since: known) { return (former, outcome, false, nil) }
         edited.incrementRevision()
-        edited.generate(since: known)
-        let datafile = try Datafile.usable(edited.datafile, similarTo: former?.datafile)
-        return (CompiledDefinitions(edited, datafile), outcome, true)
+        let edit = edited.generate(since: known)
+        let datafile = try Datafile.usable(edited.datafile, similarTo: former?.datafile, edit)
+        return (CompiledDefinitions(edited, datafile), outcome, true, edit)
     }
 
     /// Returns the definitions as another server reads them from rows, after each element has been written anew.

@@ -58,9 +58,12 @@ extension Datafile {
         return datafile
     }
 
-    package static func usable(_ value: JSONValue, similarTo former: Datafile? = nil) throws(CoreError) -> Datafile {
+    /// Compiles a datafile; see ``Bucketing/Datafile/compile(_:similarTo:_:)``.
+    package static func usable(
+        _ value: JSONValue, similarTo former: Datafile? = nil, _ edit: DatafileEdit? = nil
+    ) throws(CoreError) -> Datafile {
         do throws(DatafileError) {
-            return try Datafile.compile(value, similarTo: former)
+            return try Datafile.compile(value, similarTo: former, edit)
         } catch {
             let first = error.problems.first
             var refusal = CoreError(

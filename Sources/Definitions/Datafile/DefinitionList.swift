@@ -81,9 +81,17 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
     /// list.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
+        elements(at: places(naming: names, orKeyed: keys))
+    }
+
+    /// - Parameter places: in the order of the elements, which has them.
+    public func elements(at places: [Int]) -> [Element] { places.map { boxes[$0].element } }
+
+    /// Returns the places in the order of the elements that ``all(naming:orKeyed:)`` returns.
+    func places(naming names: [Identifier], orKeyed keys: [Identifier]) -> [Int] {
         var found = Set(names.flatMap { indicesByName[$0] ?? [] })
         for key in keys { if let index = indices[key] { found.insert(index) } }
-        return found.sorted().map { boxes[$0].element }
+        return found.sorted()
     }
 
     /// Returns the keys of the elements with a name, in the order of the list.

@@ -12,7 +12,9 @@ extension ProjectDefinitions {
     ///
     /// - Parameter former: the definitions before the change. If these are a copy of them that was changed since, only what
     ///   was touched is compared.
-    public mutating func generate(since former: ProjectDefinitions?) {
+    /// - Returns: what differs between the former and the generated datafile, if that is little and known.
+    @discardableResult
+    public mutating func generate(since former: ProjectDefinitions?) -> DatafileEdit? {
         let isEdit = isEdit(of: former)
         let keepsOrder = sortExperiments(since: isEdit ? former : nil)
         fixPlans(since: former)
@@ -47,7 +49,7 @@ extension ProjectDefinitions {
         write(affected)
         removeDeliveries(of: former)
         writeHoldouts(since: former)
-        writeLists(since: isEdit && keepsOrder ? former : nil)
+        let edit = writeLists(since: isEdit && keepsOrder ? former : nil)
         root[Annotations.member] = ownMembers(
             experiments.all(naming: Array(changedIDs)), isEdit: isEdit, keepsOrder: keepsOrder)
         // As they are read.
@@ -57,22 +59,26 @@ extension ProjectDefinitions {
         flags.forgetChanges()
         groups.forgetChanges()
         metrics.forgetChanges()
+        return edit
     }
 
     /// Puts the written elements into the datafile.
     ///
     /// - Parameter former: the definitions before an edit that keeps the order of the experiments; then what was touched is
     ///   replaced in its place if all others have theirs.
-    private mutating func writeLists(since former: ProjectDefinitions?) {
+    /// - Returns: the places of what was replaced; `nil` if whole lists were written.
+    private mutating func writeLists(since former: ProjectDefinitions?) -> DatafileEdit? {
         let changedExperiments = former.flatMap { experiments.changedPlaces(since: $0.experiments) }
-        if let changedExperiments, changedExperiments.allSatisfy({ $0.element.groupID == nil }) {
+        let areOutside = changedExperiments?.allSatisfy { $0.element.groupID == nil } ?? false
+        let changedFlags = former.flatMap { flags.changedPlaces(since: $0.flags) }
+        if let changedExperiments, areOutside {
             replace("experiments", changedExperiments.map { ($0.index, $0.element.source) })
         } else {
             let (outside, grouped) = experimentsByGroup { JSONValue.object($0.source) }
             root["experiments"] = .array(outside)
             root["groups"] = .array(groups.map { $0.json(grouped[$0.id] ?? []) })
         }
-        if let changedFlags = former.flatMap({ flags.changedPlaces(since: $0.flags) }) {
+        if let changedFlags {
             replace("featureFlags", changedFlags.map { ($0.index, $0.element.source) })
         } else if root["featureFlags"] != nil || !flags.isEmpty {
             root["featureFlags"] = .array(flags.map { .object($0.source) })
@@ -81,6 +87,12 @@ extension ProjectDefinitions {
         where root[name] != nil || !list.isEmpty {
             root[name] = .array(list)
         }
+        guard let changedExperiments, areOutside, let changedFlags else { return nil }
+        let changed = changedExperiments.map(\.element)
+        let keys = changed.map(\.key)
+        return DatafileEdit(
+            experiments: changedExperiments.map(\.index), flags: changedFlags.map(\.index),
+            dependentFlags: flags.places(naming: changed.map(\.id) + keys, orKeyed: keys))
     }
 
     private mutating func replace(_ name: String, _ changes: [(index: Int, object: JSONObject)]) {

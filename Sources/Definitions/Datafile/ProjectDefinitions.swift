@@ -48,12 +48,15 @@ public struct ProjectDefinitions: Sendable, Equatable {
 
     /// Returns the generated datafile in parts, and what differs from a former one.
     ///
-    /// - Parameter former: the definitions before an edit, and their datafile; `nil` if that was not stored in parts.
+    /// - Parameters:
+    ///   - former: the definitions before an edit, and their datafile; `nil` if that was not stored in parts.
+    ///   - edit: what differs between the two, if it is known.
     /// - Returns: `nil` if the datafile was not generated, or cannot be stored in parts.
     package func parts(
-        replacing former: (definitions: ProjectDefinitions, parts: DatafileParts)?
+        replacing former: (definitions: ProjectDefinitions, parts: DatafileParts)?, _ edit: DatafileEdit? = nil
     ) -> (parts: DatafileParts, change: DatafileParts.Change)? {
-        generation == nil ? nil : DatafileParts.edited(to: root, since: former.map { ($0.definitions.root, $0.parts) })
+        guard generation != nil else { return nil }
+        return DatafileParts.edited(to: root, since: former.map { ($0.definitions.root, $0.parts) }, edit)
     }
 
     /// Returns a part of each experiment, in their order: of those outside of groups, and of those of each group.

@@ -151,6 +151,8 @@ public struct ProjectEditor: Sendable {
         public var outcome: Outcome
         /// Whether the change makes a difference.
         var hasChanged = true
+        /// What differs between the datafiles, if it is known.
+        var edit: DatafileEdit?
 
         public var datafile: Datafile { compiled.datafile }
     }
@@ -190,16 +192,21 @@ public struct ProjectEditor: Sendable {
     static func draft<Outcome>(
         _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
     ) throws(CoreError) -> Draft<Outcome> {
-        let (compiled, outcome, hasChanged) = try CompiledDefinitions.edited(project?.compiled, sdkKey: sdkKey) {
+        let edited = try CompiledDefinitions.edited(project?.compiled, sdkKey: sdkKey) {
             definitions throws(CoreError) in try change(&definitions, project)
         }
-        return Draft(project: project, compiled: compiled, outcome: outcome, hasChanged: hasChanged)
+        return Draft(
+            project: project, compiled: edited.compiled, outcome: edited.outcome, hasChanged: edited.hasChanged,
+            edit: edited.edit)
     }
 
-    /// Returns the datafile of edited definitions as it is stored.
-    private static func datafile(_ definitions: ProjectDefinitions, replacing project: Project?) -> DatafileWrite {
-        let former = project.flatMap { project in project.parts.map { (project.definitions, $0) } }
-        guard let (parts, change) = definitions.parts(replacing: former) else { return .whole(definitions.content) }
+    /// Returns the edited datafile as it is stored.
+    private static func datafile(_ draft: Draft<some Sendable>) -> DatafileWrite {
+        let definitions = draft.compiled.definitions
+        let former = draft.project.flatMap { project in project.parts.map { (project.definitions, $0) } }
+        guard let (parts, change) = definitions.parts(replacing: former, draft.edit) else {
+            return .whole(definitions.content)
+        }
         return .edit(parts, change)
     }
 
@@ -235,7 +242,7 @@ public struct ProjectEditor: Sendable {
             try await catalog.refresh()
             return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
         }
-        let datafile = Self.datafile(definitions, replacing: project)
+        let datafile = Self.datafile(draft)
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
         catalog.expect(
             .init(sdkKey: edit.sdkKey, former: project?.version, datafile: datafile, compiled: draft.compiled))
@@ -247,7 +254,7 @@ public struct ProjectEditor: Sendable {
                 allocations: AllocationRules.allocations(in: edited, since: recorded),
                 statuses: StatusRules.statuses(in: edited, since: recorded), series: definitions.series,
                 replacing: project?.version ?? 0, among: newest,
-                freezing: definitions.freezes(since: project?.definitions),
+                freezing: definitions.freezes(since: project?.definitions, draft.edit),
                 makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),
                 by: edit.author))
         guard let stored else { return .outdated }

@@ -34,8 +34,11 @@ public struct FrozenExperiment: Sendable {
 
 extension ProjectDefinitions {
     /// The experiments that the change concludes, whose results are to be kept.
-    func freezes(since former: ProjectDefinitions?) -> [ResultsFreeze] {
-        experiments.compactMap { experiment in
+    ///
+    /// - Parameter edit: what differs, if it is known.
+    func freezes(since former: ProjectDefinitions?, _ edit: DatafileEdit? = nil) -> [ResultsFreeze] {
+        let candidates = edit.map { experiments.elements(at: $0.experiments) } ?? Array(experiments)
+        return candidates.compactMap { experiment in
             guard let time = experiment.conclusion?.frozenAt,
                 former?.experiments[experiment.key]?.conclusion?.frozenAt != time
             else { return nil }
