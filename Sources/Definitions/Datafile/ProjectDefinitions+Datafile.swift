@@ -1,4 +1,4 @@
-import Bucketing
+public import Bucketing
 import JSON
 
 extension ProjectDefinitions {

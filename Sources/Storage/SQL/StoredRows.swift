@@ -39,7 +39,7 @@ extension DatafileParts.Element {
     /// The columns of an element from ``init(_:)``.
     package static let columns = "list, key, position, body"
 
-    package init(_ row: any Row, from column: Int32 = 0) {
+    package convenience init(_ row: any Row, from column: Int32 = 0) {
         self.init(
             .init(list: row.identifier(column), key: row.identifier(column + 1)), position: row.integer(column + 2),
             body: row.bytes(column + 3))
