@@ -55,13 +55,14 @@ public struct Beta: Sendable, Equatable {
         // The fraction converges fast only below the mean.
         guard x <= (a + 1) / (a + b + 2) else { return 1 - regularised(b, a, y, x) }
         var fraction = ContinuedFraction(1)
+        let maximumTerms = 1_000_000.0
         var m = 0.0
         while true {
             let odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
             guard fraction.add(numerator: odd, denominator: 1) else { break }
             m += 1
             let even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-            guard fraction.add(numerator: even, denominator: 1), m < 1_000_000 else { break }
+            guard fraction.add(numerator: even, denominator: 1), m < maximumTerms else { break }
         }
         return min(1, power(a, b, x, y) / a / fraction.value)
     }
@@ -92,8 +93,8 @@ public struct Beta: Sendable, Equatable {
     }
 }
 
-/// Evaluates a continued fraction term by term: Lentz's method with the modification of Thompson and Barnett (Coulomb
-/// and Bessel functions of complex arguments and order, 1986).
+/// Evaluates a continued fraction b0 + a1 / (b1 + a2 / (b2 + …)) term by term: Lentz's method with the modification of
+/// Thompson and Barnett (Coulomb and Bessel functions of complex arguments and order, 1986).
 struct ContinuedFraction {
     private(set) var value: Double
     private var c: Double
@@ -115,6 +116,7 @@ struct ContinuedFraction {
         return abs(factor - 1) > 1e-16
     }
 
+    /// Replaces 0, by which the method could have to divide, by a tiny number.
     private static func nonZero(_ x: Double) -> Double {
         abs(x) < 1e-300 ? 1e-300 : x
     }
