@@ -10,8 +10,7 @@ import Glibc
 /// sides have the same distribution and equals s1²/n0 + s0²/n1. With the unpooled one alone, heavy tails or a single
 /// outlier on the smaller side could make a difference look certain.
 public struct MeanContrast: Contrast {
-    /// The variance of m1 - k·m0, a polynomial in the multiple k of the baseline's mean: constant + linear · k + square
-    /// · k².
+    /// The variance of m1 - k·m0 as a polynomial in k: constant + linear · k + square · k².
     private struct Variance: Sendable {
         var constant = 0.0
         var linear = 0.0
