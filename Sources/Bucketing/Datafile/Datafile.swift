@@ -8,9 +8,8 @@ public import JSON
 /// few elements, so both steps take over what a former datafile already has. If an edit has changed only some
 /// experiments and flags in place, ``DatafileEdit`` compiles these alone.
 ///
-/// The datafile must have what the reference SDK's schema and its `ProjectConfig` require; unknown members are ignored.
-/// If two elements have the same key or id, the last one counts, as in the reference SDK. (The reference SDK is
-/// Optimizely's Python SDK.)
+/// The datafile must have what the schema and the `ProjectConfig` of Optimizely's Python SDK require; unknown members
+/// are ignored. If two elements have the same key or id, the last one counts, as in that SDK.
 public final class Datafile: Sendable {
     /// The datafile as it was given, including unknown members.
     public let source: JSONValue

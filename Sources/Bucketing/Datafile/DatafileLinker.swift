@@ -96,7 +96,8 @@ struct DatafileLinker {
         }
     }
 
-    /// - Parameter holdouts: in the reference SDK a holdout replaces the variations of an experiment with the same key.
+    /// - Parameter holdouts: their variations replace those of an experiment with the same key, as in Optimizely's
+    ///   Python SDK.
     private func linkedExperiments(besides holdouts: [Holdout]) -> KeyedList<Experiment> {
         var variationsByKey: [Identifier: [Variation]] = [:]
         for experiment in experiments.values {

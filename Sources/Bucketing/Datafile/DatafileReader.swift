@@ -199,7 +199,7 @@ struct DatafileReader {
             model.holdouts.append(members.holdout(node, includedRules: nil))
         }
         for node in members.objects("localHoldouts", of: root, isOptional: true) {
-            // The reference SDK skips a local holdout without rules.
+            // Optimizely's Python SDK skips a local holdout without rules.
             guard let rules = members.optionalIDs("includedRules", of: node) else { continue }
             model.holdouts.append(members.holdout(node, includedRules: rules))
         }

@@ -31,8 +31,8 @@ public final class Experiment: Sendable {
     let audience: Condition?
     /// Whether users are bucketed at all. The SDKs bucket nobody if the key is blank.
     let isBucketed: Bool
-    /// The variations of the last experiment or holdout with the same key. The reference SDK looks up whitelisted and
-    /// stored variations there.
+    /// The variations of the last experiment or holdout with the same key. Optimizely's Python SDK looks up whitelisted
+    /// and stored variations there.
     let variationsOfKey: [Variation]
 
     init(

@@ -1,7 +1,7 @@
 public import JSON
 
-/// A step of a decision about one experiment. It explains why a user gets a variation, or none. The code that decides
-/// records the steps in order; the last one is the step that decided.
+/// A step of a decision about one experiment. The steps explain why a user gets a variation, or none. ``DecisionRun``
+/// records them in order while it decides, so the last one is the step that decided.
 public enum DecisionStep: Sendable {
     /// A holdout was evaluated. The bucket is `nil` if the audience excludes the user; the variation is `nil` unless
     /// the user is held out.
@@ -27,8 +27,8 @@ public enum DecisionStep: Sendable {
     /// A contextual bandit chose a variation, by weights that are the same for all users whom it admits.
     case prediction(BucketStep, Variation?)
 
-    /// A source of variations that precedes audience and bucketing, such as the whitelist, and what it has for the
-    /// user.
+    /// A source of variations that precedes audience and bucketing, such as the whitelist, and the variation that it
+    /// has for the user.
     public struct HeldStep: Sendable {
         /// The id of the variation, or its key for a whitelist; `nil` if the source has none for the user.
         public let name: Identifier?
@@ -36,20 +36,22 @@ public enum DecisionStep: Sendable {
         public let variation: Variation?
     }
 
+    /// The evaluation of an audience.
     public struct AudienceStep: Sendable {
         public let admits: Bool
         /// See ``Condition/explained(for:showingValues:)``; `null` if there are no conditions, so everyone is admitted.
         public let conditions: JSONValue
     }
 
+    /// The bucketing of the user in a traffic allocation.
     public struct BucketStep: Sendable {
         public let bucketingID: Identifier
-        /// Hashed together with the bucketing id: the id of the experiment, group or holdout; for a prediction the
-        /// experiment's id and `/prediction`.
+        /// The id that was hashed together with the bucketing id: that of the experiment, group or holdout; for a
+        /// prediction, the experiment's id followed by `/prediction`.
         public let parentID: Identifier
         public let result: BucketingResult
-        /// The range that contains the user's bucket value, also if it belongs to no entity; `nil` beyond the last
-        /// range.
+        /// The range that contains the user's bucket value, even if the range belongs to no entity; `nil` beyond the
+        /// last range.
         public let range: Range<Int>?
     }
 }
@@ -173,17 +175,17 @@ extension DecisionRun {
         trace?.add(step)
     }
 
-    /// Returns the step of an audience that has been evaluated.
+    /// Returns the step for an audience that has been evaluated.
     func step(_ audience: Condition?, admits: Bool) -> DecisionStep.AudienceStep {
         .init(
             admits: admits,
             conditions: audience?.explained(for: user, showingValues: trace?.showsValues ?? false) ?? .null)
     }
 
-    /// Returns the step of a bucketing that has been done.
+    /// Returns the step for a result of bucketing.
     ///
     /// - Parameters:
-    ///   - id: the bucketing id that was used; `nil` for that of the run.
+    ///   - id: the bucketing id that was hashed; `nil` for that of the run.
     ///   - parentID: see ``DecisionStep/BucketStep/parentID``.
     func step(
         _ result: BucketingResult, of id: Identifier? = nil, below parentID: Identifier, _ allocation: TrafficAllocation
@@ -195,7 +197,8 @@ extension DecisionRun {
 }
 
 extension TrafficAllocation {
-    /// Returns the range that contains a bucket value, also if it belongs to no entity; `nil` beyond the last range.
+    /// Returns the range that contains a bucket value, even if the range belongs to no entity; `nil` beyond the last
+    /// range.
     func range(at bucketValue: Int) -> Swift.Range<Int>? {
         var start = 0
         for range in ranges {
