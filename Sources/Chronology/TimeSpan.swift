@@ -123,7 +123,13 @@ extension Int64 {
     /// Rounds to the nearest integer. Saturates beyond 64 bits; `NaN` becomes 0.
     fileprivate init(rounding number: Double) {
         let rounded = number.rounded()
-        self = Int64(exactly: rounded) ?? (rounded > 0 ? .max : rounded < 0 ? .min : 0)
+        if let integer = Int64(exactly: rounded) {
+            self = integer
+        } else if rounded.isNaN {
+            self = 0
+        } else {
+            self = rounded > 0 ? .max : .min
+        }
     }
 
     /// Divides by a positive divisor, rounding down, so that the remainder is never negative: days before 1970 count

@@ -56,7 +56,13 @@ public struct AdaptiveMeans: Sendable {
         var augmentingMeans: [Double] = []
         for batch in batches {
             let own = batch.samples[index]
-            let mean = ownCount > 0 ? ownSum / ownCount : own.count > 0 ? own.mean : batch.mean
+            let mean: Double
+            if ownCount > 0 {
+                mean = ownSum / ownCount
+            } else {
+                // No earlier batch has users of the variation.
+                mean = own.count > 0 ? own.mean : batch.mean
+            }
             augmentingMeans.append(mean)
             sumOfScores += batch.count * mean + own.count * (own.mean - mean) / batch.shares[index]
             userCount += batch.count

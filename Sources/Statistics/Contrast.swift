@@ -127,43 +127,52 @@ public struct AlwaysValid: LookingRule {
 
 /// Finds zeros of functions.
 enum Root {
+    /// A point of a function.
+    private struct Point {
+        let x: Double
+        let value: Double
+    }
+
+    private static let maximumSteps = 200
+
     /// Returns a zero between two points at which a continuous function has different signs, by inverse quadratic
     /// interpolation with bisection (Chandrupatla, A new hybrid quadratic/bisection algorithm for finding the zero of a
     /// nonlinear function without using derivatives, 1997).
     static func between(_ start: Double, _ end: Double, _ function: (Double) -> Double) -> Double {
         // The names are those of the paper: `a` is the newest point, `b` the point on the other side of the zero, and
-        // `c` the point that was replaced last. `step` is the position of the next point between `a` (0) and `b` (1).
-        var (a, b) = (end, start)
-        var (atA, atB) = (function(a), function(b))
-        var (c, atC) = (a, atA)
+        // `c` the point that was replaced last. `step` is the place of the next point between `a` (0) and `b` (1).
+        var a = Point(x: end, value: function(end))
+        var b = Point(x: start, value: function(start))
+        var c = a
         var step = 0.5
-        for _ in 0..<200 {
-            let point = a + step * (b - a)
-            let value = function(point)
-            if (value > 0) == (atA > 0) {
-                (c, atC) = (a, atA)
+        for _ in 0..<maximumSteps {
+            let x = a.x + step * (b.x - a.x)
+            let next = Point(x: x, value: function(x))
+            if (next.value > 0) == (a.value > 0) {
+                c = a
             } else {
-                (c, atC) = (b, atB)
-                (b, atB) = (a, atA)
+                c = b
+                b = a
             }
-            (a, atA) = (point, value)
-            let best = abs(atA) < abs(atB) ? a : b
-            let width = abs(b - a)
-            let tolerance = 4e-16 * abs(best) + 1e-300
-            if width <= 2 * tolerance || atA == 0 || atB == 0 { return atA == 0 ? a : best }
+            a = next
+            let best = abs(a.value) < abs(b.value) ? a : b
+            let width = abs(b.x - a.x)
+            let tolerance = 4e-16 * abs(best.x) + 1e-300
+            if a.value == 0 { return a.x }
+            if width <= 2 * tolerance || b.value == 0 { return best.x }
             // Interpolates where the inverse quadratic through the three points is monotonic, else bisects.
-            let ratio = (a - b) / (c - b)
-            let fall = (atA - atB) / (atC - atB)
+            let ratio = (a.x - b.x) / (c.x - b.x)
+            let fall = (a.value - b.value) / (c.value - b.value)
             if fall * fall < ratio, (1 - fall) * (1 - fall) < 1 - ratio {
                 step =
-                    atA / (atB - atA) * atC / (atB - atC)
-                    + (c - a) / (b - a) * atA / (atC - atA) * atB / (atC - atB)
+                    a.value / (b.value - a.value) * c.value / (b.value - c.value)
+                    + (c.x - a.x) / (b.x - a.x) * a.value / (c.value - a.value) * b.value / (c.value - b.value)
             } else {
                 step = 0.5
             }
             let least = tolerance / width
             step = min(max(step, least), 1 - least)
         }
-        return a
+        return a.x
     }
 }

@@ -93,8 +93,10 @@ public struct MeanContrast: Contrast {
         let variance = Variance(
             constant: variation.variance / variation.count, square: baseline.variance / baseline.count)
         guard variance.at(1) > 0, variance.at(1).isFinite else { return nil }
-        (mean, baseMean) = (variation.mean, baseline.mean)
-        (unpooled, pooled) = (variance, variance)
+        mean = variation.mean
+        baseMean = baseline.mean
+        unpooled = variance
+        pooled = variance
         users = .infinity
         effectiveUsers = Self.effectiveUsers(variation.count, baseline.count)
     }
@@ -117,8 +119,11 @@ public struct MeanContrast: Contrast {
         guard !parts.isEmpty else { return nil }
         let weights = parts.map { Self.effectiveUsers($0.count, $0.baseCount) }
         let sum = weights.reduce(0, +)
-        var (mean, baseMean, inverse) = (0.0, 0.0, 0.0)
-        var (unpooled, pooled) = (Variance(), Variance())
+        var mean = 0.0
+        var baseMean = 0.0
+        var unpooled = Variance()
+        var pooled = Variance()
+        var inverseOfUsers = 0.0
         for (part, weight) in zip(parts, weights) {
             let share = weight / sum
             mean += share * part.mean
@@ -127,11 +132,14 @@ public struct MeanContrast: Contrast {
             unpooled += part.other * (share * share / part.baseCount)
             pooled += part.own * (share * share / part.baseCount)
             pooled += part.other * (share * share / part.count)
-            inverse += share * share / (part.count + part.baseCount)
+            inverseOfUsers += share * share / (part.count + part.baseCount)
         }
         guard mean.isFinite, baseMean.isFinite, unpooled.at(1).isFinite, pooled.at(1).isFinite else { return nil }
-        (self.mean, self.baseMean, self.unpooled, self.pooled) = (mean, baseMean, unpooled, pooled)
-        users = 1 / inverse
+        self.mean = mean
+        self.baseMean = baseMean
+        self.unpooled = unpooled
+        self.pooled = pooled
+        users = 1 / inverseOfUsers
         effectiveUsers = sum
     }
 

@@ -58,8 +58,11 @@ public struct RateContrast: Contrast {
         if periods.count == 1 {
             bestRatio = first.successes / first.count / (first.baseSuccesses / first.baseCount)
             bestDeviance = 0
-        } else if successes == 0 || baseSuccesses == 0 {
-            bestRatio = successes > 0 ? .infinity : baseSuccesses > 0 ? 0 : .nan
+        } else if baseSuccesses == 0 {
+            bestRatio = successes > 0 ? .infinity : .nan
+            bestDeviance = 0
+        } else if successes == 0 {
+            bestRatio = 0
             bestDeviance = 0
         } else {
             bestRatio = Self.bestRatio(periods)
@@ -219,14 +222,18 @@ public struct RateContrast: Contrast {
         let low = max(0, -difference)
         let high = min(1, 1 - difference)
         guard low < high else { return low }
-        let (successes, failures) = (period.successes, period.count - period.successes)
-        let (baseSuccesses, baseFailures) = (period.baseSuccesses, period.baseCount - period.baseSuccesses)
+        let successes = period.successes
+        let failures = period.count - period.successes
+        let baseSuccesses = period.baseSuccesses
+        let baseFailures = period.baseCount - period.baseSuccesses
         func slope(_ rate: Double) -> Double {
             func share(_ number: Double, _ rate: Double) -> Double { number > 0 ? number / rate : 0 }
             return share(successes, rate + difference) - share(failures, 1 - rate - difference)
                 + share(baseSuccesses, rate) - share(baseFailures, 1 - rate)
         }
-        let (first, last) = (low + 1e-15, high - 1e-15)
+        // At the ends themselves the derivative may be infinite.
+        let first = low + 1e-15
+        let last = high - 1e-15
         if slope(first) <= 0 { return low }
         if slope(last) >= 0 { return high }
         return Root.between(first, last, slope)

@@ -71,7 +71,9 @@ public struct Beta: Sendable, Equatable {
     /// nearly cancel.
     private static func power(_ a: Double, _ b: Double, _ x: Double, _ y: Double) -> Double {
         guard min(a, b) >= 10 else {
-            let (logX, logY) = (x < y ? log(x) : log1p(-y), x < y ? log1p(-x) : log(y))
+            // Takes the logarithm of the lesser one of x and y = 1 - x, which is known more precisely.
+            let logX = x < y ? log(x) : log1p(-y)
+            let logY = x < y ? log1p(-x) : log(y)
             return exp(a * logX + b * logY - logFunction(a, b))
         }
         let sum = a + b
@@ -83,7 +85,8 @@ public struct Beta: Sendable, Equatable {
 
     /// Returns ln B(a, b) without the cancellation that subtracting ln Γ of large numbers would cause.
     static func logFunction(_ a: Double, _ b: Double) -> Double {
-        let (small, large) = (min(a, b), max(a, b))
+        let small = min(a, b)
+        let large = max(a, b)
         guard large >= 10 else { return Gamma.logarithm(a) + Gamma.logarithm(b) - Gamma.logarithm(a + b) }
         // ln Γ(large) - ln Γ(large + small)
         let ratio =

@@ -93,6 +93,7 @@ public struct SemanticVersion: Sendable {
         if left.utf8.count != right.utf8.count {
             return left.utf8.count < right.utf8.count ? -1 : 1
         }
-        return left == right ? 0 : left < right ? -1 : 1
+        if left == right { return 0 }
+        return left < right ? -1 : 1
     }
 }

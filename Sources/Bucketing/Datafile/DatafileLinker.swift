@@ -110,13 +110,16 @@ struct DatafileLinker {
             variationsByKey[holdout.key] = holdout.variations
         }
         var linked = KeyedList<Experiment>()
-        for model in experiments.values {
-            let experiment =
-                changes?.unchanged(model)
-                ?? Experiment(
-                    model, audience: Condition.ofExperiment(model.audienceConditions, audiences: elements.conditions),
-                    exclusionGroup: exclusionGroup(of: model), variationsOfKey: variationsByKey[model.key] ?? [])
-            linked.set(model.id, experiment)
+        for experiment in experiments.values {
+            if let unchanged = changes?.unchanged(experiment) {
+                linked.set(experiment.id, unchanged)
+                continue
+            }
+            let audience = Condition.ofExperiment(experiment.audienceConditions, audiences: elements.conditions)
+            let new = Experiment(
+                experiment, audience: audience, exclusionGroup: exclusionGroup(of: experiment),
+                variationsOfKey: variationsByKey[experiment.key] ?? [])
+            linked.set(experiment.id, new)
         }
         return linked
     }

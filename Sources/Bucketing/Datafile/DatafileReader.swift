@@ -169,7 +169,7 @@ struct DatafileReader {
 
     private mutating func readFlags() {
         for node in members.objects("featureFlags", of: root, isOptional: true) {
-            let flag = knownFlag(node) ?? newFlag(node)
+            let flag = knownFlag(node) ?? readFlag(node)
             model.readFlags.append(ReadElement(source: node.value, model: flag))
             model.flags.set(flag.key, flag)
         }
@@ -186,7 +186,8 @@ struct DatafileReader {
         return flag
     }
 
-    private mutating func newFlag(_ node: Node) -> FlagModel {
+    /// Reads a flag that is new or has changed.
+    private mutating func readFlag(_ node: Node) -> FlagModel {
         let (experiments, rollouts) = (model.experiments, model.rollouts)
         let flag = members.flag(
             node, hasExperiment: { experiments[$0] != nil }, hasRollout: { rollouts[$0] != nil })

@@ -43,7 +43,7 @@ public final class Holdout: Sendable {
         rest = model.restID.map {
             Variation(id: $0, key: "rest", isFeatureEnabled: true, variableValues: [:], weight: nil)
         }
-        comparison = rest.map { Self.comparison(of: model, with: $0) }
+        comparison = rest.map { Holdout.comparison(of: model, with: $0) }
     }
 
     /// Returns an experiment in which the variation `rest` has all bucket values that the holdout leaves.

@@ -56,10 +56,13 @@ final class DecisionRun {
             usesProfile = false
         }
         self.options = options
-        self.detail =
-            detail
-            ?? (options.contains(.includeAllReasons) ? .full : options.contains(.includeReasons) ? .agent : .none)
+        self.detail = detail ?? DecisionRun.detail(for: options)
         reasons = Reasons(self.detail)
+    }
+
+    private static func detail(for options: DecideOptions) -> Reasons.Detail {
+        if options.contains(.includeAllReasons) { return .full }
+        return options.contains(.includeReasons) ? .agent : .none
     }
 
     /// The outcome of one experiment.

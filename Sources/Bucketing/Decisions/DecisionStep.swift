@@ -80,21 +80,17 @@ extension DecisionStep {
     public var json: JSONObject {
         var json = JSONObject()
         json["step"] = .string(name)
+        json["result"] = .string(result)
         switch self {
         case .holdout(let holdout, let audience, let bucket, let variation):
-            json["result"] = .string(
-                variation != nil ? "held_out" : audience.admits ? "outside_traffic" : "outside_audience")
             json.describe(holdout)
             json["audience"] = audience.conditions
             if let bucket { json.describe(bucket) }
         case .holdoutExemption(let holdout):
-            json["result"] = "exempt"
             json.describe(holdout)
-        case .status(let status, let isRunning):
-            json["result"] = isRunning ? "running" : "not_running"
+        case .status(let status, _):
             json["status"] = .string(ExperimentStatus.name(of: status))
         case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
-            json["result"] = held.name == nil ? "none" : held.variation == nil ? "gone" : "applies"
             guard let name = held.name else { break }
             if let variation = held.variation {
                 json.describe(variation)
@@ -104,24 +100,45 @@ extension DecisionStep {
                 json["variation_id"] = .string(name.string)
             }
         case .audience(let audience):
-            json["result"] = audience.admits ? "admits" : "excludes"
             json["audience"] = audience.conditions
-        case .closedEnrollment:
-            json["result"] = "closed"
-        case .group(let group, let bucket, let isChosen):
-            json["result"] =
-                isChosen ? "this_experiment" : bucket.result.entityID == nil ? "no_experiment" : "other_experiment"
+        case .group(let group, let bucket, _):
             json["group_id"] = .string(group.id.string)
             json["experiment_id"] = bucket.result.entityID.map { .string($0.string) } ?? .null
             json.describe(bucket)
         case .bucketing(let bucket, let variation), .prediction(let bucket, let variation):
-            json["result"] = variation == nil ? "outside_traffic" : "in_variation"
             if let variation { json.describe(variation) }
             json.describe(bucket)
-        case .fullProfile:
-            json["result"] = "full"
+        case .closedEnrollment, .fullProfile:
+            break
         }
         return json
+    }
+
+    /// The result of the step in the API.
+    private var result: String {
+        switch self {
+        case .holdout(_, let audience, _, let variation):
+            if variation != nil { return "held_out" }
+            return audience.admits ? "outside_traffic" : "outside_audience"
+        case .holdoutExemption:
+            return "exempt"
+        case .status(_, let isRunning):
+            return isRunning ? "running" : "not_running"
+        case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
+            if held.name == nil { return "none" }
+            return held.variation == nil ? "gone" : "applies"
+        case .audience(let audience):
+            return audience.admits ? "admits" : "excludes"
+        case .closedEnrollment:
+            return "closed"
+        case .group(_, let bucket, let isChosen):
+            if isChosen { return "this_experiment" }
+            return bucket.result.entityID == nil ? "no_experiment" : "other_experiment"
+        case .bucketing(_, let variation), .prediction(_, let variation):
+            return variation == nil ? "outside_traffic" : "in_variation"
+        case .fullProfile:
+            return "full"
+        }
     }
 }
 
