@@ -74,7 +74,7 @@ public struct JSONObject: Sendable {
         return nil
     }
 
-    /// Sets the value of a key, of which the caller knows the index already.
+    /// Sets the value of a key whose index the caller already knows.
     ///
     /// - Parameter index: the result of ``index(of:)`` for the key.
     mutating func set(_ key: String, _ value: JSONValue, at index: Int?) {

@@ -1,5 +1,5 @@
 /// Reads one JSON text in a single pass, by recursive descent: a method for each element of the grammar. Each method
-/// begins at ``position`` and leaves it behind what it has read.
+/// reads from ``position`` on and advances it.
 ///
 /// Errors carry the byte offset at once. The pointer to the innermost value is assembled while the error passes through
 /// the enclosing arrays and objects. ``JSONParser`` adds the line.

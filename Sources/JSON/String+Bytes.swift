@@ -35,7 +35,7 @@ extension UnsafeRawBufferPointer {
     /// before, and bytes are compared only where the hashes agree. The time is linear in the length of this buffer.
     package func containsBytes(of other: UnsafeRawBufferPointer) -> Bool {
         guard count >= other.count else { return false }
-        // An odd number, of which all bits matter: 2^64 divided by the golden ratio.
+        // An odd number with well-mixed bits: 2^64 divided by the golden ratio.
         let base: UInt64 = 0x9E37_79B9_7F4A_7C15
         var soughtHash: UInt64 = 0
         var hash: UInt64 = 0

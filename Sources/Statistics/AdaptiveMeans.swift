@@ -5,8 +5,8 @@
 /// time may differ. Each user is therefore weighted by the inverse of the probability of the variation that the user
 /// got. An augmentation term reduces the variance without changing the expectation. This is the adaptively weighted
 /// estimator of Hadad, Hirshberg, Zhan, Wager and Athey, Confidence intervals for policy evaluation in adaptive
-/// experiments, 2021, with constant weights. The mean that augments a batch comes from earlier batches, so that the
-/// estimate is unbiased whatever the probabilities depend on.
+/// experiments, 2021, with constant weights. The mean that augments a batch comes from earlier batches, if these have
+/// users of the variation, so that the estimate is unbiased even though the probabilities depend on earlier values.
 ///
 /// The variance is the greater of two. The first uses the spread of the users in each batch; the second uses the spread
 /// of the variation's users over all batches for each batch. The second is needed because a batch with a small share
@@ -76,8 +76,8 @@ public struct AdaptiveMeans: Sendable {
         return Sample(count: ownCount, mean: estimate, variance: ownCount * squares / (userCount * userCount))
     }
 
-    /// Returns the sum of the squared deviations of the scores from the estimate: the greater of that with the spread
-    /// of each batch, and that with the spread over all batches.
+    /// Returns the sum of the squared deviations of the scores from the estimate: once with the spread of users within
+    /// each batch, once with their spread over all batches. The greater sum counts.
     private static func squaredDeviations(
         of index: Int, _ batches: [Batch], _ augmentingMeans: [Double], from estimate: Double, ownCount: Double
     ) -> Double {

@@ -38,7 +38,7 @@ public struct SampleRatio: Sendable, Equatable {
         public var pValue: Double { min(1, exp(-logEvidence)) }
     }
 
-    /// One for each period; `nil` for those without users, or with fewer than two variations.
+    /// One test for each period; `nil` for a period without users, or with fewer than two variations.
     public let tests: [Test?]
 
     public init(_ periods: [Period]) {

@@ -131,7 +131,7 @@ public final class Tracer: Sendable {
 
     // MARK: Exporting spans
 
-    /// Adds a span to those that wait, or drops the span if too many wait.
+    /// Queues a span for export, or drops the span if the queue is full.
     func record(_ span: EndedSpan) {
         let count = state.withLock { state in
             guard state.waiting.count < Self.limit else {

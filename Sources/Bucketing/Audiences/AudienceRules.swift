@@ -9,7 +9,7 @@ public enum AudienceRules {
     /// The values that `type` may have.
     private static let types = ["custom_attribute", "third_party_dimension", "third_party"]
 
-    /// Returns every fault because of which a condition could never be evaluated, here or by SDKs.
+    /// Returns the faults of conditions that could never be evaluated, by this server or by SDKs.
     ///
     /// - Parameter place: the location of the conditions.
     public static func faults(in conditions: JSONValue, at place: JSONPointer) -> [JSONFault] {

@@ -51,7 +51,7 @@ extension DecisionRun {
     /// The maximum number of attributes that the reasons list for one audience.
     private static var listedAttributes: Int { 20 }
 
-    /// Adds a reason for each attribute because of which the result of an audience is unknown.
+    /// Adds a reason for each attribute that makes the result of an audience unknown.
     ///
     /// - Parameter subject: what the audience belongs to, such as `experiment "e"`.
     func explainUnknown(_ audience: Condition, of subject: String) {

@@ -1,4 +1,4 @@
-/// A regular expression that is matched in linear time, whatever the pattern. Patterns come from clients, and a
+/// A regular expression that is matched in linear time for any pattern. Patterns come from clients, and a
 /// backtracking engine could take exponential time for some.
 ///
 /// The pattern is compiled to a Glushkov automaton, which follows all possible matches at once instead of backtracking.

@@ -13,7 +13,7 @@ extension MemberReader {
         let all = variations(of: node)
         let variations = all.lastOfEachKey()
         if gate != nil {
-            // The gate admits users; the variations then share all of those.
+            // The gate decides who is admitted; the variations divide all admitted users.
             allocation = .dividing(variations.map(\.id), variations.compactMap(\.weight), like: allocation)
         }
         return ExperimentModel(

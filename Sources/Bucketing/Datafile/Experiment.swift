@@ -71,7 +71,7 @@ public final class Experiment: Sendable {
     /// Whether no audience restricts who may be enrolled.
     public var isForEverybody: Bool { audience == nil }
 
-    /// Whether the rule is a targeted delivery. A global holdout may exempt those.
+    /// Whether the rule is a targeted delivery. A global holdout may exempt targeted deliveries.
     var isTargetedDelivery: Bool { type == "td" }
 
     public func variation(id: Identifier) -> Variation? {

@@ -12,7 +12,7 @@ public final class Holdout: Sendable {
     public let trafficAllocation: TrafficAllocation
     /// The rules that a local holdout applies to; `nil` for a global holdout, which applies to all flags.
     public let includedRules: [Identifier]?
-    /// Whether targeted deliveries are evaluated for held-out users nevertheless.
+    /// Whether held-out users still get targeted deliveries.
     public let excludesTargetedDeliveries: Bool
     /// The datafile's `audienceConditions`, or else its `audienceIds`.
     public let audienceConditions: JSONValue

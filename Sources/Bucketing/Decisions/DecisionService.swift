@@ -67,7 +67,7 @@ public struct DecisionService: Sendable {
     }
 
     /// Decides one experiment without checking audience, traffic and holdouts, which the SDK that sends the request has
-    /// checked already. For contextual bandits, of which SDKs request a prediction.
+    /// checked already. Used for contextual bandits, for which SDKs request a prediction.
     public func predict(
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> ExperimentDecision {
@@ -89,7 +89,7 @@ public struct DecisionService: Sendable {
     }
 
     /// Returns the variation that a user already has in an experiment: forced for a test, set by an override,
-    /// whitelisted or stored. Does not check whether the experiment is running, nor its audience and traffic.
+    /// whitelisted or stored. Does not check the status, the audience and the traffic of the experiment.
     ///
     /// - Returns: `nil` if the user has none.
     public func heldVariation(
