@@ -2,8 +2,8 @@ public import JSON
 
 /// The id or key of a user, an experiment, a variation, an attribute and so on, compared byte by byte.
 ///
-/// Swift's `String` treats canonically equivalent texts as equal ("é" as one scalar or as two); the reference SDK and
-/// every store compare code points. Therefore all keys and ids in this project are `Identifier`s.
+/// Swift's `String` treats canonically equivalent texts as equal ("é" as one scalar or as two). Optimizely's SDKs and
+/// all stores compare code points. A type of its own for all keys and ids makes it impossible to mix up the two.
 public struct Identifier: Sendable {
     public let string: String
 
@@ -12,8 +12,8 @@ public struct Identifier: Sendable {
         self.string = string
     }
 
-    /// Whether the text consists of white space only. The reference SDK buckets nobody into an experiment or holdout
-    /// with such a key.
+    /// Whether the text consists of white space only. Optimizely's Python SDK buckets nobody into an experiment or
+    /// holdout with such a key.
     var isBlank: Bool {
         string.allSatisfy(\.isWhitespace)
     }

@@ -1,7 +1,8 @@
-/// A point in time, in whole milliseconds.
+/// A point in time, in whole milliseconds. The server computes with this type and with ``TimeSpan`` instead of
+/// Foundation's `Date`.
 ///
-/// Arithmetic saturates at ``distantPast`` and ``distantFuture`` instead of trapping: times are read from databases and
-/// requests.
+/// Arithmetic saturates at ``distantPast`` and ``distantFuture`` instead of trapping, because times also come from
+/// requests and databases, which can hold any number.
 public struct Instant: Sendable {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     public let milliseconds: Int64
@@ -30,7 +31,7 @@ public struct Instant: Sendable {
 }
 
 extension Instant: Hashable, Comparable {
-    // Written out, so that other modules inline them.
+    // Written out, because other modules cannot inline the operators that the compiler would synthesize.
 
     @inlinable
     public static func == (left: Instant, right: Instant) -> Bool { left.milliseconds == right.milliseconds }
@@ -72,14 +73,14 @@ extension Instant {
 extension Instant {
     private static let millisecondsOfDay: Int64 = 86_400_000
 
-    /// Makes the midnight in UTC that begins a day.
+    /// Creates the time at which a day begins in UTC.
     ///
-    /// - Parameter day: counted from 1970-01-01.
+    /// - Parameter day: days since 1970-01-01.
     public init(day: Int64) {
         self = Instant.epoch + TimeSpan.days(day)
     }
 
-    /// The UTC day of this time, counted from 1970-01-01.
+    /// The UTC day of this time, in days since 1970-01-01.
     public var day: Int64 { milliseconds.floored(dividedBy: Self.millisecondsOfDay).quotient }
 
     /// The UTC day of this time: `2026-01-31`.
@@ -92,8 +93,8 @@ extension Instant {
     /// Parses a date-time with `Z` or an offset (RFC 3339 §5.6). A space may replace the `T`, as the RFC's note allows.
     /// Fractions are truncated to milliseconds.
     ///
-    /// - Returns: `nil` if the text is malformed, or has second 60: Unix time cannot represent leap seconds. Also if the
-    ///   year is not between 0 and 9999 in UTC.
+    /// - Returns: `nil` if the text is malformed, if the year in UTC is not between 0 and 9999, or if the second is 60,
+    ///   because Unix time cannot represent leap seconds.
     public init?(rfc3339 text: String) {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, let date = CalendarDate(bytes[..<10]) else { return nil }
@@ -107,7 +108,9 @@ extension Instant {
         guard CalendarDate.years.contains(CalendarDate(daysSince1970: day).year) else { return nil }
     }
 
-    /// Parses a fraction of a second, in milliseconds; 0 if there is none.
+    /// Parses a fraction of a second such as `.25`.
+    ///
+    /// - Returns: the milliseconds; 0 if the text has no fraction, `nil` if no digit follows the point.
     private static func fraction(_ reader: inout DigitReader<ArraySlice<UInt8>>) -> Int? {
         guard reader.skip(".") else { return 0 }
         var milliseconds = 0
@@ -121,17 +124,19 @@ extension Instant {
         return milliseconds
     }
 
-    /// Parses the offset from UTC, in minutes; positive is east.
+    /// Parses `Z`, or an offset from UTC such as `+01:00`.
+    ///
+    /// - Returns: the minutes, positive to the east; `nil` if the text is malformed.
     private static func offset(_ reader: inout DigitReader<ArraySlice<UInt8>>) -> Int? {
         guard let mark = reader.take("Zz+-") else { return nil }
-        if mark | 0x20 == UInt8(ascii: "z") { return 0 }
+        if mark == UInt8(ascii: "Z") || mark == UInt8(ascii: "z") { return 0 }
         guard let hours = reader.number(2), hours < 24, reader.skip(":"), let minutes = reader.number(2), minutes < 60
         else { return nil }
         return (mark == UInt8(ascii: "-") ? -1 : 1) * (hours * 60 + minutes)
     }
 
-    /// The time in UTC with milliseconds: `2026-01-31T12:00:00.000Z`. Within the years 0 to 9999, sorting these texts sorts
-    /// by time.
+    /// The time in UTC with milliseconds: `2026-01-31T12:00:00.000Z`. The texts of the years 0 to 9999 sort like the
+    /// times.
     public var rfc3339: String {
         let (day, time) = milliseconds.floored(dividedBy: Self.millisecondsOfDay)
         var text: [UInt8] = []

@@ -1,4 +1,4 @@
-/// A length of time, in whole milliseconds; negative toward the past. Arithmetic saturates, see ``Instant``.
+/// A length of time, in whole milliseconds; negative if it leads to the past. Arithmetic saturates, see ``Instant``.
 public struct TimeSpan: Sendable {
     public let milliseconds: Int64
 
@@ -8,7 +8,7 @@ public struct TimeSpan: Sendable {
     }
 
     @inlinable public static var zero: TimeSpan { TimeSpan(milliseconds: 0) }
-    /// Longer than all others.
+    /// The longest length; practically forever.
     @inlinable public static var longest: TimeSpan { TimeSpan(milliseconds: .max) }
 
     @inlinable
@@ -63,7 +63,7 @@ public struct TimeSpan: Sendable {
 }
 
 extension TimeSpan: Hashable, Comparable {
-    // Written out, so that other modules inline them.
+    // Written out, because other modules cannot inline the operators that the compiler would synthesize.
 
     @inlinable
     public static func == (left: TimeSpan, right: TimeSpan) -> Bool { left.milliseconds == right.milliseconds }
@@ -120,13 +120,20 @@ extension Int64 {
         return overflow ? ((self < 0) == (other < 0) ? .max : .min) : product
     }
 
-    /// Rounds to the nearest number; what is not a number is 0.
+    /// Rounds to the nearest integer. Saturates beyond 64 bits; `NaN` becomes 0.
     fileprivate init(rounding number: Double) {
         let rounded = number.rounded()
-        self = Int64(exactly: rounded) ?? (rounded > 0 ? .max : rounded < 0 ? .min : 0)
+        if let integer = Int64(exactly: rounded) {
+            self = integer
+        } else if rounded.isNaN {
+            self = 0
+        } else {
+            self = rounded > 0 ? .max : .min
+        }
     }
 
-    /// Divides, rounding down, so that the remainder is never negative.
+    /// Divides by a positive divisor, rounding down, so that the remainder is never negative: days before 1970 count
+    /// down from -1.
     func floored(dividedBy divisor: Int64) -> (quotient: Int64, remainder: Int64) {
         let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
         return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)

@@ -1,11 +1,16 @@
 /// Base64 with the alphabet for URLs and without padding (RFC 7515 §2).
 package enum Base64URL {
-    /// - Returns: `nil` if a character is not of the alphabet, the length is impossible, or unused bits are set: a text has
-    ///   one decoding, and bytes one text.
+    /// Decodes a text. Accepts only what ``encode(_:)`` can return, so that different texts never decode to the same
+    /// bytes.
+    ///
+    /// - Returns: `nil` if a character is not in the alphabet, if no encoding has this length, or if the last character
+    ///   has bits set that belong to no byte.
     package static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.underestimatedCount / 4 * 3 + 3)
-        var (bits, count): (UInt32, Int) = (0, 0)
+        // The bits that have been read but do not make a byte yet, and their number.
+        var bits: UInt32 = 0
+        var count = 0
         for character in text {
             let digit = digits[Int(character)]
             guard digit < 64 else { return nil }
@@ -20,6 +25,7 @@ package enum Base64URL {
         return count < 6 && bits == 0 ? bytes : nil
     }
 
+    /// Returns the text of bytes.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
         append(bytes, to: &text)
@@ -28,7 +34,9 @@ package enum Base64URL {
 
     /// Appends the text of bytes.
     package static func append(_ bytes: some Sequence<UInt8>, to text: inout [UInt8]) {
-        var (bits, count): (UInt32, Int) = (0, 0)
+        // The bits that have been read but do not make a character yet, and their number.
+        var bits: UInt32 = 0
+        var count = 0
         for byte in bytes {
             bits = bits << 8 | UInt32(byte)
             count += 8
@@ -43,7 +51,7 @@ package enum Base64URL {
 
     static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    /// The value of each character; 64 for one that is not of the alphabet.
+    /// The value of each character; 64 for a character that is not in the alphabet.
     private static let digits = {
         var digits = [UInt8](repeating: 64, count: 256)
         for (value, character) in alphabet.enumerated() { digits[Int(character)] = UInt8(value) }

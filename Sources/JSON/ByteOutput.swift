@@ -1,9 +1,13 @@
-/// A byte buffer for many small appends, which an array would check and grow one by one.
+/// A byte buffer for many small appends, as ``JSONWriter`` makes them. It reserves zeroed space ahead and writes into
+/// that space through a pointer. `Array.append` would check and update the array for each byte.
 struct ByteOutput: Sendable {
     /// The output up to `count`, then zeros.
     private var storage: [UInt8]
     private(set) var count: Int
 
+    /// - Parameters:
+    ///   - bytes: the beginning of the output.
+    ///   - capacity: the bytes to reserve for what follows.
     init(_ bytes: consuming [UInt8], capacity: Int) {
         count = bytes.count
         if count == 0 {
@@ -48,7 +52,7 @@ struct ByteOutput: Sendable {
         }
     }
 
-    /// Appends bytes as a JSON string of ``Base64URL``.
+    /// Appends bytes as a JSON string in the encoding of ``Base64URL``.
     mutating func appendBase64URL(_ bytes: UnsafeRawBufferPointer) {
         let (whole, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
         let length = whole * 4 + (rest == 0 ? 0 : rest + 1)
@@ -72,6 +76,7 @@ struct ByteOutput: Sendable {
         }
     }
 
+    /// Appends a JSON string that has at least one character to escape.
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>, _ following: UInt8?) {
         append(UInt8(ascii: "\""))
         var runStart = 0
@@ -85,6 +90,8 @@ struct ByteOutput: Sendable {
         if let following { append(following) }
     }
 
+    /// Appends the escape of a quote, a backslash or a control character: the short form if JSON has one, else
+    /// `\u00XX`.
     private mutating func appendEscape(_ byte: UInt8) {
         append(UInt8(ascii: "\\"))
         switch byte {
@@ -106,6 +113,8 @@ struct ByteOutput: Sendable {
 
     // MARK: The storage
 
+    /// Makes room for `size` bytes and lets `body` write them.
+    ///
     /// - Parameter body: must write exactly `size` bytes.
     @inline(__always)
     private mutating func write(_ size: Int, _ body: (UnsafeMutablePointer<UInt8>) -> Void) {
@@ -117,9 +126,10 @@ struct ByteOutput: Sendable {
         count = end + size
     }
 
+    /// Doubles the storage, or adds `size` bytes if these are more.
     @inline(never)
     private mutating func grow(by size: Int) {
-        // From an array, which is copied at once; of another sequence each byte would be.
+        // Appends an array, which is copied as a block. `repeatElement` would be copied byte by byte.
         storage.append(contentsOf: [UInt8](repeating: 0, count: max(size, storage.count)))
     }
 }

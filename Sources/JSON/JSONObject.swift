@@ -66,6 +66,7 @@ public struct JSONObject: Sendable {
         }
     }
 
+    /// Returns the index of a key in ``members``; `nil` if the object does not have the key.
     func index(of key: String) -> Int? {
         if let indices { return indices[Key(text: key)] }
         // A loop, because a closure would copy each member.
@@ -73,13 +74,15 @@ public struct JSONObject: Sendable {
         return nil
     }
 
+    /// Sets the value of a key whose index the caller already knows.
+    ///
     /// - Parameter index: the result of ``index(of:)`` for the key.
     mutating func set(_ key: String, _ value: JSONValue, at index: Int?) {
         if let index {
             members[index].value = value
             return
         }
-        // Most objects have a few members. Growing the array one by one would take as long as parsing them.
+        // Most objects have a few members. Growing the array for each of them would take as long as parsing them.
         if members.isEmpty { members.reserveCapacity(4) }
         members.append(Member(key: key, value: value))
         if members.count == Self.linearSearchLimit + 1 {
@@ -89,6 +92,7 @@ public struct JSONObject: Sendable {
         }
     }
 
+    /// Rebuilds ``indices`` after members were moved or their number has crossed the limit.
     private mutating func reindex() {
         indices = nil
         guard members.count > Self.linearSearchLimit else { return }

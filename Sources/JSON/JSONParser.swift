@@ -5,13 +5,14 @@
 /// - An unpaired escaped surrogate is refused, because UTF-8 cannot represent it.
 /// - A byte order mark is refused.
 public struct JSONParser: Sendable {
+    /// What to do if an object has a key twice.
     public enum DuplicateKeys: Sendable {
         /// The last value wins, at the position of the first, as in Python's `json`.
         case lastWins
         case refused
     }
 
-    /// How deeply arrays and objects may be nested.
+    /// How deeply arrays and objects may be nested. Bounds the use of the stack, because the parser is recursive.
     public var maximumDepth: Int
     public var duplicateKeys: DuplicateKeys
 
@@ -51,7 +52,7 @@ public struct JSONParser: Sendable {
 public struct JSONError: Error, Sendable, Equatable {
     /// What was expected, as a phrase.
     public var message: String
-    /// The byte at which parsing stopped, from 0.
+    /// The index of the byte at which parsing stopped.
     public var offset: Int
     /// The line of that byte, from 1; lines end with a line feed.
     public var line: Int
@@ -65,12 +66,14 @@ public struct JSONError: Error, Sendable, Equatable {
         pointer = JSONPointer()
     }
 
+    /// Returns the error of a value as an error of the object that has the value under a key.
     func inside(_ key: String) -> JSONError {
         var error = self
         error.pointer.prepend(key)
         return error
     }
 
+    /// Returns the error of an element as an error of the array.
     func inside(_ index: Int) -> JSONError {
         var error = self
         error.pointer.prepend(index)

@@ -7,6 +7,11 @@ public struct JSONPointer: Sendable, Hashable {
         string = ""
     }
 
+    /// - Parameter string: the pointer as RFC 6901 writes it. It is not checked.
+    public init(string: String) {
+        self.string = string
+    }
+
     public func appending(_ key: String) -> JSONPointer {
         JSONPointer(string: string + Self.token(key))
     }
@@ -23,25 +28,23 @@ public struct JSONPointer: Sendable, Hashable {
     /// Returns this pointer, or the innermost enclosing one that fits into `limit` bytes.
     public func shortened(to limit: Int) -> JSONPointer {
         guard string.utf8.count > limit else { return self }
-        // Tokens contain no slash.
+        // Cuts at a slash, because slashes within keys are escaped.
         let end = string.utf8.prefix(limit + 1).lastIndex(of: UInt8(ascii: "/")) ?? string.startIndex
         return JSONPointer(string: String(string[..<end]))
     }
 
+    /// Makes this a pointer from the object that has the value under a key.
     mutating func prepend(_ key: String) {
         string = Self.token(key) + string
     }
 
+    /// Makes this a pointer from the array that has the value at an index.
     mutating func prepend(_ index: Int) {
         string = "/\(index)\(string)"
     }
 
-    /// - Parameter string: the pointer as RFC 6901 writes it.
-    public init(string: String) {
-        self.string = string
-    }
-
-    /// Escapes `~` as `~0` and `/` as `~1` (RFC 6901 §3).
+    /// Returns a key as a part of a pointer: `/` and the key, in which `~` is escaped as `~0` and `/` as `~1` (RFC 6901
+    /// §3).
     private static func token(_ key: String) -> String {
         guard key.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") }) else { return "/" + key }
         var token = "/"
@@ -64,7 +67,8 @@ extension JSONPointer: ExpressibleByArrayLiteral, CustomStringConvertible {
     public var description: String { string }
 }
 
-/// A value in a JSON text that breaks a rule.
+/// A value in a JSON text that breaks a rule, such as a member with the wrong type. A text that is no JSON at all is a
+/// ``JSONError``.
 public struct JSONFault: Error, Sendable, Equatable {
     public var pointer: JSONPointer
     /// What is required and what was found.

@@ -24,6 +24,9 @@ extension JSONReader {
         return UnsafeRawBufferPointer(rebasing: bytes[start..<position]).isASCII
     }
 
+    /// Reads the rest of a string that has an escape.
+    ///
+    /// - Parameter start: the position after the opening quote. The bytes from there to ``position`` need no decoding.
     private mutating func stringWithEscapes(from start: Int) throws(JSONError) -> String {
         var unescaped: [UInt8] = []
         var runStart = start
@@ -82,6 +85,7 @@ extension JSONReader {
         throw JSONError("expected both halves of an escaped surrogate pair", offset: start)
     }
 
+    /// Reads four hexadecimal digits.
     private mutating func hexadecimalDigits() throws(JSONError) -> UInt16 {
         var unit: UInt16 = 0
         for _ in 0..<4 {
@@ -99,6 +103,9 @@ extension JSONReader {
         return unit
     }
 
+    /// Decodes UTF-8.
+    ///
+    /// - Parameter start: the position of the buffer in the text, for the error.
     private func validated(_ buffer: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> String {
         guard let text = String(validating: buffer, as: UTF8.self) else {
             throw JSONError("expected UTF-8", offset: start + Self.validPrefix(of: buffer))
@@ -106,6 +113,7 @@ extension JSONReader {
         return text
     }
 
+    /// Returns the number of bytes before the first one that is not valid UTF-8.
     private static func validPrefix(of buffer: UnsafeRawBufferPointer) -> Int {
         var decoder = UTF8()
         var iterator = buffer.makeIterator()

@@ -1,4 +1,8 @@
-/// Reads one JSON text in a single pass.
+/// Reads one JSON text in a single pass, by recursive descent: a method for each element of the grammar. Each method
+/// reads from ``position`` on and advances it.
+///
+/// Errors carry the byte offset at once. The pointer to the innermost value is assembled while the error passes through
+/// the enclosing arrays and objects. ``JSONParser`` adds the line.
 struct JSONReader {
     let bytes: UnsafeRawBufferPointer
     let maximumDepth: Int
@@ -77,7 +81,9 @@ struct JSONReader {
         return true
     }
 
-    /// Reads the comma or closing bracket after an element. Returns whether the array or object ends.
+    /// Reads the comma or closing bracket after an element.
+    ///
+    /// - Returns: whether the array or object ends.
     private mutating func endsAfterElement(_ closing: UInt8) throws(JSONError) -> Bool {
         skipWhitespace()
         if leave(closing) { return true }
@@ -125,6 +131,7 @@ extension JSONReader {
         return object
     }
 
+    /// Reads a key and the colon after it.
     private mutating func key() throws(JSONError) -> String {
         guard current == UInt8(ascii: "\"") else { throw failure("expected a key in double quotes") }
         let key = try string()
@@ -139,27 +146,28 @@ extension JSONReader {
 // MARK: - Numbers
 
 extension JSONReader {
-    /// Reads a number.
+    /// Reads an ``JSONValue/integer(_:)`` if the number has neither fraction nor exponent and fits 64 bits, else a
+    /// ``JSONValue/number(_:)``.
     mutating func number() throws(JSONError) -> JSONValue {
         let start = position
         let isNegative = current == UInt8(ascii: "-")
         if isNegative { position += 1 }
         var isWhole = true
         let firstDigit = position
-        let negated = try digits()
+        let negated = try negatedDigits()
         if position - firstDigit > 1, bytes[firstDigit] == UInt8(ascii: "0") {
             throw JSONError("expected a number without leading zeros", offset: firstDigit)
         }
         if current == UInt8(ascii: ".") {
             isWhole = false
             position += 1
-            _ = try digits()
+            _ = try negatedDigits()
         }
         if current == UInt8(ascii: "e") || current == UInt8(ascii: "E") {
             isWhole = false
             position += 1
             if current == UInt8(ascii: "+") || current == UInt8(ascii: "-") { position += 1 }
-            _ = try digits()
+            _ = try negatedDigits()
         }
         if isWhole, let negated, isNegative || negated > .min {
             return .integer(isNegative ? negated : -negated)
@@ -167,8 +175,11 @@ extension JSONReader {
         return .number(try double(from: start))
     }
 
-    /// Reads at least one digit. Returns the negated value, `nil` if it does not fit 64 bits.
-    private mutating func digits() throws(JSONError) -> Int64? {
+    /// Reads at least one digit.
+    ///
+    /// - Returns: the negated value, because the range of `Int64` has one more negative number: -2^63 would overflow if
+    ///   its digits were read as a positive number. `nil` if the value does not fit 64 bits.
+    private mutating func negatedDigits() throws(JSONError) -> Int64? {
         let start = position
         var value: Int64? = 0
         while case let byte = current, byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") {

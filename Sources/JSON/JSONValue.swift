@@ -46,7 +46,7 @@ extension JSONValue {
         if case .object(let value) = self { value } else { nil }
     }
 
-    /// Returns an integer if the number has no fraction.
+    /// Returns a number in its shortest form: as an integer if it has no fraction, so that 18.0 is written as `18`.
     public static func shortest(_ number: Double) -> JSONValue {
         Int64(exactly: number).map { .integer($0) } ?? .number(number)
     }

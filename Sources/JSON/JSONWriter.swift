@@ -1,5 +1,15 @@
 /// Writes a JSON text without white space, value by value, and inserts the commas.
 ///
+///     var writer = JSONWriter()
+///     writer.beginObject()
+///     writer.member("user_id", "u1")
+///     writer.key("tags")
+///     writer.beginArray()
+///     writer.string("a")
+///     writer.endArray()
+///     writer.endObject()
+///     writer.finish()  // {"user_id":"u1","tags":["a"]}
+///
 /// Numbers have the fewest digits that read back as the same `Double`, with `.0` where they are whole. Characters
 /// beyond ASCII are not escaped. The caller is responsible for correct nesting.
 public struct JSONWriter: Sendable {
@@ -20,13 +30,13 @@ public struct JSONWriter: Sendable {
 
     /// Returns what was written so far and keeps the writer's state, for a text that is sent in pieces.
     public mutating func take() -> [UInt8] {
-        // Swapped: a buffer with two owners would be copied.
+        // Swaps instead of copying a reference, because an array with two owners is copied when one of them changes it.
         var taken = ByteOutput([], capacity: 0)
         swap(&taken, &output)
         return taken.finish()
     }
 
-    /// Bytes written so far.
+    /// The number of bytes written so far.
     public var count: Int { output.count }
 
     public mutating func beginObject() {
@@ -97,7 +107,7 @@ public struct JSONWriter: Sendable {
         output.appendQuoted(utf8)
     }
 
-    /// Writes bytes as a string of ``Base64URL``.
+    /// Writes bytes as a string in the encoding of ``Base64URL``.
     package mutating func string(base64URL bytes: UnsafeRawBufferPointer) {
         separate()
         output.appendBase64URL(bytes)
@@ -145,6 +155,7 @@ public struct JSONWriter: Sendable {
         needsComma = true
     }
 
+    /// Writes the comma before a value or key, unless this is the first one.
     private mutating func separate() {
         if needsComma { output.append(UInt8(ascii: ",")) }
         needsComma = true
@@ -153,7 +164,7 @@ public struct JSONWriter: Sendable {
 
 // MARK: - Members and values
 
-// Members of an object: a name that needs no escapes, and its value.
+/// Each of these writes a member of an object: its key, which must need no escapes, and its value.
 extension JSONWriter {
     public mutating func member(_ name: StaticString, _ text: String) {
         key(name)
@@ -165,7 +176,7 @@ extension JSONWriter {
         if let text { string(text) } else { null() }
     }
 
-    /// Writes bytes as a string of ``Base64URL``, or `null`.
+    /// Writes bytes as a string in the encoding of ``Base64URL``; `nil` as `null`.
     package mutating func member(_ name: StaticString, base64URL bytes: [UInt8]?) {
         key(name)
         guard let bytes else { return null() }
@@ -193,7 +204,7 @@ extension JSONWriter {
 extension JSONWriter {
     /// Writes a whole value.
     ///
-    /// - Parameter sortingKeys: whether to order members by the bytes of their keys instead of keeping their order.
+    /// - Parameter sortingKeys: whether to sort the members of objects by the bytes of their keys.
     public mutating func value(_ value: JSONValue, sortingKeys: Bool = false) {
         switch value {
         case .null: null()

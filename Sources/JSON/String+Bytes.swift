@@ -1,4 +1,6 @@
-// For `memcmp`.
+// Comparisons of bytes with `memcmp`, which compares blocks; `elementsEqual` would compare byte by byte. The `==` of
+// `String` compares by canonical equivalence instead: "é" as one scalar equals "é" as two.
+
 #if canImport(Darwin)
     internal import Darwin
 #elseif canImport(Musl)
@@ -8,7 +10,7 @@
 #endif
 
 extension UnsafeRawBufferPointer {
-    /// Whether both buffers hold the same bytes. `elementsEqual` would compare them one by one.
+    /// Whether both buffers hold the same bytes.
     package func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count, let left = baseAddress, let right = other.baseAddress else {
             return count == other.count
@@ -16,7 +18,7 @@ extension UnsafeRawBufferPointer {
         return memcmp(left, right, count) == 0
     }
 
-    /// Whether these bytes sort before others. `lexicographicallyPrecedes` would compare them one by one.
+    /// Whether these bytes sort before others.
     package func precedes(_ other: UnsafeRawBufferPointer) -> Bool {
         guard let left = baseAddress, let right = other.baseAddress else { return count < other.count }
         let order = memcmp(left, right, Swift.min(count, other.count))
@@ -27,20 +29,26 @@ extension UnsafeRawBufferPointer {
         hasSameBytes(as: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
-    /// Whether the bytes of another buffer occur in this one. Takes time linear to the length of this buffer
-    /// (Rabin-Karp): compares bytes only where a rolling hash agrees.
+    /// Whether the bytes of another buffer occur in this one.
+    ///
+    /// The algorithm of Rabin and Karp: a hash of the bytes at each position is computed from that of the position
+    /// before, and bytes are compared only where the hashes agree. The time is linear in the length of this buffer.
     package func containsBytes(of other: UnsafeRawBufferPointer) -> Bool {
         guard count >= other.count else { return false }
+        // An odd number with well-mixed bits: 2^64 divided by the golden ratio.
         let base: UInt64 = 0x9E37_79B9_7F4A_7C15
-        var (sought, hash, power): (UInt64, UInt64, UInt64) = (0, 0, 1)
+        var soughtHash: UInt64 = 0
+        var hash: UInt64 = 0
+        // The factor of the first byte, which is subtracted when the position moves on.
+        var power: UInt64 = 1
         for index in other.indices {
-            sought = sought &* base &+ UInt64(other[index])
+            soughtHash = soughtHash &* base &+ UInt64(other[index])
             hash = hash &* base &+ UInt64(self[index])
             power = power &* base
         }
         var start = 0
         while true {
-            if hash == sought,
+            if hash == soughtHash,
                 UnsafeRawBufferPointer(rebasing: self[start..<start + other.count]).hasSameBytes(as: other)
             {
                 return true
@@ -53,7 +61,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension String {
-    /// Whether both strings have the same UTF-8 bytes. `==` compares by canonical equivalence.
+    /// Whether both strings have the same UTF-8 bytes.
     public func hasSameBytes(as other: String) -> Bool {
         guard utf8.count == other.utf8.count else { return false }
         let isSame = utf8.withContiguousStorageIfAvailable { left in
@@ -61,6 +69,7 @@ extension String {
                 UnsafeRawBufferPointer(left).hasSameBytes(as: UnsafeRawBufferPointer(right))
             }
         }
+        // Only strings bridged from Objective-C have no contiguous storage.
         return (isSame ?? nil) ?? utf8.elementsEqual(other.utf8)
     }
 
@@ -83,7 +92,8 @@ extension String {
 }
 
 extension String {
-    /// The text as a part of a URL: only unreserved characters (RFC 3986 §2.3) stay as they are.
+    /// The text as a component of a URL: all bytes but those of unreserved characters are percent-encoded (RFC 3986
+    /// §2).
     package var percentEncoded: String {
         var text = ""
         for byte in utf8 {

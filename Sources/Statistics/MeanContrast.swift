@@ -1,17 +1,22 @@
 import Glibc
 
-/// The means of two sides, or two ratios of sums, compared by the squared contrast in units of its variance.
+/// The means of a variation and its baseline, or two ratios of sums, compared by the squared contrast in units of its
+/// variance: z² = (m1 - k·m0)² / V(k), where k depends on the hypothesis (1 for no effect, 1.1 for a lift of 10%).
+///
+/// Each initializer reduces the values of each period to a ``Part``. A common initializer weights the parts by their
+/// effective users and adds them up.
 ///
 /// The variance is the greater of two: the unpooled one, s1²/n1 + s0²/n0, and the pooled one, which assumes that both
 /// sides have the same distribution and equals s1²/n0 + s0²/n1. With the unpooled one alone, heavy tails or a single
 /// outlier on the smaller side could make a difference look certain.
 public struct MeanContrast: Contrast {
-    /// A variance that depends on the multiple k of the baseline's mean: constant + linear · k + square · k².
+    /// The variance of m1 - k·m0 as a polynomial in k: constant + linear · k + square · k².
     private struct Variance: Sendable {
         var constant = 0.0
         var linear = 0.0
         var square = 0.0
 
+        /// The variance for a multiple k.
         func at(_ multiple: Double) -> Double { constant + multiple * (linear + multiple * square) }
 
         static func += (left: inout Self, right: Self) {
@@ -55,29 +60,30 @@ public struct MeanContrast: Contrast {
     /// coefficient minimizes the variance if there is no effect, and is the same for all hypotheses.
     public init?(adjusting periods: [(variation: PairedSample, baseline: PairedSample)]) {
         let usable = periods.filter { $0.variation.count > 1 && $0.baseline.count > 1 }
-        var (product, square) = (0.0, 0.0)
+        var covariance = 0.0
+        var varianceBefore = 0.0
         for (variation, baseline) in usable {
             let weight = Self.effectiveUsers(variation.count, baseline.count)
             for side in [variation, baseline] {
-                product += weight * weight * side.products / (side.count - 1) / side.count
-                square += weight * weight * side.squaresBefore / (side.count - 1) / side.count
+                covariance += weight * weight * side.products / (side.count - 1) / side.count
+                varianceBefore += weight * weight * side.squaresBefore / (side.count - 1) / side.count
             }
         }
-        let slope = square > 0 ? product / square : 0
+        let slope = varianceBefore > 0 ? covariance / varianceBefore : 0
         self.init(
             usable.map { variation, baseline in
-                let (own, other) = (variation.count - 1, baseline.count - 1)
+                let (ownDegrees, otherDegrees) = (variation.count - 1, baseline.count - 1)
+                let residualSquares =
+                    variation.squares - slope * (2 * variation.products - slope * variation.squaresBefore)
                 return Part(
                     count: variation.count, baseCount: baseline.count,
                     mean: variation.mean - slope * (variation.meanBefore - baseline.meanBefore),
                     baseMean: baseline.mean,
-                    own: Variance(
-                        constant: (variation.squares - slope
-                            * (2 * variation.products - slope * variation.squaresBefore))
-                            / own),
+                    own: Variance(constant: residualSquares / ownDegrees),
                     other: Variance(
-                        constant: slope * slope * baseline.squaresBefore / other,
-                        linear: -2 * slope * baseline.products / other, square: baseline.squares / other))
+                        constant: slope * slope * baseline.squaresBefore / otherDegrees,
+                        linear: -2 * slope * baseline.products / otherDegrees,
+                        square: baseline.squares / otherDegrees))
             })
     }
 
@@ -87,28 +93,37 @@ public struct MeanContrast: Contrast {
         let variance = Variance(
             constant: variation.variance / variation.count, square: baseline.variance / baseline.count)
         guard variance.at(1) > 0, variance.at(1).isFinite else { return nil }
-        (mean, baseMean) = (variation.mean, baseline.mean)
-        (unpooled, pooled) = (variance, variance)
+        mean = variation.mean
+        baseMean = baseline.mean
+        unpooled = variance
+        pooled = variance
         users = .infinity
         effectiveUsers = Self.effectiveUsers(variation.count, baseline.count)
     }
 
-    /// One period of allocation.
+    /// The values of one period of allocation.
     private struct Part {
-        var (count, baseCount): (Double, Double)
-        var (mean, baseMean): (Double, Double)
-        /// The variance that one user of the variation contributes; `other` is that of a user of the baseline.
+        var count: Double
+        var baseCount: Double
+        var mean: Double
+        var baseMean: Double
+        /// The variance that one user of the variation contributes.
         var own: Variance
+        /// The variance that one user of the baseline contributes.
         var other: Variance
     }
 
+    /// Adds up periods, each weighted by its effective users.
     private init?(_ parts: [Part]) {
         let parts = parts.filter { $0.count > 1 && $0.baseCount > 1 }
         guard !parts.isEmpty else { return nil }
         let weights = parts.map { Self.effectiveUsers($0.count, $0.baseCount) }
         let sum = weights.reduce(0, +)
-        var (mean, baseMean, inverse) = (0.0, 0.0, 0.0)
-        var (unpooled, pooled) = (Variance(), Variance())
+        var mean = 0.0
+        var baseMean = 0.0
+        var unpooled = Variance()
+        var pooled = Variance()
+        var inverseOfUsers = 0.0
         for (part, weight) in zip(parts, weights) {
             let share = weight / sum
             mean += share * part.mean
@@ -117,11 +132,14 @@ public struct MeanContrast: Contrast {
             unpooled += part.other * (share * share / part.baseCount)
             pooled += part.own * (share * share / part.baseCount)
             pooled += part.other * (share * share / part.count)
-            inverse += share * share / (part.count + part.baseCount)
+            inverseOfUsers += share * share / (part.count + part.baseCount)
         }
         guard mean.isFinite, baseMean.isFinite, unpooled.at(1).isFinite, pooled.at(1).isFinite else { return nil }
-        (self.mean, self.baseMean, self.unpooled, self.pooled) = (mean, baseMean, unpooled, pooled)
-        users = 1 / inverse
+        self.mean = mean
+        self.baseMean = baseMean
+        self.unpooled = unpooled
+        self.pooled = pooled
+        users = 1 / inverseOfUsers
         effectiveUsers = sum
     }
 
@@ -135,22 +153,25 @@ public struct MeanContrast: Contrast {
         return lift.isFinite ? lift : nil
     }
 
-    /// The variance of the difference if there is no effect, the greater of both.
+    /// The variance of the difference if there is no effect: the greater of the unpooled and the pooled variance.
     public var variance: Double { max(unpooled.at(1), pooled.at(1)) }
 
     public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
         let (contrast, multiple) = contrast(hypothesis)
         guard contrast != 0 else { return 0 }
         // Divides before it squares, because the square of the contrast could overflow.
-        func square(_ variance: Double) -> Double {
+        func squaredZ(_ variance: Double) -> Double {
             let z = contrast / max(0, variance).squareRoot()
             return z * z
         }
-        return min(square(unpooled.at(multiple)), 1 / (1 / square(pooled.at(multiple)) + 1 / users))
+        // contrast² / (V + contrast² / users), see `users`.
+        let withPooledVariance = 1 / (1 / squaredZ(pooled.at(multiple)) + 1 / users)
+        return min(squaredZ(unpooled.at(multiple)), withPooledVariance)
     }
 
     public func isAbove(_ hypothesis: NullHypothesis) -> Bool { contrast(hypothesis).value > 0 }
 
+    /// Returns the contrast that is 0 if a hypothesis holds exactly, and its multiple k of the baseline's mean.
     private func contrast(_ hypothesis: NullHypothesis) -> (value: Double, multiple: Double) {
         switch hypothesis {
         case .lift(let lift):
@@ -187,7 +208,8 @@ public struct MeanContrast: Contrast {
     }
 
     /// Returns the multiples k of the baseline's mean with (m1 - k·m0)² ≤ q·V(k), as distances from the estimated
-    /// multiple; `nil` if they are not bounded.
+    /// multiple m1/m0: the solutions of a quadratic inequality. `nil` if they are not bounded, because the baseline's
+    /// mean may be 0.
     private func multiples(_ q: Double, _ variance: Variance) -> ClosedRange<Double>? {
         let estimate = mean / baseMean
         let square = baseMean * baseMean - q * variance.square

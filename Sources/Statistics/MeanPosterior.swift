@@ -12,7 +12,8 @@ public struct Effect: Sendable, Equatable {
     public var standardError: Double { variance.squareRoot() }
 }
 
-/// The posterior distribution of the difference between two means, with a flat prior: normal around the estimate.
+/// The posterior distribution of the difference between the means of a variation and its baseline, with a flat prior:
+/// normal around the estimate. For rates see ``RatePosterior``.
 public struct MeanPosterior: Sendable, Equatable {
     private let difference: Effect
 
@@ -27,7 +28,8 @@ public struct MeanPosterior: Sendable, Equatable {
         return Normal.probability(upTo: difference.estimate / difference.standardError)
     }
 
-    /// The expected loss of choosing the variation: the posterior mean of max(baseline - variation, 0).
+    /// The expected loss of choosing the variation: the posterior mean of max(baseline - variation, 0). `nil` without
+    /// variance.
     public var expectedLoss: Double? {
         guard difference.variance > 0 else { return nil }
         let z = difference.estimate / difference.standardError

@@ -2,12 +2,17 @@
 public struct TestedHypothesis: Sendable, Equatable {
     /// The p-value, corrected for the number of hypotheses.
     public var pValue: Double
-    /// The level at which it was tested: an interval of this level excludes the hypothesis if and only if it is rejected.
+    /// The level at which the hypothesis was tested. A confidence interval of this level excludes the hypothesis if and
+    /// only if the hypothesis is rejected.
     public var level: Double
     public var isRejected: Bool
 }
 
-/// Tests several hypotheses together.
+/// Tests several hypotheses together, such as those of all variations and metrics of an experiment. With many tests at
+/// the level α each, some would reject a true hypothesis by chance.
+///
+/// ``holm(_:alpha:)`` bounds the probability of any such error, ``benjaminiHochberg(_:alpha:)`` the share of errors
+/// among the rejections, which finds more effects.
 public enum Multiplicity {
     /// Tests with a probability of at most α that any true hypothesis is rejected, however the hypotheses depend on
     /// each other (Holm, A simple sequentially rejective multiple test procedure, 1979).
@@ -18,10 +23,11 @@ public enum Multiplicity {
         var level = alpha
         var rejects = true
         return inOrder(pValues) { rank, pValue in
-            let rest = Double(pValues.count - rank)
-            corrected = min(1, max(corrected, pValue * rest))
+            let remaining = Double(pValues.count - rank)
+            corrected = min(1, max(corrected, pValue * remaining))
+            // The first hypothesis that is not rejected ends the sequence: all others have its level.
             if rejects {
-                level = alpha / rest
+                level = alpha / remaining
                 rejects = pValue <= level
             }
             return TestedHypothesis(pValue: corrected, level: level, isRejected: rejects)
@@ -37,7 +43,9 @@ public enum Multiplicity {
     public static func benjaminiHochberg(_ pValues: [Double], alpha: Double) -> [TestedHypothesis] {
         let count = Double(pValues.count)
         let sorted = pValues.sorted()
-        let rejected = sorted.indices.last { sorted[$0] <= alpha * Double($0 + 1) / count }.map { $0 + 1 } ?? 0
+        // Rejects the hypotheses up to the last one that is below its bound, even if some before are not.
+        let lastRejected = sorted.indices.last { rank in sorted[rank] <= alpha * Double(rank + 1) / count }
+        let rejectedCount = lastRejected.map { $0 + 1 } ?? 0
         var corrected = sorted
         var least = 1.0
         for rank in sorted.indices.reversed() {
@@ -45,13 +53,15 @@ public enum Multiplicity {
             corrected[rank] = least
         }
         return inOrder(pValues) { rank, _ in
-            let isRejected = rank < rejected
-            let level = alpha * Double(isRejected ? rejected : rejected + 1) / count
+            let isRejected = rank < rejectedCount
+            let level = alpha * Double(isRejected ? rejectedCount : rejectedCount + 1) / count
             return TestedHypothesis(pValue: corrected[rank], level: level, isRejected: isRejected)
         }
     }
 
-    /// - Parameter test: tests the hypotheses by ascending p-value.
+    /// Tests hypotheses by ascending p-value, and returns the results in the order of the p-values given.
+    ///
+    /// - Parameter test: called for each rank from 0, which has the least p-value.
     private static func inOrder(
         _ pValues: [Double], _ test: (_ rank: Int, _ pValue: Double) -> TestedHypothesis
     ) -> [TestedHypothesis] {

@@ -1,16 +1,17 @@
-import Glibc
-
-/// The power of the tests of results: the probability that they find an effect of some size.
+/// The power of the tests of results: the probability that they find an effect of some size. Plans an experiment: how
+/// many users or how much time it needs.
 ///
-/// Effects are shares of the magnitude of the baseline's mean. The variation's values are assumed to have the variance
-/// of the baseline's. The z of a test is assumed to be normally distributed with a standard deviation of 1. Its mean is
-/// the z of the expected totals, computed by the same ``Contrast`` as the z of results.
+/// Effects are shares of the magnitude of the baseline's mean: 0.1 is an increase by 10%. The model has three
+/// assumptions: the variation's values have the variance of the baseline's; the z of a test is normally distributed
+/// with a standard deviation of 1; and its mean is the z of the expected totals, computed by the same ``Contrast`` as
+/// the z of results. The power is then the probability that a normal variable with this mean exceeds the z that the
+/// test requires.
 public struct Power: Sendable, Equatable {
     /// The distribution of the baseline's values.
     public enum Baseline: Sendable, Equatable {
-        /// A share of users.
+        /// The share of users who convert: 0.05 for 5%.
         case rate(Double)
-        /// A mean of values.
+        /// The mean and the standard deviation of a value of each user, such as revenue.
         case mean(Double, standardDeviation: Double)
 
         public var mean: Double {
@@ -32,11 +33,10 @@ public struct Power: Sendable, Equatable {
     public enum Looks: Sendable, Equatable {
         /// Once, at a time that was planned in advance: ``OneLook``.
         case one
-        /// Any number of times: ``AlwaysValid`` with this tuning. Earlier looks can find an effect that the look at the
-        /// end misses. This raises the power as much as 0.26 standard deviations more distance would: simulated for
-        /// tests of 1,000 to 1,000,000 users and powers of 0.8 and 0.9.
+        /// Any number of times: ``AlwaysValid`` with this tuning.
         case any(tuning: Double)
 
+        /// The rule by which the results of such an experiment are tested.
         fileprivate var rule: any LookingRule {
             switch self {
             case .one: OneLook()
@@ -44,6 +44,9 @@ public struct Power: Sendable, Equatable {
             }
         }
 
+        /// How much earlier looks add to the power, as a distance in standard deviations: they can find an effect that
+        /// the last look misses. The number is from simulations of tests of 1,000 to 1,000,000 users with powers of 0.8
+        /// and 0.9.
         fileprivate var gain: Double { self == .one ? 0 : 0.26 }
     }
 
@@ -60,6 +63,7 @@ public struct Power: Sendable, Equatable {
     private let target: Double
     private let looks: Looks
     public let aim: Aim
+
     /// - Parameters:
     ///   - alpha: the level of the two-sided test, between 0 and 1.
     ///   - target: the power that the test should have.
@@ -73,7 +77,7 @@ public struct Power: Sendable, Equatable {
         self.aim = aim
     }
 
-    /// The default of the power that a test should have.
+    /// The power that a test should have unless the caller chooses another one.
     public static let target = 0.8
 
     /// Returns the probability that an effect is found.
@@ -88,13 +92,13 @@ public struct Power: Sendable, Equatable {
             let contrast = expected(aim == .difference ? effect : 0, users, baselineUsers)
         else { return nil }
         let hypothesis = aim == .difference ? NullHypothesis.noEffect : .lift(effect)
-        let distance = contrast.squaredZ(hypothesis).squareRoot()
-        let reach = looks.rule.squaredZ(alpha: alpha, effectiveUsers: contrast.effectiveUsers).squareRoot()
-        let power = Normal.probability(upTo: distance - reach + looks.gain)
+        let expectedZ = contrast.squaredZ(hypothesis).squareRoot()
+        let requiredZ = looks.rule.squaredZ(alpha: alpha, effectiveUsers: contrast.effectiveUsers).squareRoot()
+        let power = Normal.probability(upTo: expectedZ - requiredZ + looks.gain)
         return power.isFinite ? power : nil
     }
 
-    /// Returns the contrast of the expected totals.
+    /// Returns the contrast of the totals that an effect is expected to result in.
     ///
     /// - Returns: `nil` if the baseline cannot have such an effect.
     private func expected(_ effect: Double, _ users: Double, _ baselineUsers: Double) -> (any Contrast)? {

@@ -1,19 +1,31 @@
 import Glibc
 
-/// The rates of two sides, compared by the likelihood ratio of two binomials.
+/// The rates of a variation and its baseline, compared by the likelihood ratio of two binomials.
 ///
-/// It needs no minimum number of users, and is valid for rates near 0, such as 0 of 400 against 20 of 400. With several
-/// periods of allocation, the ratio of the rates is assumed to be the same in all periods, while each period has its
-/// own baseline rate. The difference is then the mean of the differences that follow from this ratio in each period.
+/// The evidence against a hypothesis is a difference of two deviances: that of the most likely rates under the
+/// hypothesis minus that of the most likely rates without it. The deviance is twice the logarithm of the likelihood of
+/// the observed rates over that of assumed ones.
+///
+/// The comparison needs no minimum number of users, and is valid for rates near 0, such as 0 of 400 against 20 of 400.
+/// With several periods of allocation, the ratio of the rates is assumed to be the same in all periods, while each
+/// period has its own baseline rate. The difference is then the mean of the differences that follow from this ratio in
+/// each period.
 public struct RateContrast: Contrast {
     /// The users of one period of allocation, in which the shares of the variations did not change.
     public struct Period: Sendable, Equatable {
-        var (successes, count): (Double, Double)
-        var (baseSuccesses, baseCount): (Double, Double)
+        var successes: Double
+        var count: Double
+        var baseSuccesses: Double
+        var baseCount: Double
 
+        /// - Parameters:
+        ///   - successes: the users of the variation who converted, out of `count`.
+        ///   - baseline: the users of the baseline who converted, out of `baseCount`.
         public init(_ successes: Double, of count: Double, baseline: Double, of baseCount: Double) {
-            (self.successes, self.count) = (successes, count)
-            (baseSuccesses, self.baseCount) = (baseline, baseCount)
+            self.successes = successes
+            self.count = count
+            self.baseSuccesses = baseline
+            self.baseCount = baseCount
         }
 
         fileprivate var total: Double { count + baseCount }
@@ -22,11 +34,14 @@ public struct RateContrast: Contrast {
     }
 
     private let periods: [Period]
+    /// The successes of the variation in all periods.
     private let successes: Double
+    /// The successes of the baseline in all periods.
     private let baseSuccesses: Double
-    /// The ratio of the rates that fits all periods best, and its deviance.
+    /// The most likely ratio of the rates; infinite if the baseline has no successes, `NaN` if neither side has any.
     private let bestRatio: Double
-    private let bestMisfit: Double
+    /// The deviance with ``bestRatio``: 0 for one period, whose observed rates have this ratio.
+    private let bestDeviance: Double
     public let effectiveUsers: Double
 
     /// - Parameter periods: periods in which one side has no users are left out.
@@ -37,17 +52,21 @@ public struct RateContrast: Contrast {
         self.periods = periods
         let successes = periods.reduce(0) { $0 + $1.successes }
         let baseSuccesses = periods.reduce(0) { $0 + $1.baseSuccesses }
-        (self.successes, self.baseSuccesses) = (successes, baseSuccesses)
+        self.successes = successes
+        self.baseSuccesses = baseSuccesses
         effectiveUsers = periods.reduce(0) { $0 + $1.effectiveUsers }
         if periods.count == 1 {
             bestRatio = first.successes / first.count / (first.baseSuccesses / first.baseCount)
-            bestMisfit = 0
-        } else if successes == 0 || baseSuccesses == 0 {
-            bestRatio = successes > 0 ? .infinity : baseSuccesses > 0 ? 0 : .nan
-            bestMisfit = 0
+            bestDeviance = 0
+        } else if baseSuccesses == 0 {
+            bestRatio = successes > 0 ? .infinity : .nan
+            bestDeviance = 0
+        } else if successes == 0 {
+            bestRatio = 0
+            bestDeviance = 0
         } else {
             bestRatio = Self.bestRatio(periods)
-            bestMisfit = Self.misfit(periods, ratio: bestRatio)
+            bestDeviance = Self.deviance(periods, ratio: bestRatio)
         }
     }
 
@@ -61,15 +80,17 @@ public struct RateContrast: Contrast {
     public func squaredZ(_ hypothesis: NullHypothesis) -> Double {
         switch hypothesis {
         case .lift(let lift):
-            return max(0, Self.misfit(periods, ratio: max(0, 1 + lift)) - bestMisfit)
+            return max(0, Self.deviance(periods, ratio: max(0, 1 + lift)) - bestDeviance)
         case .difference(let difference):
-            guard periods.count > 1 else { return Self.misfit(periods[0], difference: difference) }
-            // Without any success on a side, the ratio is 0 or infinite, and no ratio results in a difference beyond.
+            guard periods.count > 1 else { return Self.deviance(periods[0], difference: difference) }
+            // Without any success on a side, the best ratio is 0 or infinite. No ratio results in a difference beyond
+            // that of the best ratio, so the totals are tested like one period.
             let isBeyond =
                 successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
-            guard !isBeyond else { return Self.misfit(totals, difference: difference) }
-            let ratio = exp(Root.between(-Self.widest, Self.widest) { self.difference(ratio: exp($0)) - difference })
-            return max(0, Self.misfit(periods, ratio: ratio) - bestMisfit)
+            guard !isBeyond else { return Self.deviance(totals, difference: difference) }
+            let limit = Self.largestLogarithm
+            let logarithm = Root.between(-limit, limit) { self.difference(ratio: exp($0)) - difference }
+            return max(0, Self.deviance(periods, ratio: exp(logarithm)) - bestDeviance)
         }
     }
 
@@ -86,8 +107,8 @@ public struct RateContrast: Contrast {
         guard periods.count > 1 else { return Self.differences(periods[0], upTo: squaredZ) }
         // Without any success on a side, the ratio does not bound the rate of the other side.
         let all = Self.differences(totals, upTo: squaredZ)
-        let low = successes == 0 ? all.lowerBound : difference(ratio: ratio(-1, squaredZ))
-        let high = baseSuccesses == 0 ? all.upperBound : difference(ratio: ratio(1, squaredZ))
+        let low = successes == 0 ? all.lowerBound : difference(ratio: ratio(.below, reaching: squaredZ))
+        let high = baseSuccesses == 0 ? all.upperBound : difference(ratio: ratio(.above, reaching: squaredZ))
         return min(low, difference)...max(high, difference)
     }
 
@@ -98,8 +119,9 @@ public struct RateContrast: Contrast {
             of: periods.reduce(0) { $0 + $1.baseCount })
     }
 
+    /// Returns the differences of one period whose squared z is at most a number.
     private static func differences(_ period: Period, upTo squaredZ: Double) -> ClosedRange<Double> {
-        func excess(_ difference: Double) -> Double { misfit(period, difference: difference) - squaredZ }
+        func excess(_ difference: Double) -> Double { deviance(period, difference: difference) - squaredZ }
         func bound(_ end: Double) -> Double {
             excess(end) <= 0 ? end.rounded() : Root.between(period.difference, end, excess)
         }
@@ -107,32 +129,43 @@ public struct RateContrast: Contrast {
     }
 
     public func lifts(upTo squaredZ: Double) -> ClosedRange<Double>? {
-        let low = successes == 0 ? 0 : ratio(-1, squaredZ)
-        let high = baseSuccesses == 0 ? Double.infinity : ratio(1, squaredZ)
+        let low = successes == 0 ? 0 : ratio(.below, reaching: squaredZ)
+        let high = baseSuccesses == 0 ? Double.infinity : ratio(.above, reaching: squaredZ)
         return low <= high ? low - 1...high - 1 : nil
     }
 
-    /// The logarithm of the greatest ratio that is searched.
-    private static let widest = 60.0
+    /// The logarithm of the greatest ratio that is searched. Ratios are searched by their logarithms, for which 1/2 is
+    /// as far from 1 as 2 is.
+    private static let largestLogarithm = 60.0
 
-    /// Returns the ratio at which the squared z reaches a bound, below the best one (-1) or above it (1).
-    private func ratio(_ direction: Double, _ squaredZ: Double) -> Double {
+    /// A side of the best ratio.
+    private enum Side: Double {
+        case below = -1
+        case above = 1
+    }
+
+    /// Returns the ratio on one side of the best ratio at which the squared z reaches a number; 0 or infinity if none
+    /// does.
+    private func ratio(_ side: Side, reaching squaredZ: Double) -> Double {
         func excess(_ logarithm: Double) -> Double {
-            Self.misfit(periods, ratio: exp(logarithm)) - bestMisfit - squaredZ
+            Self.deviance(periods, ratio: exp(logarithm)) - bestDeviance - squaredZ
         }
+        let direction = side.rawValue
         let isInside = bestRatio > 0 && bestRatio.isFinite
-        var near = isInside ? log(bestRatio) : direction * -Self.widest / 2
+        // Walks away from the best ratio in steps of doubling length until the squared z is too large.
+        var near = isInside ? log(bestRatio) : direction * -Self.largestLogarithm / 2
         var step = direction * 0.25
         var far = near + step
-        while excess(far) <= 0, abs(far) < Self.widest {
-            (near, step) = (far, 2 * step)
+        while excess(far) <= 0, abs(far) < Self.largestLogarithm {
+            near = far
+            step *= 2
             far += step
         }
-        guard excess(far) > 0 else { return direction > 0 ? .infinity : 0 }
+        guard excess(far) > 0 else { return side == .above ? .infinity : 0 }
         return exp(Root.between(near, far, excess))
     }
 
-    /// The mean of the differences that result from a ratio of the rates, weighted by the users of each period.
+    /// Returns the mean of the differences that result from a ratio of the rates, weighted by the users of each period.
     private func difference(ratio: Double) -> Double {
         let users = periods.reduce(0) { $0 + $1.total }
         return periods.reduce(0) { sum, period in
@@ -144,34 +177,36 @@ public struct RateContrast: Contrast {
 
     // MARK: Likelihood
 
-    /// Twice the logarithm of the likelihood of the observed rate over that of another one.
+    /// Returns the deviance of one side: twice the logarithm of the likelihood of the observed rate over that of an
+    /// assumed rate.
     private static func deviance(_ successes: Double, of count: Double, _ rate: Double) -> Double {
-        /// 0 · ln 0 is 0.
+        // 0 · ln 0 counts as 0, its limit.
         func term(_ number: Double, _ expected: Double) -> Double { number > 0 ? number * log(number / expected) : 0 }
         return 2 * (term(successes, count * rate) + term(count - successes, count * (1 - rate)))
     }
 
-    private static func misfit(_ period: Period, _ rate: Double, _ baseRate: Double) -> Double {
+    /// Returns the deviance of one period with assumed rates of both sides.
+    private static func deviance(_ period: Period, _ rate: Double, _ baseRate: Double) -> Double {
         deviance(period.successes, of: period.count, rate)
             + deviance(period.baseSuccesses, of: period.baseCount, baseRate)
     }
 
-    /// The deviance if the variation's rate is a multiple of the baseline's.
-    private static func misfit(_ periods: [Period], ratio: Double) -> Double {
+    /// Returns the deviance of all periods if the variation's rate is a multiple of the baseline's.
+    private static func deviance(_ periods: [Period], ratio: Double) -> Double {
         periods.reduce(0) { sum, period in
             let base = baseRate(period, ratio: ratio)
-            return sum + misfit(period, min(1, ratio * base), base)
+            return sum + deviance(period, min(1, ratio * base), base)
         }
     }
 
-    /// The deviance if the variation's rate is the baseline's plus a difference.
-    private static func misfit(_ period: Period, difference: Double) -> Double {
+    /// Returns the deviance of one period if the variation's rate is the baseline's plus a difference.
+    private static func deviance(_ period: Period, difference: Double) -> Double {
         let base = baseRate(period, difference: difference)
-        return misfit(period, min(max(base + difference, 0), 1), base)
+        return deviance(period, min(max(base + difference, 0), 1), base)
     }
 
-    /// The most likely rate of the baseline if the variation's is a multiple of it: Miettinen and Nurminen, Comparative
-    /// analysis of two rates, 1985.
+    /// Returns the most likely rate of the baseline if the variation's is a multiple of it: the lesser root of a
+    /// quadratic equation (Miettinen and Nurminen, Comparative analysis of two rates, 1985).
     private static func baseRate(_ period: Period, ratio: Double) -> Double {
         let all = period.successes + period.baseSuccesses
         guard ratio.isFinite else { return 0 }
@@ -181,27 +216,33 @@ public struct RateContrast: Contrast {
         return all > 0 ? min(1, 2 * all / (linear + root)) : 0
     }
 
-    /// The most likely rate of the baseline if the variation's is higher by a difference: the zero of the derivative of the
-    /// likelihood, which falls from one end of the possible rates to the other.
+    /// Returns the most likely rate of the baseline if the variation's is higher by a difference: the zero of the
+    /// derivative of the log-likelihood, which falls from one end of the possible rates to the other.
     private static func baseRate(_ period: Period, difference: Double) -> Double {
         let low = max(0, -difference)
         let high = min(1, 1 - difference)
         guard low < high else { return low }
-        let (successes, failures) = (period.successes, period.count - period.successes)
-        let (baseSuccesses, baseFailures) = (period.baseSuccesses, period.baseCount - period.baseSuccesses)
+        let successes = period.successes
+        let failures = period.count - period.successes
+        let baseSuccesses = period.baseSuccesses
+        let baseFailures = period.baseCount - period.baseSuccesses
         func slope(_ rate: Double) -> Double {
             func share(_ number: Double, _ rate: Double) -> Double { number > 0 ? number / rate : 0 }
             return share(successes, rate + difference) - share(failures, 1 - rate - difference)
                 + share(baseSuccesses, rate) - share(baseFailures, 1 - rate)
         }
-        let (first, last) = (low + 1e-15, high - 1e-15)
+        // At the ends themselves the derivative may be infinite.
+        let first = low + 1e-15
+        let last = high - 1e-15
         if slope(first) <= 0 { return low }
         if slope(last) >= 0 { return high }
         return Root.between(first, last, slope)
     }
 
-    // MARK: The best fit of several periods
+    // MARK: The most likely ratio of several periods
 
+    /// Returns the ratio at which the derivative of the log-likelihood of all periods is 0. Both sides must have
+    /// successes.
     private static func bestRatio(_ periods: [Period]) -> Double {
         func slope(_ logarithm: Double) -> Double {
             let ratio = exp(logarithm)
@@ -211,8 +252,8 @@ public struct RateContrast: Contrast {
             }
         }
         var (low, high) = (-0.5, 0.5)
-        while slope(low) < 0, low > -60 { low *= 2 }
-        while slope(high) > 0, high < 60 { high *= 2 }
+        while slope(low) < 0, low > -largestLogarithm { low *= 2 }
+        while slope(high) > 0, high < largestLogarithm { high *= 2 }
         return exp(Root.between(low, high, slope))
     }
 }

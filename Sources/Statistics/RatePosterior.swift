@@ -20,13 +20,15 @@ public struct RatePosterior: Sendable, Equatable {
     /// The probability that the variation's rate is greater than the baseline's, and the expected loss of choosing the
     /// variation: the posterior mean of max(baseline - variation, 0).
     public var chanceToWinAndExpectedLoss: (chance: Double, loss: Double) {
-        // E[max(x - v, 0)] = x P(v < x) - E[v] P(v' < x), where v' has one more success.
-        let weighted = Beta(variation.a + 1, variation.b)
-        var (chance, loss) = (0.0, 0.0)
+        // For a rate x of the baseline, the expected loss is E[max(x - v, 0)] = x P(v < x) - E[v] P(v' < x), where v'
+        // is distributed like the variation's rate v with one more success.
+        let oneMoreSuccess = Beta(variation.a + 1, variation.b)
+        var chance = 0.0
+        var loss = 0.0
         integrate { x, weight in
             let below = variation.probability(upTo: x)
             chance += weight * (1 - below)
-            loss += weight * (x * below - variation.mean * weighted.probability(upTo: x))
+            loss += weight * (x * below - variation.mean * oneMoreSuccess.probability(upTo: x))
         }
         return (min(max(chance, 0), 1), max(loss, 0))
     }
@@ -43,12 +45,14 @@ public struct RatePosterior: Sendable, Equatable {
             for (node, weight) in GaussLegendre.points {
                 let x = low + half * (1 + node)
                 let density = baseline.density(x)
+                // Less would not change the sum of probabilities, which is 1, and both distribution functions are slow.
                 if density * half > 1e-18 { body(x, weight * half * density) }
             }
         }
     }
 
-    /// The bounds of the intervals to integrate, narrow enough that both densities are smooth within each.
+    /// The bounds of the intervals to integrate. They are two standard deviations apart, of the narrower distribution
+    /// where both overlap, so that both densities are smooth within each interval.
     private var edges: [Double] {
         func grid(_ beta: Beta) -> [Double] {
             stride(from: -Self.reach, through: Self.reach, by: 2).map { step in
@@ -70,6 +74,7 @@ enum GaussLegendre {
             var x = -cos(Double.pi * (Double(index) + 0.75) / (Double(degree) + 0.5))
             var slope = 1.0
             for _ in 0..<10 {
+                // P(n-1) and P(n) at x, by the recurrence n P(n) = (2n - 1) x P(n-1) - (n - 1) P(n-2).
                 var (former, value) = (1.0, x)
                 for n in 2...degree {
                     let n = Double(n)
@@ -82,6 +87,7 @@ enum GaussLegendre {
         }
     }()
 
+    /// Returns the integral of a function.
     static func integral(from low: Double, to high: Double, _ body: (Double) -> Double) -> Double {
         let half = (high - low) / 2
         return points.reduce(0) { $0 + $1.weight * half * body(low + half * (1 + $1.node)) }

@@ -1,18 +1,20 @@
 import Glibc
 
-/// The test of whether users are split among variations as expected. Its result is valid at any time, and over several
-/// periods with different expected shares.
+/// The sample ratio test: whether users are split among variations as expected. A wrong split shows that users were
+/// lost or counted twice, so that no result of the experiment can be trusted. The test is valid at any time, and over
+/// several periods with different expected shares.
 ///
-/// The evidence of a period is a Bayes factor: how much better the counts are explained by shares that are spread around
-/// the expected ones (a Dirichlet distribution) than by the expected ones themselves (Lindon and Malek, Anytime-valid
-/// inference for multinomial count data, 2020, arXiv 2011.03567). While the split is correct, the evidence is a
-/// nonnegative martingale that starts at 1, so the probability that it ever reaches 1/α is at most α (Ville's inequality).
+/// The evidence of a period is a Bayes factor: how much better the counts are explained by shares that are spread
+/// around the expected ones (a Dirichlet distribution) than by the expected ones themselves (Lindon and Malek,
+/// Anytime-valid inference for multinomial count data, 2020, arXiv 2011.03567). While the split is correct, the
+/// evidence is a nonnegative martingale that starts at 1, so the probability that it ever reaches 1/α is at most α
+/// (Ville's inequality).
 ///
 /// The product and the mean of the periods' evidence are such martingales, too. The product grows fastest if users are
 /// lost in every period, the mean if they are lost in one. The test takes the mean of both.
 ///
-/// Counts of which none is expected are tested on their own, see ``strayShare``, and the evidence of a period is the mean of
-/// both tests.
+/// Users of a variation without a share are tested on their own, see ``strayShare``. The evidence of a period is the
+/// mean of both tests.
 public struct SampleRatio: Sendable, Equatable {
     /// The number of users of each variation in one period, and the expected shares.
     public struct Period: Sendable, Equatable {
@@ -36,7 +38,7 @@ public struct SampleRatio: Sendable, Equatable {
         public var pValue: Double { min(1, exp(-logEvidence)) }
     }
 
-    /// One for each period; `nil` for those without users, or with fewer than two variations.
+    /// One test for each period; `nil` for a period without users, or with fewer than two variations.
     public let tests: [Test?]
 
     public init(_ periods: [Period]) {
@@ -46,54 +48,62 @@ public struct SampleRatio: Sendable, Equatable {
     /// The p-value of all periods together; `nil` if none has users.
     public var pValue: Double? {
         let logarithms = tests.compactMap { $0?.logEvidence }
-        guard let mean = Self.mean(logarithms), let both = Self.mean([logarithms.reduce(0, +), mean]) else {
-            return nil
-        }
-        return Test(logEvidence: both).pValue
+        let logOfProduct = logarithms.reduce(0, +)
+        guard let logOfMean = Self.logOfMean(logarithms),
+            let logOfBoth = Self.logOfMean([logOfProduct, logOfMean])
+        else { return nil }
+        return Test(logEvidence: logOfBoth).pValue
     }
 
     /// Returns the logarithm of the mean of numbers, given their logarithms; `nil` for none.
-    private static func mean(_ logarithms: [Double]) -> Double? {
+    private static func logOfMean(_ logarithms: [Double]) -> Double? {
         guard let greatest = logarithms.max() else { return nil }
         return greatest + log(logarithms.reduce(0) { $0 + exp($1 - greatest) } / Double(logarithms.count))
     }
 
-    /// The number of users that the expected shares count for in the Dirichlet distribution. A loss of one user in 50 of a
-    /// variation is then found soonest; a larger one is found early with any number.
+    /// The number of users that the expected shares count for in the Dirichlet distribution. A loss of one user in 50
+    /// of a variation is then found soonest; a larger one is found early with any number.
     public static let concentration = 1_000.0
 
     private static func test(_ period: Period) -> Test? {
-        mean([splitEvidence(period), strayEvidence(period)].compactMap(\.self)).map { Test(logEvidence: $0) }
+        let logarithms = [splitEvidence(period), strayEvidence(period)].compactMap(\.self)
+        return logOfMean(logarithms).map { Test(logEvidence: $0) }
     }
 
-    // MARK: Counts of which none is expected
+    // MARK: Users of variations without a share
 
-    /// The share of a period's users who may have a variation that nobody is to get, besides ``strayCount`` of them: SDKs
-    /// decide with a former definition until they have read the new one.
+    /// The share of a period's users who may have a variation that should get nobody, in addition to ``strayCount``
+    /// users. Some are unavoidable, because SDKs decide with a former definition until they have fetched the new one.
     public static let strayShare = 0.01
+    /// The number of users of a period who may have a variation that should get nobody; see ``strayShare``.
     public static let strayCount = 20
 
-    /// Returns the evidence that more users have a variation without a share than may: a Bayes factor of any share against the
-    /// most likely one of at most ``strayShare``. `nil` if each count has a share, or no share is known.
+    /// Returns the evidence that too many users have a variation without a share: the logarithm of a Bayes factor of
+    /// any share of such users against the most likely share of at most ``strayShare``. `nil` if each variation has a
+    /// share, or no share is known.
     private static func strayEvidence(_ period: Period) -> Double? {
-        let expected = period.counts.indices.map { index in
-            period.expected.contains { $0.indices.contains(index) && $0[index] > 0 }
+        let hasShare = period.counts.indices.map { index in
+            period.expected.contains { shares in shares.indices.contains(index) && shares[index] > 0 }
         }
-        guard expected.contains(true), expected.contains(false) else { return nil }
-        let strays = zip(period.counts, expected).reduce(0) { $1.1 ? $0 : $0 + $1.0 }
-        let counted = Double(max(0, strays - strayCount))
-        let others = Double(period.counts.reduce(0, +) - strays)
-        guard counted + others > 0 else { return nil }
-        let any = Gamma.logarithm(counted + 1) + Gamma.logarithm(others + 1) - Gamma.logarithm(counted + others + 2)
-        let share = min(counted / (counted + others), strayShare)
-        let few = (counted > 0 ? counted * log(share) : 0) + (others > 0 ? others * log(1 - share) : 0)
-        return any - few
+        guard hasShare.contains(true), hasShare.contains(false) else { return nil }
+        var strayUsers = 0
+        for (count, isExpected) in zip(period.counts, hasShare) where !isExpected { strayUsers += count }
+        let strays = Double(max(0, strayUsers - strayCount))
+        let others = Double(period.counts.reduce(0, +) - strayUsers)
+        guard strays + others > 0 else { return nil }
+        // The likelihood of a share that is distributed uniformly, against that of the best share allowed.
+        let logOfAnyShare =
+            Gamma.logarithm(strays + 1) + Gamma.logarithm(others + 1) - Gamma.logarithm(strays + others + 2)
+        let share = min(strays / (strays + others), strayShare)
+        let logOfAllowedShare =
+            (strays > 0 ? strays * log(share) : 0) + (others > 0 ? others * log(1 - share) : 0)
+        return logOfAnyShare - logOfAllowedShare
     }
 
-    // MARK: The split
+    // MARK: The split among variations with a share
 
-    /// Returns the evidence that the counts with a share are split otherwise than expected; `nil` for fewer than two, or
-    /// without users.
+    /// Returns the evidence that users are not split by the expected shares, as a logarithm. `nil` if fewer than two
+    /// variations have a share, or none of those has users.
     private static func splitEvidence(_ period: Period) -> Double? {
         guard let first = period.expected.first else { return nil }
         let indices = first.indices.filter { first[$0] > 0 && period.counts.indices.contains($0) }
@@ -106,15 +116,19 @@ public struct SampleRatio: Sendable, Equatable {
         // Takes the mixture that explains the counts best, because the evidence against the true mixture is at least as
         // great.
         let expected = components.count == 1 ? usual : mixture(of: components, counts, total)
-        let mixed = zip(counts, usual).reduce(
-            Gamma.logarithm(concentration) - Gamma.logarithm(concentration + total)
-        ) { sum, pair in
-            let prior = concentration * pair.1
-            return sum + Gamma.logarithm(prior + pair.0) - Gamma.logarithm(prior)
+        // The likelihood of the counts with spread shares, that is of a Dirichlet-multinomial distribution, and with
+        // the expected shares. Both leave out the multinomial coefficient, which is the same.
+        var logOfSpreadShares = Gamma.logarithm(concentration) - Gamma.logarithm(concentration + total)
+        for (count, share) in zip(counts, usual) {
+            let prior = concentration * share
+            logOfSpreadShares = logOfSpreadShares + Gamma.logarithm(prior + count) - Gamma.logarithm(prior)
         }
-        let correct = zip(counts, expected).reduce(0.0) { $1.0 > 0 ? $0 + $1.0 * log($1.1) : $0 }
-        return mixed - correct
+        var logOfExpectedShares = 0.0
+        for (count, share) in zip(counts, expected) where count > 0 { logOfExpectedShares += count * log(share) }
+        return logOfSpreadShares - logOfExpectedShares
     }
+
+    // MARK: Mixtures of expected shares
 
     /// The maximum number of components of a mixture; see ``covering(_:)``.
     public static let componentLimit = 32
@@ -134,6 +148,7 @@ public struct SampleRatio: Sendable, Equatable {
         }
     }
 
+    /// Returns shares whose sum is 1; `nil` if all are 0.
     private static func normalized(_ shares: [Double]) -> [Double]? {
         let sum = shares.reduce(0, +)
         return sum > 0 ? shares.map { $0 / sum } : nil
@@ -148,9 +163,13 @@ public struct SampleRatio: Sendable, Equatable {
         }
         var weights = components.map { _ in 1 / Double(components.count) }
         var mixture: [Double] = []
-        for _ in 0..<500 {
+        let maximumSteps = 500
+        for _ in 0..<maximumSteps {
             mixture = counts.indices.map { index in
-                zip(weights, components).reduce(0) { $0 + $1.0 * $1.1[index] }
+                zip(weights, components).reduce(0.0) { sum, part in
+                    let (weight, shares) = part
+                    return sum + weight * shares[index]
+                }
             }
             var change = 0.0
             for (component, shares) in components.enumerated() {

@@ -55,13 +55,14 @@ public struct Beta: Sendable, Equatable {
         // The fraction converges fast only below the mean.
         guard x <= (a + 1) / (a + b + 2) else { return 1 - regularised(b, a, y, x) }
         var fraction = ContinuedFraction(1)
+        let maximumTerms = 1_000_000.0
         var m = 0.0
         while true {
             let odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
             guard fraction.add(numerator: odd, denominator: 1) else { break }
             m += 1
             let even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-            guard fraction.add(numerator: even, denominator: 1), m < 1_000_000 else { break }
+            guard fraction.add(numerator: even, denominator: 1), m < maximumTerms else { break }
         }
         return min(1, power(a, b, x, y) / a / fraction.value)
     }
@@ -70,7 +71,9 @@ public struct Beta: Sendable, Equatable {
     /// nearly cancel.
     private static func power(_ a: Double, _ b: Double, _ x: Double, _ y: Double) -> Double {
         guard min(a, b) >= 10 else {
-            let (logX, logY) = (x < y ? log(x) : log1p(-y), x < y ? log1p(-x) : log(y))
+            // Takes the logarithm of the lesser one of x and y = 1 - x, which is known more precisely.
+            let logX = x < y ? log(x) : log1p(-y)
+            let logY = x < y ? log1p(-x) : log(y)
             return exp(a * logX + b * logY - logFunction(a, b))
         }
         let sum = a + b
@@ -82,7 +85,8 @@ public struct Beta: Sendable, Equatable {
 
     /// Returns ln B(a, b) without the cancellation that subtracting ln Γ of large numbers would cause.
     static func logFunction(_ a: Double, _ b: Double) -> Double {
-        let (small, large) = (min(a, b), max(a, b))
+        let small = min(a, b)
+        let large = max(a, b)
         guard large >= 10 else { return Gamma.logarithm(a) + Gamma.logarithm(b) - Gamma.logarithm(a + b) }
         // ln Γ(large) - ln Γ(large + small)
         let ratio =
@@ -92,8 +96,8 @@ public struct Beta: Sendable, Equatable {
     }
 }
 
-/// Evaluates a continued fraction term by term: Lentz's method with the modification of Thompson and Barnett (Coulomb
-/// and Bessel functions of complex arguments and order, 1986).
+/// Evaluates a continued fraction b0 + a1 / (b1 + a2 / (b2 + …)) term by term: Lentz's method with the modification of
+/// Thompson and Barnett (Coulomb and Bessel functions of complex arguments and order, 1986).
 struct ContinuedFraction {
     private(set) var value: Double
     private var c: Double
@@ -115,6 +119,7 @@ struct ContinuedFraction {
         return abs(factor - 1) > 1e-16
     }
 
+    /// Replaces 0, by which the method could have to divide, by a tiny number.
     private static func nonZero(_ x: Double) -> Double {
         abs(x) < 1e-300 ? 1e-300 : x
     }

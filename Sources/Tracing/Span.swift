@@ -7,26 +7,30 @@ public final class Span: Sendable {
     /// inherit it.
     @TaskLocal public static var current: Span?
 
+    /// The side of a request that the span describes. The raw values are those of OTLP's `SpanKind`.
     public enum Kind: Int, Sendable {
-        // The numbers of OTLP.
         case server = 2
         case client = 3
     }
 
+    /// The value of an attribute.
     public enum Value: Sendable {
         case text(String)
         case number(Int)
     }
 
+    /// What the span's work was about, such as `http.route`, named by OpenTelemetry's semantic conventions.
     public typealias Attributes = [(name: StaticString, value: Value)]
 
     public let context: TraceContext
-    /// The `tracestate` of the request, which is passed on unchanged.
+    /// The header field `tracestate` of the request, which is passed on unchanged.
     public let state: String?
+    /// The id of the span that this one is a part of; `nil` if this one began the trace.
     private let parentID: UInt64?
     private let kind: Kind
     private let tracer: Tracer
-    /// The start in nanoseconds, since 1970 and on the monotonic clock.
+    /// The start in nanoseconds: since 1970, for the record, and on the monotonic clock, for the duration, which must
+    /// not change when the time is set. Both are 0 if the trace is not recorded.
     private let startedAt: (wall: UInt64, monotonic: UInt64)
 
     init(_ context: TraceContext, parentID: UInt64?, state: String?, _ kind: Kind, _ tracer: Tracer) {
@@ -38,18 +42,18 @@ public final class Span: Sendable {
         startedAt = context.isSampled ? (Self.now(CLOCK_REALTIME), Self.now(CLOCK_MONOTONIC)) : (0, 0)
     }
 
-    /// Begins a span within this one.
+    /// Begins a span that is a part of this one, such as a query of a request.
     public func child(_ kind: Kind) -> Span {
         let own = TraceContext(trace: context.trace, spanID: Tracer.newID(), isSampled: context.isSampled)
         return Span(own, parentID: context.spanID, state: state, kind, tracer)
     }
 
-    /// Ends the span, once.
+    /// Ends the span and hands it to the tracer. Call it once.
     ///
     /// - Parameters:
-    ///   - name: one of few names, so that spans can be grouped by it.
+    ///   - name: one of few names, such as a route, so that collectors can group spans by name.
     ///   - error: the kind of failure; `nil` for success.
-    ///   - links: other spans for which the work was done, too.
+    ///   - links: other spans that the work was done for, such as the requests that share one request to another server.
     public func end(
         _ name: String, _ attributes: Attributes, error: String? = nil, links: [TraceContext] = []
     ) {
@@ -68,6 +72,7 @@ public final class Span: Sendable {
         return $current.withValue(span, operation: work)
     }
 
+    /// Returns the time of a clock in nanoseconds.
     private static func now(_ clock: clockid_t) -> UInt64 {
         var time = timespec()
         clock_gettime(clock, &time)

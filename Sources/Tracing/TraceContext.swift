@@ -1,6 +1,7 @@
-/// The position of a span in its trace, as in the field `traceparent` (W3C Trace Context).
+/// The position of a span in its trace, as the header field `traceparent` carries it from one program to the next (W3C
+/// Trace Context).
 public struct TraceContext: Sendable, Equatable {
-    /// The two halves of the trace's id.
+    /// The two halves of the trace id.
     public let trace: (high: UInt64, low: UInt64)
     public let spanID: UInt64
     /// Whether the spans of the trace are recorded.
@@ -12,14 +13,20 @@ public struct TraceContext: Sendable, Equatable {
         self.isSampled = isSampled
     }
 
-    /// Reads a `traceparent` (W3C Trace Context §3.2). An unknown version may have further data behind another hyphen.
+    /// Parses a `traceparent` (W3C Trace Context §3.2), all of whose numbers are hexadecimal:
     ///
-    /// - Returns: `nil` if the standard requires to ignore the text, also for several fields in one list.
+    ///     00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    ///     version, trace id, span id, flags
+    ///
+    /// A later version than 00 may append further fields after another hyphen.
+    ///
+    /// - Returns: `nil` if the standard requires to ignore the text. That includes a list of several values.
     public init?(traceparent text: String) {
         let bytes = Array(text.utf8)
-        guard bytes.count >= 55, [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
+        let length = 55
+        guard bytes.count >= length, [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
             let version = Self.hexadecimal(bytes[0..<2]), version != 0xFF,
-            bytes.count == 55 || version > 0 && bytes[55] == UInt8(ascii: "-"),
+            bytes.count == length || version > 0 && bytes[length] == UInt8(ascii: "-"),
             let high = Self.hexadecimal(bytes[3..<19]), let low = Self.hexadecimal(bytes[19..<35]), high | low != 0,
             let span = Self.hexadecimal(bytes[36..<52]), span != 0,
             let flags = Self.hexadecimal(bytes[53..<55])
@@ -27,7 +34,7 @@ public struct TraceContext: Sendable, Equatable {
         self.init(trace: (high, low), spanID: span, isSampled: flags & 1 == 1)
     }
 
-    /// Reads hexadecimal digits, in lower case only, as the standard requires.
+    /// Parses up to 16 hexadecimal digits, in lower case only, as the standard requires.
     private static func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var value: UInt64 = 0
         for digit in digits {
@@ -40,16 +47,19 @@ public struct TraceContext: Sendable, Equatable {
         return value
     }
 
-    /// The trace's id in the form that logs and collectors show.
+    /// The trace id in the form that logs and collectors show: 32 hexadecimal digits.
     public var traceID: String { Self.text(trace.high) + Self.text(trace.low) }
 
+    /// The header field for a request to another program.
     public var traceparent: String { "00-\(traceID)-\(Self.text(spanID))-0\(isSampled ? 1 : 0)" }
 
+    /// Returns 16 hexadecimal digits.
     static func text(_ id: UInt64) -> String {
         let digits = String(id, radix: 16)
         return String(repeating: "0", count: 16 - digits.utf8.count) + digits
     }
 
+    // Written out, because the compiler synthesizes no comparison for tuples.
     public static func == (left: TraceContext, right: TraceContext) -> Bool {
         left.trace == right.trace && left.spanID == right.spanID && left.isSampled == right.isSampled
     }

@@ -1,20 +1,33 @@
 public import Dispatch
-internal import JSON
 internal import Synchronization
 
-/// Begins traces, and sends the spans that have ended to a collector, in batches and on a queue of its own. While the
-/// collector is unavailable, up to ``limit`` spans wait; further ones are dropped.
+/// Begins the spans of requests, and exports ended spans to an OpenTelemetry collector.
+///
+/// ``record(_:)`` only appends a span to a list, so a request never waits for the collector. A queue of the tracer's
+/// own sends the list in batches: once a second, and as soon as a batch is full. While the collector is unavailable, up
+/// to ``limit`` spans wait; further ones are dropped.
 public final class Tracer: Sendable {
     /// The result of sending a batch.
     public enum Delivery: Sendable {
-        /// - Parameter rejected: the number of spans that the collector did not take.
+        /// The collector accepted the batch.
+        ///
+        /// - Parameter rejected: the number of spans in the batch that the collector dropped.
         case taken(rejected: Int)
         /// The collector will never accept the batch.
         case refused(String)
         /// Sending failed, but the same batch may succeed later.
         case failed(String)
+
+        /// The reason why the batch was not accepted; `nil` if it was.
+        fileprivate var failure: String? {
+            switch self {
+            case .taken: nil
+            case .refused(let reason), .failed(let reason): reason
+            }
+        }
     }
 
+    /// The number of spans that were sent, and that were lost.
     public struct Counts: Sendable {
         public var sent: UInt64 = 0
         public var dropped: UInt64 = 0
@@ -23,10 +36,39 @@ public final class Tracer: Sendable {
     }
 
     private struct State {
+        /// The spans to send, oldest first.
         var waiting: [EndedSpan] = []
         var counts = Counts()
+        /// Whether the collector did not accept the last batch.
         var isFailing = false
+
+        /// Notes the result of sending the first spans that wait. A batch that failed keeps its place in the list.
+        mutating func apply(_ delivery: Delivery, ofBatch count: Int) {
+            isFailing = delivery.failure != nil
+            switch delivery {
+            case .taken(let rejected):
+                waiting.removeFirst(count)
+                let lost = min(max(0, rejected), count)
+                counts.sent &+= UInt64(count - lost)
+                counts.dropped &+= UInt64(lost)
+            case .refused:
+                waiting.removeFirst(count)
+                counts.dropped &+= UInt64(count)
+            case .failed:
+                break
+            }
+        }
     }
+
+    /// The maximum number of spans that wait.
+    package static let limit = 4_096
+    /// The maximum number of spans in one request to the collector.
+    package static let batch = 512
+    private static let interval = DispatchTimeInterval.seconds(1)
+    /// The timeout of a request in seconds, while the server runs.
+    private static let requestTimeout = 5
+    /// The timeout of the last requests in seconds, while the server stops.
+    private static let lastRequestTimeout = 2
 
     private let sample: Double
     private let resource: [(StaticString, String)]
@@ -37,16 +79,12 @@ public final class Tracer: Sendable {
     /// Safe: Dispatch allows any thread to use a timer.
     nonisolated(unsafe) private let timer: any DispatchSourceTimer
 
-    /// The maximum number of spans that wait, and of spans in one request.
-    package static let (limit, batch) = (4_096, 512)
-    private static let interval = DispatchTimeInterval.seconds(1)
-    /// How long a request may take, in seconds: while the server runs, and at its stop.
-    private static let (patience, lastPatience) = (5, 2)
-
     /// - Parameters:
-    ///   - sample: the share of the traces beginning here that is recorded, from 0 to 1.
+    ///   - sample: the share of new traces that is recorded, from 0 to 1. A trace that a client has begun is recorded
+    ///     if the client says so.
     ///   - resource: the attributes of the program, such as `service.name`.
-    ///   - send: sends the JSON of an `ExportTraceServiceRequest`.
+    ///   - send: sends the JSON of an `ExportTraceServiceRequest` within a number of seconds. Called on the tracer's
+    ///     queue, which it may block.
     ///   - report: called with the reason when batches begin to fail, and with `nil` when one is accepted again.
     public init(
         sample: Double, resource: [(StaticString, String)],
@@ -58,28 +96,29 @@ public final class Tracer: Sendable {
         self.send = send
         self.report = report
         timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.setEventHandler { [weak self] in self?.flush(seconds: Self.patience) }
+        timer.setEventHandler { [weak self] in self?.flush(timeout: Self.requestTimeout) }
         timer.schedule(deadline: .now() + Self.interval, repeating: Self.interval)
         timer.resume()
     }
 
     public var counts: Counts { state.withLock(\.counts) }
 
-    // MARK: Beginning
+    // MARK: Beginning spans
 
     /// Begins the span of a request.
     ///
     /// - Parameters:
-    ///   - traceparent: the field of the request. If it is absent or invalid, a new trace begins.
-    ///   - isQuiet: whether a new trace is never recorded, as for the health checks of an orchestrator. The span is
-    ///     still recorded if the caller records its trace.
+    ///   - traceparent: the header field of the request. If it is absent or invalid, a new trace begins.
+    ///   - state: the header field `tracestate` of the request.
+    ///   - isQuiet: whether to record no new trace, as for the health checks of an orchestrator. The span is still
+    ///     recorded if the client records the trace that the span belongs to.
     public func begin(traceparent: String?, state: String?, isQuiet: Bool) -> Span {
         if let parent = traceparent.flatMap(TraceContext.init(traceparent:)) {
             let own = TraceContext(trace: parent.trace, spanID: Self.newID(), isSampled: parent.isSampled)
             return Span(own, parentID: parent.spanID, state: state, .server, self)
         }
         let trace = (high: Self.newID(), low: Self.newID())
-        // Decides by the trace's id, like OpenTelemetry's sampler, so that all programs with the same share record the
+        // Decides by the trace id, like OpenTelemetry's sampler, so that all programs with the same share record the
         // same traces.
         let isSampled = !isQuiet && Double(trace.low >> 1) < sample * 0x1p63
         return Span(
@@ -87,11 +126,12 @@ public final class Tracer: Sendable {
             self)
     }
 
-    /// Returns a random id. 0 is excluded because it means that there is none.
+    /// Returns a random id. Never 0, which means "no id" in Trace Context.
     static func newID() -> UInt64 { .random(in: 1...UInt64.max) }
 
-    // MARK: Sending
+    // MARK: Exporting spans
 
+    /// Queues a span for export, or drops the span if the queue is full.
     func record(_ span: EndedSpan) {
         let count = state.withLock { state in
             guard state.waiting.count < Self.limit else {
@@ -99,39 +139,25 @@ public final class Tracer: Sendable {
                 return 0
             }
             state.waiting.append(span)
+            // While the collector fails, only the timer sends.
             return state.isFailing ? 0 : state.waiting.count
         }
-        if count == Self.batch { queue.async { [weak self] in self?.flush(seconds: Self.patience) } }
+        if count == Self.batch { queue.async { [weak self] in self?.flush(timeout: Self.requestTimeout) } }
     }
 
     /// Sends the waiting spans, until a batch fails. On the queue only.
-    private func flush(seconds: Int) {
+    private func flush(timeout seconds: Int) {
         while true {
             let batch = state.withLock { $0.waiting.prefix(Self.batch) }
             guard !batch.isEmpty else { return }
             let delivery = send(OTLP.encode(batch, of: resource), seconds)
-            let (reason, isChange) = state.withLock { state -> (String?, Bool) in
-                let wasFailing = state.isFailing
-                switch delivery {
-                case .taken(let rejected):
-                    state.waiting.removeFirst(batch.count)
-                    let dropped = min(max(0, rejected), batch.count)
-                    state.counts.sent &+= UInt64(batch.count - dropped)
-                    state.counts.dropped &+= UInt64(dropped)
-                    state.isFailing = false
-                    return (nil, wasFailing)
-                case .refused(let reason):
-                    state.waiting.removeFirst(batch.count)
-                    state.counts.dropped &+= UInt64(batch.count)
-                    state.isFailing = true
-                    return (reason, !wasFailing)
-                case .failed(let reason):
-                    state.isFailing = true
-                    return (reason, !wasFailing)
-                }
+            let wasFailing = state.withLock { state in
+                defer { state.apply(delivery, ofBatch: batch.count) }
+                return state.isFailing
             }
-            if isChange { report(reason) }
-            if reason != nil { return }
+            let failure = delivery.failure
+            if wasFailing != (failure != nil) { report(failure) }
+            guard failure == nil else { return }
         }
     }
 
@@ -140,94 +166,10 @@ public final class Tracer: Sendable {
     /// - Returns: the number of spans that are lost.
     public func close() -> Int {
         timer.cancel()
-        queue.sync { flush(seconds: Self.lastPatience) }
+        queue.sync { flush(timeout: Self.lastRequestTimeout) }
         return state.withLock { state in
             defer { state.waiting.removeAll() }
             return state.waiting.count
         }
-    }
-}
-
-/// OpenTelemetry's protocol in its JSON form, in which ids are hexadecimal and 64-bit numbers are strings.
-enum OTLP {
-    static func encode(_ spans: ArraySlice<EndedSpan>, of resource: [(StaticString, String)]) -> [UInt8] {
-        var writer = JSONWriter(capacity: 512 * spans.count)
-        writer.beginObject()
-        writer.key("resourceSpans")
-        writer.beginArray()
-        writer.beginObject()
-        writer.key("resource")
-        writer.beginObject()
-        append(resource.map { ($0, .text($1)) }, to: &writer)
-        writer.endObject()
-        writer.key("scopeSpans")
-        writer.beginArray()
-        writer.beginObject()
-        writer.key("scope")
-        writer.beginObject()
-        writer.member("name", "holdfast")
-        writer.endObject()
-        writer.key("spans")
-        writer.beginArray()
-        for span in spans { append(span, to: &writer) }
-        writer.endArray()
-        writer.endObject()
-        writer.endArray()
-        writer.endObject()
-        writer.endArray()
-        writer.endObject()
-        return writer.finish()
-    }
-
-    private static func append(_ span: EndedSpan, to writer: inout JSONWriter) {
-        writer.beginObject()
-        appendIDs(span.context, to: &writer)
-        if let parent = span.parentID { writer.member("parentSpanId", TraceContext.text(parent)) }
-        writer.member("name", span.name)
-        writer.member("kind", span.kind.rawValue)
-        writer.member("startTimeUnixNano", "\(span.startedAt)")
-        writer.member("endTimeUnixNano", "\(span.endedAt)")
-        append(span.attributes + (span.error.map { [("error.type", .text($0))] } ?? []), to: &writer)
-        if !span.links.isEmpty {
-            writer.key("links")
-            writer.beginArray()
-            for link in span.links {
-                writer.beginObject()
-                appendIDs(link, to: &writer)
-                writer.endObject()
-            }
-            writer.endArray()
-        }
-        if span.error != nil {
-            writer.key("status")
-            writer.beginObject()
-            // STATUS_CODE_ERROR
-            writer.member("code", 2)
-            writer.endObject()
-        }
-        writer.endObject()
-    }
-
-    private static func appendIDs(_ context: TraceContext, to writer: inout JSONWriter) {
-        writer.member("traceId", context.traceID)
-        writer.member("spanId", TraceContext.text(context.spanID))
-    }
-
-    private static func append(_ attributes: Span.Attributes, to writer: inout JSONWriter) {
-        writer.key("attributes")
-        writer.beginArray()
-        for attribute in attributes {
-            writer.beginObject()
-            writer.member("key", "\(attribute.name)")
-            writer.key("value")
-            writer.beginObject()
-            switch attribute.value {
-            case .text(let text): writer.member("stringValue", text)
-            case .number(let number): writer.member("intValue", "\(number)")
-            }
-            writer.endObject()
-            writer.endObject()
-        }
-        writer.endArray()
     }
 }

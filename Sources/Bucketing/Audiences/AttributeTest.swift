@@ -1,83 +1,18 @@
 import Chronology
 public import JSON
 
-/// One condition on one attribute of the user. A class, because each evaluation takes it out of a ``Condition``, and copies
-/// of its many parts would cost more than the comparison.
-package final class AttributeCondition: Sendable {
-    /// The name of the attribute; `nil` if the condition has none, so that no user has the attribute.
-    package let name: String?
-    package let kind: Kind
-
-    package enum Kind: Sendable {
-        case test(AttributeTest)
-        /// Whether the request lists this segment among the user's.
-        case qualified(Identifier)
-        case unknownType(String)
-        case unknownMatch(String)
-    }
-
-    /// Compiles `{"type", "name", "match", "value"}`.
-    ///
-    /// - Parameter dialect: which tests the condition may have.
-    init(_ object: JSONObject, _ dialect: ConditionDialect) {
-        name = object["name"]?.string
-        if dialect == .segment, let test = object.textTest {
-            kind = .test(.text(test))
-            return
-        }
-        let type = object["type"]
-        guard let type = type?.string, type == "custom_attribute" || type == "third_party_dimension" else {
-            kind = .unknownType(type?.string ?? "")
-            return
-        }
-        let match = object["match"] ?? .null
-        kind = Self.kind(match: match.isNull ? "exact" : match.string ?? "", value: object["value"] ?? .null)
-    }
-
-    private static func kind(match: String, value: JSONValue) -> Kind {
-        if match == "qualified" { return value.string.map { .qualified(Identifier($0)) } ?? .test(.unsupportedValue) }
-        return AttributeTest(match: match, value: value).map { .test($0) } ?? .unknownMatch(match)
-    }
-
-    func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
-        switch kind {
-        case .test(let test):
-            if user.hasUnknownAttributes, isMissing(for: user) { return nil }
-            return evaluate(test, user)
-        case .qualified(let segment):
-            let isQualified = user.qualifiedSegments.contains(segment)
-            return !isQualified && user.hasUnknownAttributes ? nil : isQualified
-        case .unknownType(let type):
-            reasons.add("unable to evaluate condition of type \"\(type)\"")
-            return nil
-        case .unknownMatch(let match):
-            reasons.add("invalid Condition matcher \"\(match)\"")
-            return nil
-        }
-    }
-
-    /// An attribute in the request takes precedence over the stored one, even if it is `null`.
-    private func evaluate(_ test: AttributeTest, _ user: User) -> Bool? {
-        if let name, let given = user.attributes[name] { return test.evaluate(given) }
-        if let name, let stored = user.storedAttributes { return stored.evaluate(test, attribute: Identifier(name)) }
-        return test.evaluate(JSONValue?.none)
-    }
-
-    /// Whether neither the request nor the stored attributes have a value.
-    func isMissing(for user: User) -> Bool {
-        evaluate(.exists, user) != true
-    }
-}
-
 /// A test on the value of an attribute, compiled from the `match` and `value` of a condition.
+///
+/// A test can be applied to any ``ConditionOperand``: to the JSON of a request, and to stored attributes in the form
+/// that the store has them, so that no JSON has to be made for a decision.
 public enum AttributeTest: Sendable {
     case exists
     case equalsString(String)
     case equalsBool(Bool)
     case equalsNumber(Double)
     case number(Comparison, Double)
-    /// Compares a stored point in time with a time in the same format. The reference SDK compares numbers only, so the
-    /// result for an attribute of a request is unknown.
+    /// Compares a stored date or time with a text in the same format. SDKs compare numbers only, so the result for an
+    /// attribute of a request is unknown.
     case moment(Comparison, String)
     case contains(String)
     case version(Comparison, SemanticVersion)
@@ -101,14 +36,18 @@ public enum AttributeTest: Sendable {
         default:
             if let comparison = Comparison(rawValue: match), comparison != .equal {
                 self = Self.order(comparison, value)
-            } else if match.hasPrefix("semver_"), let comparison = Comparison(rawValue: String(match.dropFirst(7))) {
-                self =
-                    value.string.flatMap { SemanticVersion($0) }.map { .version(comparison, $0) } ?? .unsupportedValue
+            } else if match.hasPrefix(Self.versionPrefix),
+                let comparison = Comparison(rawValue: String(match.dropFirst(Self.versionPrefix.count)))
+            {
+                let version = value.string.flatMap { SemanticVersion($0) }
+                self = version.map { .version(comparison, $0) } ?? .unsupportedValue
             } else {
                 return nil
             }
         }
     }
+
+    private static let versionPrefix = "semver_"
 
     private static func exact(_ value: JSONValue) -> AttributeTest {
         switch value {
@@ -118,12 +57,13 @@ public enum AttributeTest: Sendable {
         }
     }
 
+    /// Compiles `gt`, `ge`, `lt` or `le`: a comparison of points in time if the value is a text, else of numbers.
     private static func order(_ comparison: Comparison, _ value: JSONValue) -> AttributeTest {
         if let text = value.string { return .moment(comparison, Instant(rfc3339: text)?.rfc3339 ?? text) }
         return value.usableNumber.map { .number(comparison, $0) } ?? .unsupportedValue
     }
 
-    /// Tests a value.
+    /// Tests the value of an attribute.
     ///
     /// - Parameter value: `nil` if the user does not have the attribute.
     /// - Returns: `nil` (unknown) if the value is missing or has the wrong type.
@@ -147,17 +87,9 @@ public enum AttributeTest: Sendable {
     }
 }
 
-extension JSONObject {
-    /// The test of a condition, if SDKs do not know it; `nil` also for a pattern that cannot be used.
-    fileprivate var textTest: TextTest? {
-        guard let value = self["value"]?.string else { return nil }
-        return try? TextTest(
-            match: self["match"]?.string ?? "exact", value: value, ignoresCase: self["ignore_case"] == true)
-    }
-}
-
 extension AttributeTest {
-    /// The relation that must hold between a value and that of the condition.
+    /// The relation that must hold between the user's value and the condition's. The raw values are those of `match`;
+    /// `eq` exists as `semver_eq` only.
     public enum Comparison: String, Sendable {
         case equal = "eq"
         case greater = "gt"
@@ -178,12 +110,12 @@ extension AttributeTest {
     }
 }
 
-/// The value of an attribute as tests see it, from the JSON of a request or from a stored record. Each member is `nil`
-/// if the value has another type.
+/// The value of an attribute as tests see it: JSON of a request, or a stored value. Each requirement returns `nil` if
+/// the value has another type.
 public protocol ConditionOperand {
     var isNull: Bool { get }
     var bool: Bool? { get }
-    /// A number from -2^53 to 2^53. The reference SDK accepts no others.
+    /// A number from -2^53 to 2^53. Optimizely's SDKs accept no others.
     var usableNumber: Double? { get }
     var text: String? { get }
     /// Whether the text, or one of several texts, is byte-identical to `text`.
@@ -198,6 +130,7 @@ public protocol ConditionOperand {
 }
 
 extension ConditionOperand {
+    /// Returns a number if it is from -2^53 to 2^53.
     @inlinable
     public static func usable(_ number: Double) -> Double? {
         abs(number) <= Double(1 << 53) ? number : nil
@@ -228,5 +161,6 @@ extension JSONValue: ConditionOperand {
         return text.withUTF8 { test.holds(UnsafeRawBufferPointer($0)) }
     }
 
+    // JSON has no type for points in time.
     public func momentOrder(to text: String) -> Int? { nil }
 }

@@ -1,47 +1,62 @@
 import JSON
 
+// Describes the conditions of an audience with their results for a user, for the explanation of a decision
+// (``DecisionStep``).
+
 extension Condition {
     /// The maximum number of conditions that one explanation lists.
-    private static let listed = 1_000
+    private static let maximumCount = 1_000
 
     /// Describes the conditions as a JSON object, each with its own `result` for a user: `true`, `false`, or `null` for
     /// unknown.
     ///
+    ///     {"operator": "and", "result": false, "conditions": [
+    ///         {"attribute": "age", "match": "ge", "value": 18, "actual": 17, "result": false}, …]}
+    ///
     /// - Parameter showsValues: whether to add the user's `actual` values of attributes.
     func explained(for user: User, showingValues showsValues: Bool) -> JSONValue {
-        var left = Self.listed
-        return explained(user, showsValues, &left)
+        var remaining = Self.maximumCount
+        return explained(user, showsValues, &remaining)
     }
 
-    /// - Parameter left: how many conditions may still be listed.
-    private func explained(_ user: User, _ showsValues: Bool, _ left: inout Int) -> JSONValue {
+    /// - Parameter remaining: how many conditions may still be listed.
+    private func explained(_ user: User, _ showsValues: Bool, _ remaining: inout Int) -> JSONValue {
         var json = JSONObject()
         var operands: [Condition] = []
         switch self {
-        case .cached(_, let condition): return condition.explained(user, showsValues, &left)
+        case .cached(_, let condition): return condition.explained(user, showsValues, &remaining)
         case .and(let conditions), .or(let conditions):
-            // A list of one is that one.
-            if conditions.count == 1, let only = conditions.first { return only.explained(user, showsValues, &left) }
+            // A list of one condition has the result of that condition.
+            if conditions.count == 1, let only = conditions.first {
+                return only.explained(user, showsValues, &remaining)
+            }
             if case .and = self { json["operator"] = "and" } else { json["operator"] = "or" }
             operands = conditions
-        case .not(let condition): (json["operator"], operands) = ("not", condition.map { [$0] } ?? [])
-        case .audience(let id, let condition): (json["audience_id"], operands) = (.string(id.string), [condition])
+        case .not(let condition):
+            json["operator"] = "not"
+            operands = condition.map { [$0] } ?? []
+        case .audience(let id, let condition):
+            json["audience_id"] = .string(id.string)
+            operands = [condition]
         case .missingAudience(let id): json["audience_id"] = .string(id)
         case .segment(let name):
             json["segment"] = .string(name.string)
             operands = user.storedAttributes?.segment(name).map { [$0.condition] } ?? []
         case .outsideSegment(let name):
-            (json["segment"], json["match"]) = (.string(name.string), "outside")
+            json["segment"] = .string(name.string)
+            json["match"] = "outside"
             operands = user.storedAttributes?.segment(name).map { [$0.condition] } ?? []
         case .attribute(let condition): condition.explain(user, showsValues, in: &json)
         case .invalid: json["operator"] = "invalid"
         }
-        left -= 1
+        remaining -= 1
         var reasons = Reasons(.none)
         json["result"] = evaluate(for: user, &reasons).map { .bool($0) } ?? .null
         guard !operands.isEmpty else { return .object(json) }
         var list: [JSONValue] = []
-        for operand in operands where left > 0 { list.append(operand.explained(user, showsValues, &left)) }
+        for operand in operands where remaining > 0 {
+            list.append(operand.explained(user, showsValues, &remaining))
+        }
         json["conditions"] = .array(list)
         if list.count < operands.count { json["left_out"] = .integer(Int64(operands.count - list.count)) }
         return .object(json)
@@ -49,6 +64,7 @@ extension Condition {
 }
 
 extension AttributeCondition {
+    /// Adds the members that describe the condition.
     fileprivate func explain(_ user: User, _ showsValues: Bool, in json: inout JSONObject) {
         json["attribute"] = name.map { .string($0) } ?? .null
         switch kind {

@@ -1,7 +1,11 @@
+// Explains why the result of an audience is unknown: which attributes are missing or have values that cannot be
+// compared.
+
 extension Condition {
-    /// Evaluates the conditions a second time and collects the conditions on attributes that make the result unknown.
+    /// Evaluates the conditions like ``evaluate(for:_:)``, and collects the conditions on attributes that make the
+    /// result unknown. Apart from that method, because the hot path should not pay for the list.
     ///
-    /// - Parameter unknown: grows only if the result is unknown.
+    /// - Parameter unknown: conditions are added only if the result is unknown.
     func evaluate(for user: User, unknown: inout [AttributeCondition]) -> Bool? {
         switch self {
         case .and(let conditions): return Self.evaluate(conditions, decisive: false, user, &unknown)
@@ -23,7 +27,9 @@ extension Condition {
         }
     }
 
-    /// - Parameter decisive: the result of one condition that decides all: `false` for `and`, `true` for `or`.
+    /// Evaluates the conditions of an `and` or `or`.
+    ///
+    /// - Parameter decisive: the result of one condition that decides the whole: `false` for `and`, `true` for `or`.
     private static func evaluate(
         _ conditions: [Condition], decisive: Bool, _ user: User, _ unknown: inout [AttributeCondition]
     ) -> Bool? {
@@ -45,7 +51,7 @@ extension DecisionRun {
     /// The maximum number of attributes that the reasons list for one audience.
     private static var listedAttributes: Int { 20 }
 
-    /// Adds reasons that list the attributes because of which an audience cannot be evaluated.
+    /// Adds a reason for each attribute that makes the result of an audience unknown.
     ///
     /// - Parameter subject: what the audience belongs to, such as `experiment "e"`.
     func explainUnknown(_ audience: Condition, of subject: String) {

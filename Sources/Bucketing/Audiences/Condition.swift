@@ -1,18 +1,21 @@
 import JSON
 
-/// A tree of conditions, compiled for evaluation. Uses three-valued logic: `nil` means unknown, because an attribute is
-/// missing or has the wrong type.
+/// A tree of conditions on a user, compiled from the JSON of an audience, a segment or an experiment.
+///
+/// Evaluating uses three-valued logic: true, false, or `nil` for unknown, because an attribute is missing or has the
+/// wrong type. `and` is false if one condition is false, `or` is true if one is true, even if others are unknown.
 package indirect enum Condition: Sendable {
     case and([Condition])
     case or([Condition])
     case not(Condition?)
     case attribute(AttributeCondition)
+    /// An audience that the datafile has, with its conditions.
     case audience(Identifier, Condition)
     /// An audience that the datafile does not have.
     case missingAudience(String)
-    /// A segment, which is defined outside the datafile; its conditions are looked up when they are evaluated.
+    /// A segment. Segments are defined outside the datafile, so the conditions are looked up when they are evaluated.
     case segment(Identifier)
-    /// True for users who are not in the segment, and for users for whom that is unknown.
+    /// True for users who are not in the segment, and for users of whom it is unknown.
     case outsideSegment(Identifier)
     /// Conditions that take long enough to evaluate that the result is worth caching, see ``ConditionCache``.
     case cached(ConditionCache.Subject, Condition)
@@ -25,7 +28,7 @@ package indirect enum Condition: Sendable {
 extension Condition {
     /// Compiles `["and", leaf, ["or", leaf, …], …]`. A list without an operator means `or`.
     ///
-    /// - Parameter leaf: compiles a value that is not a list.
+    /// - Parameter leaf: compiles a value that is not a list: a condition on an attribute, or the id of an audience.
     init(_ value: JSONValue, leaf: (JSONValue) -> Condition) {
         guard let list = value.array else {
             self = leaf(value)
@@ -69,6 +72,9 @@ extension Condition {
 // MARK: - Evaluating
 
 extension Condition {
+    /// Evaluates the conditions for a user, and adds the reasons for errors.
+    ///
+    /// - Returns: `nil` if the result is unknown.
     func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
         switch self {
         case .and(let conditions): Self.all(conditions, user, &reasons)

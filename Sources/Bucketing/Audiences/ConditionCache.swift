@@ -1,8 +1,12 @@
-/// Caches the results of audiences and segments for one user, so that conditions that several experiments share are
-/// evaluated once. Serves one request, on one thread, with reasons either always or never requested.
+/// Caches the results of large audiences and segments for one user, so that conditions that several experiments share
+/// are evaluated once per request.
+///
+/// A result is cached with its reasons, so all decisions of the request must agree on whether reasons are requested.
 package final class ConditionCache: @unchecked Sendable {
-    // Safe: a user with a cache is passed from one decision to the next, never to two concurrently.
+    // `@unchecked Sendable` is safe: a user with a cache is passed from one decision to the next on one thread, never
+    // to two decisions at once.
 
+    /// The conditions that an entry has the result of.
     package enum Subject: Hashable, Sendable {
         case audience(Identifier)
         case segment(Identifier)
@@ -22,16 +26,16 @@ package final class ConditionCache: @unchecked Sendable {
             reasons.append(entry.reasons)
             return entry.result
         }
-        let count = reasons.texts.count
+        let countBefore = reasons.texts.count
         let result = evaluate(&reasons)
-        entries[subject] = Entry(result: result, reasons: reasons.texts[count...])
+        entries[subject] = Entry(result: result, reasons: reasons.texts[countBefore...])
         return result
     }
 }
 
 extension User {
-    /// Returns the user with a cache for the results of large audiences, which several decisions with the same stored
-    /// attributes may share.
+    /// Returns the user with a cache for the results of large audiences. Use the returned user for all decisions of a
+    /// request that have the same stored attributes.
     public func cachingConditions() -> User {
         guard conditionCache == nil else { return self }
         var user = self
@@ -41,7 +45,7 @@ extension User {
 }
 
 extension Condition {
-    /// Up to this many leaves, evaluating is faster than caching.
+    /// The number of conditions on attributes and the like up to which evaluating is faster than caching.
     private static let smallSize = 16
 
     /// Whether the conditions are large enough to be worth caching.

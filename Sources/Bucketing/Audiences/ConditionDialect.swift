@@ -2,15 +2,16 @@ public import JSON
 
 /// The set of tests that conditions may use.
 ///
-/// SDKs decide with the datafile, too. So the audiences of experiments and flags may use only the tests that SDKs know,
-/// and the tests that can be rewritten to those. Segments are evaluated by this server alone, and may use more.
+/// SDKs fetch the datafile and evaluate its audiences themselves. So audiences may use only the tests that SDKs know,
+/// and tests that can be rewritten to those. Segments are evaluated by this server alone, and may use more.
 public enum ConditionDialect: Sendable {
     /// The conditions of a datafile.
     case datafile
-    /// The conditions of a segment: also those of ``TextTest``.
+    /// The conditions of a segment, which may also have the tests of ``TextTest``.
     case segment
 
-    /// The values of `match` that are rewritten in the datafile, because SDKs do not know them.
+    /// The values of `match` that compare with a list. They are rewritten in the datafile, because SDKs do not know
+    /// them.
     package static let lists = ["in", "not_in"]
     /// The maximum number of values of `in` and `not_in`.
     package static let longestList = 1_000

@@ -2,62 +2,29 @@
 indirect enum PatternNode {
     case symbol(PatternSymbol)
     case sequence([PatternNode])
+    /// The options of `a|b`.
     case choice([PatternNode])
-    /// `most` is `nil` if there is no upper limit.
+    /// A quantifier: `x*` is repeated from 0 times without limit (`most` is `nil`).
     case repetition(PatternNode, least: Int, most: Int?)
 }
 
-/// The characters that a class such as `[a-z]` or `\d` stands for.
-struct ScalarSet: Sendable {
-    private var ranges: [ClosedRange<UInt32>]
-    /// Whether the set has all characters but those of the ranges.
-    var isInverted = false
-
-    static let digit = ScalarSet(0x30...0x39)
-    static let word = ScalarSet(0x30...0x39, 0x41...0x5A, 0x5F...0x5F, 0x61...0x7A)
-    static let space = ScalarSet(0x09...0x0D, 0x20...0x20)
-    static let lineFeed = ScalarSet(0x0A...0x0A)
-
-    init(_ ranges: ClosedRange<UInt32>...) {
-        self.ranges = ranges
-    }
-
-    mutating func formUnion(_ other: ScalarSet) {
-        guard other.isInverted else { return ranges += other.ranges }
-        var next: UInt32 = 0
-        for range in other.ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
-            if range.lowerBound > next { ranges.append(next...range.lowerBound - 1) }
-            next = max(next, range.upperBound + 1)
-        }
-        ranges.append(next...UInt32.max)
-    }
-
-    func contains(_ scalar: UInt32, ignoresCase: Bool) -> Bool {
-        var isFound = holds(scalar)
-        if !isFound, ignoresCase, let properties = Unicode.Scalar(scalar)?.properties {
-            isFound = holds(properties.lowercaseMapping) || holds(properties.uppercaseMapping)
-        }
-        return isFound != isInverted
-    }
-
-    private func holds(_ scalar: UInt32) -> Bool {
-        ranges.contains { $0.contains(scalar) }
-    }
-
-    /// Whether the set has the only character of a case mapping. A mapping to several characters never matches.
-    private func holds(_ mapping: String) -> Bool {
-        var scalars = mapping.unicodeScalars.makeIterator()
-        guard let scalar = scalars.next(), scalars.next() == nil else { return false }
-        return holds(scalar.value)
-    }
-}
-
-/// Parses the syntax that <doc:AttributesAndSegments> lists.
+/// Parses a regular expression by recursive descent. The syntax is a subset of the usual one;
+/// <doc:AttributesAndSegments> lists it.
+///
+///     choice   = sequence ("|" sequence)*
+///     sequence = repeated*
+///     repeated = atom (("*" | "+" | "?" | "{" counts "}") "?"?)?
+///     atom     = "(" choice ")" | "[" set "]" | "^" | "$" | "." | "\\" escape | character
+///
+/// Anything else is refused: look-around and back-references cannot be matched in linear time.
 struct PatternParser {
     private let scalars: [Unicode.Scalar]
+    /// The index of the next scalar.
     private var position = 0
+    /// The number of groups around the position.
     private var depth = 0
 
+    /// The maximum nesting of groups. Bounds the use of the stack.
     private static let deepest = 32
     private static let mostRepetitions = 256
 
@@ -73,6 +40,7 @@ struct PatternParser {
 
     private var next: Unicode.Scalar? { position < scalars.count ? scalars[position] : nil }
 
+    /// Skips a scalar if it is next.
     private mutating func skip(_ scalar: Unicode.Scalar) -> Bool {
         guard next == scalar else { return false }
         position += 1
@@ -95,6 +63,7 @@ struct PatternParser {
         return .sequence(nodes)
     }
 
+    /// Parses the quantifier of an atom, if it has one.
     private mutating func repeated(_ atom: PatternNode) throws(RegularExpressionError) -> PatternNode {
         let bounds: (least: Int, most: Int?)
         switch next {
@@ -119,13 +88,24 @@ struct PatternParser {
         let form = "`{` must begin {n}, {n,} or {n,m} with numbers up to \(Self.mostRepetitions), or be written `\\{`"
         guard let least = number() else { throw refusal(form) }
         var most: Int? = least
-        if skip(",") { most = next == "}" ? nil : number() ?? -1 }
+        if skip(",") {
+            if next == "}" {
+                most = nil
+            } else {
+                guard let number = number() else { throw refusal(form) }
+                most = number
+            }
+        }
         guard next == "}", max(least, most ?? 0) <= Self.mostRepetitions, most ?? least >= least else {
             throw refusal(form)
         }
         return (least, most)
     }
 
+    /// Parses a decimal number. Any number above ``mostRepetitions`` is returned as one more than that, so that none
+    /// overflows.
+    ///
+    /// - Returns: `nil` if the next scalar is no digit.
     private mutating func number() -> Int? {
         var number: Int?
         while let digit = next.flatMap({ "0"..."9" ~= $0 ? Int($0.value - 0x30) : nil }) {
@@ -135,6 +115,7 @@ struct PatternParser {
         return number
     }
 
+    /// Parses what a quantifier can follow: a group, a class, an anchor or a character.
     private mutating func atom() throws(RegularExpressionError) -> PatternNode {
         guard let scalar = next else { throw refusal("a pattern must not end here") }
         switch scalar {
@@ -156,6 +137,7 @@ struct PatternParser {
         }
     }
 
+    /// Parses `(…)` or `(?:…)`. Both mean the same, because groups capture nothing.
     private mutating func group() throws(RegularExpressionError) -> PatternNode {
         position += 1
         if next == "?" {
@@ -195,6 +177,7 @@ struct PatternParser {
         return set
     }
 
+    /// Parses a class such as `[a-z\d]` or `[^"]`.
     private mutating func set() throws(RegularExpressionError) -> ScalarSet {
         position += 1
         var set = ScalarSet()
@@ -217,6 +200,7 @@ struct PatternParser {
         return set
     }
 
+    /// Parses the end of a range in a class, behind the hyphen.
     private mutating func range(from first: ScalarSet) throws(RegularExpressionError) -> ScalarSet {
         guard let scalar = next else { throw refusal("a class must end with `]`") }
         position += 1
@@ -225,6 +209,55 @@ struct PatternParser {
             throw refusal("a range in a class must have a first character and a last one that is not before it")
         }
         return ScalarSet(lower...upper)
+    }
+}
+
+/// A set of characters: what a class such as `[a-z]` or `\d` stands for.
+struct ScalarSet: Sendable {
+    private var ranges: [ClosedRange<UInt32>]
+    /// Whether the set has all characters except those in the ranges.
+    var isInverted = false
+
+    static let digit = ScalarSet(0x30...0x39)
+    static let word = ScalarSet(0x30...0x39, 0x41...0x5A, 0x5F...0x5F, 0x61...0x7A)
+    static let space = ScalarSet(0x09...0x0D, 0x20...0x20)
+    static let lineFeed = ScalarSet(0x0A...0x0A)
+
+    init(_ ranges: ClosedRange<UInt32>...) {
+        self.ranges = ranges
+    }
+
+    /// Adds the characters of another set to the ranges. Whether this set is inverted does not matter: `[^\d]` has the
+    /// ranges of `\d`.
+    mutating func formUnion(_ other: ScalarSet) {
+        guard other.isInverted else { return ranges += other.ranges }
+        // Adds the gaps between the ranges of the other set.
+        var next: UInt32 = 0
+        for range in other.ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
+            if range.lowerBound > next { ranges.append(next...range.lowerBound - 1) }
+            next = max(next, range.upperBound + 1)
+        }
+        ranges.append(next...UInt32.max)
+    }
+
+    func contains(_ scalar: UInt32, ignoresCase: Bool) -> Bool {
+        var isInRanges = rangesContain(scalar)
+        if !isInRanges, ignoresCase, let properties = Unicode.Scalar(scalar)?.properties {
+            isInRanges = rangesContain(properties.lowercaseMapping) || rangesContain(properties.uppercaseMapping)
+        }
+        return isInRanges != isInverted
+    }
+
+    private func rangesContain(_ scalar: UInt32) -> Bool {
+        ranges.contains { $0.contains(scalar) }
+    }
+
+    /// Whether the ranges contain the only character of a case mapping. A mapping to several characters (`ß` to `SS`)
+    /// never matches.
+    private func rangesContain(_ mapping: String) -> Bool {
+        var scalars = mapping.unicodeScalars.makeIterator()
+        guard let scalar = scalars.next(), scalars.next() == nil else { return false }
+        return rangesContain(scalar.value)
     }
 }
 

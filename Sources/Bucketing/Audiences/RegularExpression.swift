@@ -1,15 +1,19 @@
-/// A regular expression that is matched in linear time, whatever the pattern: by an automaton that never backtracks. It
-/// has at most 256 states, and the set of current states is one SIMD vector. Matching allocates nothing.
+/// A regular expression that is matched in linear time for any pattern. Patterns come from clients, and a
+/// backtracking engine could take exponential time for some.
 ///
-/// It is a Glushkov automaton: it has one state for each character, class or anchor of the pattern, and is in that
-/// state when it has just read the symbol. The beginning and the end of the text count as symbols, which `^` and `$`
-/// read.
+/// The pattern is compiled to a Glushkov automaton, which follows all possible matches at once instead of backtracking.
+/// It has one state for each character, class or anchor of the pattern, and is in that state when it has just read the
+/// symbol. The beginning and the end of the text count as symbols, which `^` and `$` read. There are at most 256
+/// states, so that the set of current states is one SIMD vector. Matching allocates nothing.
+///
+/// ``PatternParser`` parses the pattern, `AutomatonBuilder` builds the automaton from the syntax tree, and `Automaton`
+/// matches.
 ///
 /// - SeeAlso: V. M. Glushkov, "The abstract theory of automata" (1961).
 public struct RegularExpression: Sendable {
     /// The maximum length of a pattern in bytes.
     public static let longestPattern = 1_000
-    /// The maximum length of a text in bytes. Bounds the time of a match.
+    /// The maximum length of a text in bytes. Bounds the time that matching takes.
     public static let longestText = 4_096
 
     public let pattern: String
@@ -37,7 +41,7 @@ public struct RegularExpression: Sendable {
     }
 }
 
-/// Why a pattern cannot be used.
+/// The reason why a pattern is not valid, or too large.
 public struct RegularExpressionError: Error, Equatable, CustomStringConvertible {
     public let description: String
 
@@ -90,6 +94,8 @@ enum PatternSymbol: Sendable {
     case character(ScalarSet)
 }
 
+/// A compiled pattern. In each step it reads one character of the text and moves from the set of current states to the
+/// set of the states that may follow them and read the character.
 private struct Automaton: Sendable {
     /// The symbol that each state reads.
     var symbols: [PatternSymbol] = []
@@ -97,16 +103,22 @@ private struct Automaton: Sendable {
     var follow: [StateSet] = []
     /// For each ASCII character, the states that read it.
     var ascii: [StateSet] = []
+    /// The states of `^`.
     var starts = StateSet()
+    /// The states of `$`.
     var ends = StateSet()
+    /// The states with which a match can begin.
     var first = StateSet()
+    /// The states with which a match can end.
     var last = StateSet()
     /// Whether the pattern matches an empty part of the text, and therefore every text.
     var isNullable = false
     var ignoresCase = false
 
+    /// Whether any part of the text matches: whether the automaton is ever in one of the last states.
     func matches(_ text: UnsafeRawBufferPointer) -> Bool {
         if isNullable { return true }
+        // An empty text has its beginning and its end at the same place.
         var states = anchored(StateSet(), by: text.isEmpty ? starts.union(ends) : starts)
         if !states.intersection(last).isEmpty { return true }
         var position = 0
@@ -135,14 +147,15 @@ private struct Automaton: Sendable {
         }
     }
 
-    /// Returns the states that may read the next symbol. The first ones are always among them, because a match may
-    /// begin anywhere.
+    /// Returns the states that may read the next symbol. The first states of the pattern are always among them, because
+    /// a match may begin anywhere.
     private func reachable(from states: StateSet) -> StateSet {
         var result = first
         states.forEach { result.formUnion(follow[$0]) }
         return result
     }
 
+    /// Returns those states that read a scalar beyond ASCII.
     private func reading(_ scalar: UInt32, among states: StateSet) -> StateSet {
         var result = StateSet()
         states.forEach { state in
@@ -153,7 +166,7 @@ private struct Automaton: Sendable {
         return result
     }
 
-    /// Decodes a scalar of two to four bytes.
+    /// Decodes a scalar of two to four bytes, and moves the position behind it.
     private static func scalar(_ text: UnsafeRawBufferPointer, _ position: inout Int) -> UInt32 {
         let lead = UInt32(text[position])
         let count = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2
@@ -168,18 +181,20 @@ private struct Automaton: Sendable {
     }
 }
 
-/// Builds the automaton of a parsed pattern.
+/// Builds the automaton of a parsed pattern: adds a state for each symbol, and notes for each part of the pattern which
+/// states a match of the part can begin and end with.
 private struct AutomatonBuilder {
-    /// A part of the pattern: the states it can begin and end with.
+    /// A part of the pattern. Without states, it matches the empty text.
     private struct Part {
+        /// Whether the part matches the empty text.
         var isNullable = true
         var first = StateSet()
         var last = StateSet()
     }
 
     private var automaton = Automaton()
-    /// Counts the visited nodes. Nested repetitions of an empty group add no states, so the number of states does not
-    /// bound the work for them.
+    /// The number of nodes visited so far. It is limited, because nested repetitions of an empty group, such as
+    /// `(((){9}){9}){9}`, take time but add no states.
     private var steps = 0
     private static let stepLimit = 4_096
 
@@ -189,7 +204,9 @@ private struct AutomatonBuilder {
 
     mutating func automaton(of node: PatternNode) throws(RegularExpressionError) -> Automaton {
         let whole = try part(node)
-        (automaton.isNullable, automaton.first, automaton.last) = (whole.isNullable, whole.first, whole.last)
+        automaton.isNullable = whole.isNullable
+        automaton.first = whole.first
+        automaton.last = whole.last
         automaton.ascii = Array(repeating: StateSet(), count: 128)
         for (state, symbol) in automaton.symbols.enumerated() {
             switch symbol {
@@ -204,6 +221,7 @@ private struct AutomatonBuilder {
         return automaton
     }
 
+    /// Adds the states of a node.
     private mutating func part(_ node: PatternNode) throws(RegularExpressionError) -> Part {
         steps += 1
         guard steps <= Self.stepLimit else { throw Self.tooLarge }
@@ -227,6 +245,7 @@ private struct AutomatonBuilder {
         }
     }
 
+    /// Adds a state that reads a symbol.
     private mutating func state(_ symbol: PatternSymbol) throws(RegularExpressionError) -> Part {
         let state = automaton.symbols.count
         guard state < StateSet.capacity else { throw Self.tooLarge }
@@ -238,20 +257,23 @@ private struct AutomatonBuilder {
         return part
     }
 
-    /// Writes out the repetition: `x{2,3}` as `xxx?`, `x{2,}` as `xx+`.
+    /// Writes out a repetition: `x{2,3}` as `xxx?`, `x{2,}` as `xx+`, `x*` as an optional `x+`.
     private mutating func repetition(
         _ node: PatternNode, _ least: Int, _ most: Int?
     ) throws(RegularExpressionError) -> Part {
+        let copies = most ?? max(least, 1)
         var whole = Part()
-        for index in 0..<max(least, most ?? max(least, 1)) {
+        for index in 0..<copies {
             var part = try part(node)
-            if most == nil, index + 1 == max(least, 1) { connect(part.last, to: part.first) }
+            let isUnlimited = most == nil && index + 1 == copies
+            if isUnlimited { connect(part.last, to: part.first) }
             if index >= least { part.isNullable = true }
             join(part, to: &whole)
         }
         return whole
     }
 
+    /// Appends a part to the parts of a sequence.
     private mutating func join(_ next: Part, to whole: inout Part) {
         connect(whole.last, to: next.first)
         if whole.isNullable { whole.first.formUnion(next.first) }
@@ -259,6 +281,7 @@ private struct AutomatonBuilder {
         whole.isNullable = whole.isNullable && next.isNullable
     }
 
+    /// Lets some states follow others.
     private mutating func connect(_ states: StateSet, to next: StateSet) {
         states.forEach { automaton.follow[$0].formUnion(next) }
     }

@@ -1,12 +1,15 @@
 public import JSON
 
-/// The users whose stored attributes meet conditions.
+/// A named set of users: those whose stored attributes meet conditions. Audiences refer to it by name: `{"segment":
+/// "vip"}`.
 public struct Segment: Sendable {
     /// 1 to 255 bytes.
     public let name: Identifier
     /// The conditions as they were given; see ``ConditionDialect/segment``.
     public let conditions: JSONValue
+    /// The compiled conditions.
     package let condition: Condition
+    /// The attributes that the conditions use.
     package let mentions: Mentions
 
     public init(name: Identifier, conditions: JSONValue) {
@@ -19,7 +22,7 @@ public struct Segment: Sendable {
         self.mentions = mentions
     }
 
-    /// Decodes stored conditions; `null` if they are damaged.
+    /// Parses conditions as stores keep them; `null` if they are damaged.
     public static func conditions(stored text: String) -> JSONValue {
         (try? JSONParser(maximumDepth: 128).parse(text)) ?? .null
     }
@@ -59,6 +62,7 @@ public struct Mentions: Sendable {
 }
 
 extension Condition {
+    /// Adds the names that the conditions use. Those of conditions that are always unknown are left out.
     func collectMentions(into mentions: inout Mentions) {
         switch self {
         case .and(let conditions), .or(let conditions):

@@ -1,7 +1,11 @@
 import JSON
 
-/// A version as audience conditions compare it. Less strict than semver.org: `2.1` and `3.7.1-rc.1+x` are both valid.
-/// Follows the reference SDK's `compare_user_version_with_target_version`.
+/// A version such as `2.1.0-beta`, as audience conditions compare it.
+///
+/// Less strict than semver.org: `2.1` and `3.7.1-rc.1+x` are both valid. Follows
+/// `compare_user_version_with_target_version` of Optimizely's Python SDK: parts are compared one by one, a target with
+/// fewer parts equals all versions that begin with those (`2.1.5` equals the target `2.1`), and a pre-release (`-`)
+/// precedes its release.
 public struct SemanticVersion: Sendable {
     /// Up to three numbers, then everything after the first `-` or `+` as one part.
     private let parts: [Part]
@@ -10,7 +14,8 @@ public struct SemanticVersion: Sendable {
 
     private struct Part: Sendable {
         let text: String
-        /// The digits without leading zeros; `nil` if the text is not a number.
+        /// The digits without leading zeros, so that numbers of any length can be compared; `nil` if the text is not a
+        /// number.
         let number: String?
 
         init(_ text: String) {
@@ -48,7 +53,7 @@ public struct SemanticVersion: Sendable {
         let suffixStart = bytes.firstIndex { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+") }
         isPreRelease = suffixStart.map { bytes[$0] == UInt8(ascii: "-") } ?? false
         isBuild = suffixStart != nil && !isPreRelease
-        // A fourth part shows that there are too many.
+        // Splits off at most a fourth part, which is enough to see that there are too many.
         let prefix = bytes[..<(suffixStart ?? bytes.endIndex)]
             .split(separator: UInt8(ascii: "."), maxSplits: 3, omittingEmptySubsequences: false)
         guard prefix.count <= 3 else { return nil }
@@ -83,10 +88,12 @@ public struct SemanticVersion: Sendable {
         return isPreRelease && !target.isPreRelease ? -1 : 0
     }
 
+    /// Compares two numbers: without leading zeros, the longer one is greater.
     private static func order(of left: String, _ right: String) -> Int {
         if left.utf8.count != right.utf8.count {
             return left.utf8.count < right.utf8.count ? -1 : 1
         }
-        return left == right ? 0 : left < right ? -1 : 1
+        if left == right { return 0 }
+        return left < right ? -1 : 1
     }
 }

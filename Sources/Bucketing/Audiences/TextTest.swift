@@ -1,6 +1,7 @@
 import JSON
 
-/// A test on a text that SDKs do not know, so that only segments may have it: they are evaluated by the server alone.
+/// A test on a text that SDKs do not know: `starts_with`, `ends_with`, `matches` (a ``RegularExpression``), or any test
+/// that ignores case. Only segments may have such tests, because the server alone evaluates segments.
 public struct TextTest: Sendable {
     private enum Relation: Sendable {
         case equal
@@ -15,16 +16,17 @@ public struct TextTest: Sendable {
     /// The values of `match` that `ignore_case` may accompany.
     package static let matchesIgnoringCase = ["exact", "in", "not_in", "substring"] + matches
 
-    /// The value of `match`, and that of the condition.
+    /// The `match` of the condition.
     package let match: String
+    /// The `value` of the condition.
     package let value: String
     package let ignoresCase: Bool
     private let relation: Relation
     /// The text to find; in lower case if case is ignored.
     private let sought: String
 
-    /// - Returns: `nil` if `match` is no test of a text.
-    /// - Throws: if a pattern cannot be used.
+    /// - Returns: `nil` if `match` is another test, which SDKs know, or is no test at all.
+    /// - Throws: ``RegularExpressionError`` if the value of `matches` is not a valid pattern.
     package init?(match: String, value: String, ignoresCase: Bool) throws(RegularExpressionError) {
         switch match {
         case "exact" where ignoresCase: relation = .equal
@@ -51,6 +53,7 @@ public struct TextTest: Sendable {
         return lowered.withUTF8 { compare(UnsafeRawBufferPointer($0)) }
     }
 
+    /// Compares a text, in lower case if case is ignored, with ``sought``.
     private func compare(_ text: UnsafeRawBufferPointer) -> Bool {
         var sought = sought
         return sought.withUTF8 { sought in

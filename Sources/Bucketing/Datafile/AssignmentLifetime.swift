@@ -1,7 +1,8 @@
 public import Chronology
 public import JSON
 
-/// How long users keep a variation after it was last saved: a setting of an experiment, or of the whole project.
+/// How long users keep an assigned variation after it was last saved: a setting of an experiment, or of the whole
+/// project. The JSON is `"assignmentTTL": "30d"`.
 public struct AssignmentLifetime: Sendable, Equatable {
     /// The text that was given, such as `30d` or `forever`.
     public let text: String

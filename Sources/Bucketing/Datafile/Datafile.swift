@@ -1,9 +1,15 @@
 public import JSON
 
-/// A project's experiments and flags, compiled from a datafile of version 4. Immutable.
+/// A project's experiments and flags, compiled from a datafile of version 4 (the JSON format of Optimizely's SDKs).
+/// Immutable.
 ///
-/// Requires what the reference SDK's schema and its `ProjectConfig` require; unknown members are ignored. If two
-/// elements have the same key or id, the last one counts, as in the reference SDK.
+/// Compiling has two steps. ``DatafileReader`` reads the JSON into a ``DatafileModel`` and collects every problem;
+/// ``DatafileLinker`` looks up the ids of the model and compiles the audience conditions. Edits are frequent and change
+/// few elements, so both steps take over what a former datafile already has. If an edit has changed only some
+/// experiments and flags in place, ``DatafileEdit`` compiles these alone.
+///
+/// The datafile must have what the schema and the `ProjectConfig` of Optimizely's Python SDK require; unknown members
+/// are ignored. If two elements have the same key or id, the last one counts, as in that SDK.
 public final class Datafile: Sendable {
     /// The datafile as it was given, including unknown members.
     public let source: JSONValue
@@ -33,14 +39,18 @@ public final class Datafile: Sendable {
     /// The attributes and segments that the audiences refer to.
     public let mentions: Mentions
 
-    /// Whether an audience has many conditions, or uses a segment, which may have many: then results are worth caching.
+    /// Whether results of audiences are worth caching: an audience has many conditions, or uses a segment, which may
+    /// have many.
     let hasLargeAudiences: Bool
     /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]
-    private let deliveryRules: Set<Identifier>
+    /// The parts of this datafile that the next one takes over.
     let elements: DatafileElements
+    /// The ids of the delivery rules of all rollouts.
+    private let deliveryRules: Set<Identifier>
+    /// The running local holdouts, by the ids of the rules that they apply to.
     private let holdoutsByRule: [Identifier: [Holdout]]
-    // Indices, which most edits leave as they are.
+    // Experiments and flags are looked up by their index, so that most edits leave these dictionaries as they are.
     private let experimentsByKey: [Identifier: Int]
     private let experimentsByID: [Identifier: Int]
     private let flagsByKey: [Identifier: Int]
@@ -101,6 +111,7 @@ public final class Datafile: Sendable {
         audiencesByID = Dictionary(audiences.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
     }
 
+    /// Creates a datafile that differs from a former one in a ``Replacement`` only.
     init(_ former: Datafile, _ source: JSONValue, revision: String, _ next: Replacement) {
         self.source = source
         accountID = former.accountID
@@ -133,6 +144,7 @@ public final class Datafile: Sendable {
         audiencesByID = former.audiencesByID
     }
 
+    /// Returns the local holdouts among some holdouts, by rule.
     private static func byRule(_ holdouts: [Holdout]) -> [Identifier: [Holdout]] {
         var byRule: [Identifier: [Holdout]] = [:]
         for holdout in holdouts {
@@ -145,7 +157,7 @@ public final class Datafile: Sendable {
 }
 
 extension Datafile {
-    /// Returns a datafile that defines nothing.
+    /// Returns the JSON of a datafile that defines nothing.
     ///
     /// - Parameter projectID: also used as the account id.
     public static func empty(projectID: String, sdkKey: String? = nil) -> JSONValue {
@@ -163,6 +175,8 @@ extension Datafile {
         }
         return .object(root)
     }
+
+    // MARK: Lookups
 
     public func flag(key: Identifier) -> Flag? {
         flagsByKey[key].map { flags[$0] }
@@ -196,7 +210,7 @@ extension Datafile {
         flags.unsharedPlaces(with: former.flags).map { flags[$0] }.filter { former.flag(key: $0.key) !== $0 }
     }
 
-    /// Whether an experiment is a delivery rule of a flag, whose variations are not stored.
+    /// Whether an experiment is a delivery rule of a flag. Variations of delivery rules are not stored for users.
     public func isDeliveryRule(_ experimentID: Identifier) -> Bool {
         deliveryRules.contains(experimentID)
     }
@@ -209,7 +223,7 @@ extension Datafile {
     /// `null` if everybody may be enrolled.
     public func audience(of experiment: Experiment) -> JSONValue {
         if experiment.isForEverybody { return .null }
-        // A list of one audience is how the API writes the conditions that it was given.
+        // The API stores the conditions that it is given as an audience of their own, in a list of one.
         if let list = experiment.audienceConditions.array, list.count == 1 { return resolved(list[0]) }
         return resolved(experiment.audienceConditions)
     }
@@ -235,9 +249,11 @@ extension Datafile {
         keys(experiments.filter(\.isRunning), holdouts.filter(\.isRunning)) { $0.attributes.contains(attribute) }
     }
 
+    /// Returns the keys of the experiments and holdouts whose audience has mentions that meet a condition.
     private func keys(
         _ experiments: [Experiment], _ holdouts: [Holdout], mentioning isMentioned: (Mentions) -> Bool
     ) -> [Identifier] {
+        // Most often no audience at all has such a mention.
         guard isMentioned(mentions) else { return [] }
         let audiences = experiments.map { ($0.key, $0.audience) } + holdouts.map { ($0.key, $0.audience) }
         return audiences.compactMap { key, audience in

@@ -1,19 +1,21 @@
 public import JSON
 
-/// The difference of two datafiles in which some experiments and flags were changed in place and everything else is
-/// equal. Most edits are of this kind, and can be compiled and stored without a look at the whole datafile.
+/// An edit that changes some experiments and flags in place and nothing else. Most edits are of this kind, and are
+/// compiled and stored without a look at the whole datafile: see ``Datafile/edited(to:_:)``.
 public struct DatafileEdit: Sendable {
-    /// The indices of the changed elements in `experiments`, without those of groups.
+    /// The indices of the changed elements in the datafile's list `experiments`. Experiments of groups are in other
+    /// lists.
     public let experiments: [Int]
-    /// The indices of the changed elements in `featureFlags`.
+    /// The indices of the changed elements in the datafile's list `featureFlags`.
     public let flags: [Int]
     /// The indices of all flags that have a changed experiment; `nil` if they are not known.
     let dependentFlags: [Int]?
 
     /// The maximum number of changed elements. With more, the whole datafile is compiled.
     private static let limit = 64
+    /// The members that are compared element by element.
     private static let lists = ["experiments", "featureFlags"]
-    /// The members that may differ, because they are read again for each datafile.
+    /// The members that may differ in any way, because they are read again for each datafile.
     private static let details = ["revision", Annotations.member]
 
     /// An edit whose author knows what it has changed.
@@ -26,6 +28,8 @@ public struct DatafileEdit: Sendable {
         self.dependentFlags = dependentFlags
     }
 
+    /// Compares two datafiles.
+    ///
     /// - Returns: `nil` if the datafiles differ in any other way, or in too many elements.
     public init?(from former: JSONObject, to edited: JSONObject) {
         guard Self.areSameOtherwise(former, edited),
@@ -67,11 +71,13 @@ public struct DatafileEdit: Sendable {
 }
 
 extension Datafile {
-    /// Compiles only the changes in a source, and takes everything else from this datafile.
+    /// Compiles an edited datafile by compiling only the changed elements, and taking everything else from this
+    /// datafile.
     ///
     /// - Parameter known: what differs in the lists, if the caller knows it.
-    /// - Returns: `nil` if the difference is not a ``DatafileEdit``, or if anything is wrong. The caller then compiles
-    ///   the whole datafile, which also reports the problems.
+    /// - Returns: `nil` if the difference is not a ``DatafileEdit``, if an experiment of it affects other elements (see
+    ///   ``Replacement/setExperiment(_:at:)``), or if anything is wrong. The caller then compiles the whole datafile,
+    ///   which also reports the problems.
     func edited(to source: JSONValue, _ known: DatafileEdit? = nil) -> Datafile? {
         guard elements.areUnique, let former = self.source.object, let edited = source.object,
             let edit = known ?? DatafileEdit(from: former, to: edited), let revision = edited["revision"]?.string,
@@ -88,28 +94,36 @@ extension Datafile {
                 return nil
             }
         }
-        next.remakeFlags(among: edit.dependentFlags, besides: Set(edit.flags))
+        next.relinkFlags(among: edit.dependentFlags, except: Set(edit.flags))
         return Datafile(self, source, revision: revision, next)
     }
 
-    /// The parts of a datafile that an edit changes.
+    /// The parts of a datafile that an edit changes. Begins with those of the former datafile; the elements that were
+    /// edited are then set one by one.
     struct Replacement {
         private(set) var experiments: [Experiment]
         private(set) var flags: [Flag]
         private(set) var elements: DatafileElements
-        /// The experiments that are new, by their ids, and those whose place they take.
+        /// The new versions of the edited experiments, by id.
         private var changed: [Identifier: Experiment] = [:]
+        /// The former versions of the edited experiments.
         private var replaced: [Experiment] = []
         private let former: Datafile
         private let holdoutVariations: [Variation]
 
         fileprivate init(_ former: Datafile) {
             self.former = former
-            (experiments, flags, elements) = (former.experiments, former.flags, former.elements)
+            experiments = former.experiments
+            flags = former.flags
+            elements = former.elements
             holdoutVariations = former.holdouts.flatMap(\.variations)
         }
 
-        /// - Returns: false if the change also affects other experiments or holdouts, or if anything is wrong.
+        /// Compiles an edited experiment.
+        ///
+        /// - Returns: false if anything is wrong, or if the change can affect more than the experiment and its flags:
+        ///   if it changes the id or key, or if the experiment is in a group, is a feature rollout (`fr`), whose
+        ///   variations depend on its flag, or has the key of a holdout.
         fileprivate mutating func setExperiment(_ element: JSONValue, at index: Int) -> Bool {
             var reader = MemberReader()
             let model = reader.experiment(MemberReader.Node(element: element, index, of: ["experiments"]))
@@ -118,7 +132,7 @@ extension Datafile {
                 model.groupID == nil, known.groupID == nil, model.type != "fr", known.type != "fr",
                 !former.holdouts.contains(where: { $0.key == model.key })
             else { return false }
-            guard setTexts(of: model.variations, replacing: known.variations) else { return false }
+            guard setValues(of: model.variations, replacing: known.variations) else { return false }
             let experiment = Experiment(
                 model, audience: Condition.ofExperiment(model.audienceConditions, audiences: elements.conditions),
                 exclusionGroup: nil, variationsOfKey: model.variations)
@@ -129,23 +143,28 @@ extension Datafile {
             return true
         }
 
-        /// - Returns: false if anything else has the id of a variation.
-        private mutating func setTexts(of variations: [Variation], replacing known: [Variation]) -> Bool {
-            let areSame = variations.elementsEqual(known) {
-                $0.id == $1.id && $0.variableValues == $1.variableValues
+        /// Replaces the variable values of an experiment's variations.
+        ///
+        /// - Returns: false if another variation has the id of one of these.
+        private mutating func setValues(of variations: [Variation], replacing known: [Variation]) -> Bool {
+            let areSame = variations.elementsEqual(known) { new, old in
+                new.id == old.id && new.variableValues == old.variableValues
             }
             if areSame { return true }
-            for variation in known { elements.texts[variation.id] = nil }
+            for variation in known { elements.variableValues[variation.id] = nil }
             for variation in variations {
-                guard elements.texts[variation.id] == nil, !holdoutVariations.contains(where: { $0.id == variation.id })
+                guard elements.variableValues[variation.id] == nil,
+                    !holdoutVariations.contains(where: { $0.id == variation.id })
                 else { return false }
-                elements.texts[variation.id] = variation.variableValues
+                elements.variableValues[variation.id] = variation.variableValues
             }
             return true
         }
 
-        /// - Returns: false if anything is wrong, or if the flag has an experiment of the type feature rollout (`fr`),
-        ///   whose variations depend on the flag.
+        /// Compiles an edited flag.
+        ///
+        /// - Returns: false if anything is wrong, or if the flag has a feature rollout (`fr`), whose variations depend
+        ///   on the flag.
         fileprivate mutating func setFlag(_ element: JSONValue, at index: Int) -> Bool {
             var reader = MemberReader()
             let model = reader.flag(
@@ -156,30 +175,31 @@ extension Datafile {
                 return false
             }
             elements.flags[index] = ReadElement(source: element, model: model)
-            makeFlag(at: index)
+            linkFlag(at: index)
             return true
         }
 
-        /// Rebuilds the flags of changed experiments.
+        /// Links the flags of the edited experiments again.
         ///
         /// - Parameters:
-        ///   - candidates: the indices of flags that have them; `nil` if they are not known.
-        ///   - known: the indices of flags that are up to date already.
-        fileprivate mutating func remakeFlags(among candidates: [Int]?, besides known: Set<Int>) {
+        ///   - candidates: the indices of the flags that have an edited experiment; `nil` if they are not known.
+        ///   - linked: the indices of the flags that are linked already.
+        fileprivate mutating func relinkFlags(among candidates: [Int]?, except linked: Set<Int>) {
             guard !replaced.isEmpty else { return }
-            for index in candidates ?? Array(flags.indices) where !known.contains(index) {
+            for index in candidates ?? Array(flags.indices) where !linked.contains(index) {
                 if flags[index].experiments.contains(where: { rule in replaced.contains { $0 === rule } }) {
-                    makeFlag(at: index)
+                    linkFlag(at: index)
                 }
             }
         }
 
-        private mutating func makeFlag(at index: Int) {
+        /// Creates a flag from its model and the experiments as they are now.
+        private mutating func linkFlag(at index: Int) {
             let model = elements.flags[index].model
             flags[index] = Flag(
                 model, experiments: model.experimentIDs.compactMap { changed[$0] ?? former.experiment(id: $0) },
                 rollout: former.rollouts.last { $0.id == model.rolloutID }, holdoutVariations: holdoutVariations,
-                texts: elements.texts)
+                variableValues: elements.variableValues)
         }
     }
 }

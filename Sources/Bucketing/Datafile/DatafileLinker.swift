@@ -1,15 +1,20 @@
 import JSON
 
-/// Resolves the ids in a datafile and compiles its conditions. Reuses unchanged elements of the former datafile.
+/// Turns the elements of a ``DatafileModel`` into those of a ``Datafile``: replaces ids with the elements that they
+/// refer to, and compiles the conditions of audiences. Takes over the elements of the former datafile that an edit has
+/// not changed.
+///
+/// The order matters: experiments need the conditions and the variations of holdouts, rollouts need the experiments,
+/// and flags need all of them.
 struct DatafileLinker {
     private let model: DatafileModel
     private let former: Datafile?
     private let changes: DatafileChanges?
-    /// The experiments of the model. Feature rollouts also have the variation for everyone else of their flag.
+    /// The experiments of the model. Feature rollouts also have their flag's variation for everyone else.
     private var experiments: KeyedList<ExperimentModel>
     private var elements = DatafileElements()
 
-    /// The elements of a datafile, linked.
+    /// The linked elements of a datafile.
     struct Linked {
         var experiments: [Experiment] = []
         var flags: [Flag] = []
@@ -20,15 +25,17 @@ struct DatafileLinker {
         var elements = DatafileElements()
     }
 
-    /// - Parameter changes: what of the model differs from a former datafile; `nil` if there is none.
+    /// - Parameter changes: the parts of the model that differ from a former datafile; `nil` if there is no former one.
     init(_ model: DatafileModel, _ changes: DatafileChanges?) {
         self.model = model
         self.changes = changes
         former = changes?.former
         experiments = model.experiments
-        (elements.experiments, elements.flags) = (model.readExperiments, model.readFlags)
+        elements.experiments = model.readExperiments
+        elements.flags = model.readFlags
     }
 
+    /// Links all elements. Call it once.
     mutating func link() -> Linked {
         var linked = Linked()
         compileConditions()
@@ -36,7 +43,7 @@ struct DatafileLinker {
         linked.hasLargeAudiences =
             !linked.mentions.segments.isEmpty || elements.conditions.values.contains { $0.isLarge }
         for variation in experiments.values.lazy.flatMap(\.variations) {
-            elements.texts[variation.id] = variation.variableValues
+            elements.variableValues[variation.id] = variation.variableValues
         }
         for flag in model.flags.values { addEveryoneElseToFeatureRollouts(of: flag) }
         linked.holdouts = model.holdouts.map { Holdout($0, audiences: elements.conditions) }
@@ -44,23 +51,21 @@ struct DatafileLinker {
         linked.experiments = experiments.values
         let rollouts = linkedRollouts(experiments)
         linked.rollouts = rollouts.values
-        let holdoutVariations = linked.holdouts.flatMap(\.variations)
-        linked.flags = model.flags.values.map { flag in
-            let rules = flag.experimentIDs.compactMap { experiments[$0] }
-            let rollout = rollouts[flag.rolloutID]
-            return changes?.unchanged(flag, rules, rollout)
-                ?? Flag(
-                    flag, experiments: rules, rollout: rollout, holdoutVariations: holdoutVariations,
-                    texts: elements.texts)
-        }
-        elements.areUnique =
-            experiments.values.count == elements.experiments.count && linked.flags.count == elements.flags.count
-            && Set(experiments.values.lazy.map(\.key)).count == experiments.values.count
-            && elements.texts.count == experiments.values.reduce(0) { $0 + $1.variations.count }
+        linked.flags = linkedFlags(experiments, rollouts, linked.holdouts)
+        elements.areUnique = areUnique(linked)
         linked.elements = elements
         return linked
     }
 
+    /// Whether no experiment, flag or variation was replaced by a later one with the same key or id.
+    private func areUnique(_ linked: Linked) -> Bool {
+        let variationCount = linked.experiments.reduce(0) { $0 + $1.variations.count }
+        return linked.experiments.count == elements.experiments.count && linked.flags.count == elements.flags.count
+            && Set(linked.experiments.lazy.map(\.key)).count == linked.experiments.count
+            && elements.variableValues.count == variationCount
+    }
+
+    /// Compiles the conditions of all audiences, except those that are the same in the former datafile.
     private mutating func compileConditions() {
         let known = Dictionary((former?.audiences ?? []).map { ($0.id, $0) }, uniquingKeysWith: { $1 })
         for audience in model.audiences {
@@ -82,16 +87,18 @@ struct DatafileLinker {
         for id in flag.experimentIDs where experiments[id]?.type == "fr" {
             experiments.update(id) { experiment in
                 experiment.variationsForEveryoneElse.append(variation)
-                // A contextual bandit decides its traffic itself.
+                // In a contextual bandit the gate decides who is in the traffic.
                 guard experiment.gate == nil else { return }
                 experiment.trafficAllocation.ranges.append(
                     TrafficAllocation.Range(entityID: variation.id, end: Bucketer.bucketCount)
                 )
             }
-            elements.texts[variation.id] = variation.variableValues
+            elements.variableValues[variation.id] = variation.variableValues
         }
     }
 
+    /// - Parameter holdouts: their variations replace those of an experiment with the same key, as in Optimizely's
+    ///   Python SDK.
     private func linkedExperiments(besides holdouts: [Holdout]) -> KeyedList<Experiment> {
         var variationsByKey: [Identifier: [Variation]] = [:]
         for experiment in experiments.values {
@@ -105,19 +112,20 @@ struct DatafileLinker {
         }
         var linked = KeyedList<Experiment>()
         for experiment in experiments.values {
-            linked.set(
-                experiment.id,
-                changes?.unchanged(experiment)
-                    ?? Experiment(
-                        experiment,
-                        audience: Condition.ofExperiment(
-                            experiment.audienceConditions, audiences: elements.conditions),
-                        exclusionGroup: exclusionGroup(of: experiment),
-                        variationsOfKey: variationsByKey[experiment.key] ?? []))
+            if let unchanged = changes?.unchanged(experiment) {
+                linked.set(experiment.id, unchanged)
+                continue
+            }
+            let audience = Condition.ofExperiment(experiment.audienceConditions, audiences: elements.conditions)
+            let new = Experiment(
+                experiment, audience: audience, exclusionGroup: exclusionGroup(of: experiment),
+                variationsOfKey: variationsByKey[experiment.key] ?? [])
+            linked.set(experiment.id, new)
         }
         return linked
     }
 
+    /// Returns the group of an experiment if the experiments of the group are mutually exclusive.
     private func exclusionGroup(of experiment: ExperimentModel) -> Group? {
         Group.excludes(policy: experiment.groupPolicy) ? experiment.groupID.flatMap { model.groups[$0] } : nil
     }
@@ -128,5 +136,19 @@ struct DatafileLinker {
             linked.set(id, Rollout(id: id, rules: rules.compactMap { experiments[$0] }))
         }
         return linked
+    }
+
+    private func linkedFlags(
+        _ experiments: KeyedList<Experiment>, _ rollouts: KeyedList<Rollout>, _ holdouts: [Holdout]
+    ) -> [Flag] {
+        let holdoutVariations = holdouts.flatMap(\.variations)
+        return model.flags.values.map { flag in
+            let rules = flag.experimentIDs.compactMap { experiments[$0] }
+            let rollout = rollouts[flag.rolloutID]
+            return changes?.unchanged(flag, rules, rollout)
+                ?? Flag(
+                    flag, experiments: rules, rollout: rollout, holdoutVariations: holdoutVariations,
+                    variableValues: elements.variableValues)
+        }
     }
 }

@@ -1,7 +1,7 @@
 import JSON
 
-/// What a datafile says, element by element, before ids are looked up and conditions compiled: what ``DatafileReader`` reads
-/// and ``DatafileLinker`` links.
+/// The elements of a datafile as ``DatafileReader`` reads them: checked and typed, but elements still refer to each
+/// other by id, and conditions are still JSON. ``DatafileLinker`` makes a ``Datafile`` of them.
 struct DatafileModel: Sendable {
     let source: JSONValue
     var accountID = ""
@@ -23,7 +23,8 @@ struct DatafileModel: Sendable {
     var flags = KeyedList<FlagModel>()
     var holdouts: [HoldoutModel] = []
 
-    // All elements in the order of the datafile, including those that a later element with the same id replaces.
+    // All elements with their JSON in the order of the datafile, including those that a later element with the same id
+    // replaces. The next datafile is compared with them.
     var readExperiments: [ReadElement<ExperimentModel>] = []
     var readFlags: [ReadElement<FlagModel>] = []
 
@@ -43,7 +44,7 @@ final class ReadElement<Model: Sendable>: Sendable {
     }
 }
 
-/// An experiment or a delivery rule.
+/// An element of `experiments`, or a delivery rule of `rollouts`. See ``Experiment``.
 struct ExperimentModel: Sendable {
     let id: Identifier
     let key: Identifier
@@ -51,15 +52,15 @@ struct ExperimentModel: Sendable {
     let status: String
     let type: String?
     let variations: [Variation]
-    /// The variations for users outside the traffic of a feature rollout.
+    /// The variations for users outside the traffic of a feature rollout, which ``DatafileLinker`` takes from the flag.
     var variationsForEveryoneElse: [Variation] = []
-    /// The first one that the datafile lists, even if a later one has the same key.
+    /// The first variation that the datafile lists, even if a later one has the same key.
     let firstVariation: Variation?
     var trafficAllocation: TrafficAllocation
     let forcedVariations: [Identifier: Identifier]
     var groupID: Identifier?
     var groupPolicy: String?
-    /// Whom a contextual bandit admits; `nil` for any other experiment.
+    /// The bucket values whose users a contextual bandit admits; `nil` for any other experiment.
     let gate: TrafficAllocation?
     let audienceConditions: JSONValue
     let annotations: ExperimentAnnotations
@@ -89,3 +90,34 @@ struct HoldoutModel: Sendable {
     /// The id of the variation of the users who are not held out; `nil` unless the holdout was defined over the API.
     let restID: Identifier?
 }
+
+/// A dictionary that keeps its values in the order in which their keys were first set.
+struct KeyedList<Value> {
+    private(set) var values: [Value] = []
+    private(set) var keys: [Identifier] = []
+    private var indices: [Identifier: Int] = [:]
+
+    subscript(key: Identifier) -> Value? {
+        indices[key].map { values[$0] }
+    }
+
+    /// Sets the value of a key. A known key keeps its position.
+    mutating func set(_ key: Identifier, _ value: Value) {
+        if let index = indices[key] {
+            values[index] = value
+        } else {
+            indices[key] = values.count
+            keys.append(key)
+            values.append(value)
+        }
+    }
+
+    /// Changes the value of a key, if it has one.
+    mutating func update(_ key: Identifier, _ change: (inout Value) -> Void) {
+        if let index = indices[key] {
+            change(&values[index])
+        }
+    }
+}
+
+extension KeyedList: Sendable where Value: Sendable {}

@@ -1,7 +1,7 @@
 import JSON
 
-/// Reads a datafile and collects every problem on the way. Of a datafile that is similar to a former one, only what differs is
-/// read.
+/// Reads a datafile into a ``DatafileModel``, and collects every problem on the way. If the datafile is similar to a
+/// former one, only the elements that differ are read, and the ``DatafileChanges`` are noted.
 struct DatafileReader {
     private typealias Node = MemberReader.Node
 
@@ -10,13 +10,14 @@ struct DatafileReader {
     private var model: DatafileModel
     private var formerExperiments: FormerElements<ExperimentModel>
     private var formerFlags: FormerElements<FlagModel>
-    /// Those that the former datafile does not have like this.
+    /// The experiments that the former datafile does not have, or has differently.
     private var newExperiments: [ExperimentModel] = []
+    /// The flags that the former datafile does not have, or has differently.
     private var newFlags: [FlagModel] = []
 
     /// Reads a datafile.
     ///
-    /// - Returns: what it says, and what of it differs from a former one; `nil` if there is none.
+    /// - Returns: the model, and the parts that differ from the former datafile; `nil` if there is no former one.
     /// - Throws: ``DatafileError`` with every problem found.
     static func read(
         _ source: JSONValue, similarTo former: Datafile?
@@ -35,6 +36,11 @@ struct DatafileReader {
         formerFlags = FormerElements(former?.elements.flags ?? [])
     }
 
+    /// Reads all members of the root, in an order in which ids can be checked: experiments before the flags that refer
+    /// to them.
+    ///
+    /// - Parameter changes: without the changed elements.
+    /// - Returns: `changes` with the changed elements.
     private mutating func read(_ changes: DatafileChanges?) -> DatafileChanges? {
         var changes = changes
         guard root.value.object != nil else {
@@ -48,12 +54,17 @@ struct DatafileReader {
         readFlags()
         changes?.add(flags: newFlags + formerFlags.missing)
         readHoldouts()
+        checkGroups()
+        return changes
+    }
+
+    /// Records a problem for each experiment whose exclusion group does not exist.
+    private mutating func checkGroups() {
         for experiment in model.experiments.values {
             guard Group.excludes(policy: experiment.groupPolicy), let id = experiment.groupID, model.groups[id] == nil
             else { continue }
             members.reject(["groups"], "no group has the id '\(id)', which the experiment '\(experiment.key)' names")
         }
-        return changes
     }
 
     private mutating func readProject() {
@@ -125,6 +136,7 @@ struct DatafileReader {
         formerExperiments.end()
     }
 
+    /// Takes over an experiment from the former datafile, or reads it.
     private mutating func experiment(_ node: Node) -> ExperimentModel {
         let known = formerExperiments.model(of: node.value)
         let experiment = known ?? members.experiment(node)
@@ -157,14 +169,15 @@ struct DatafileReader {
 
     private mutating func readFlags() {
         for node in members.objects("featureFlags", of: root, isOptional: true) {
-            let flag = knownFlag(node) ?? newFlag(node)
+            let flag = knownFlag(node) ?? readFlag(node)
             model.readFlags.append(ReadElement(source: node.value, model: flag))
             model.flags.set(flag.key, flag)
         }
         formerFlags.end()
     }
 
-    /// Returns a flag that the former datafile has, too. What it refers to may be gone.
+    /// Returns a flag that the former datafile has, too; `nil` if the flag must be read. Checks its ids, because the
+    /// experiments that it refers to may be gone.
     private mutating func knownFlag(_ node: Node) -> FlagModel? {
         guard let flag = formerFlags.model(of: node.value) else { return nil }
         let (experiments, rollouts) = (model.experiments, model.rollouts)
@@ -173,7 +186,8 @@ struct DatafileReader {
         return flag
     }
 
-    private mutating func newFlag(_ node: Node) -> FlagModel {
+    /// Reads a flag that is new or has changed.
+    private mutating func readFlag(_ node: Node) -> FlagModel {
         let (experiments, rollouts) = (model.experiments, model.rollouts)
         let flag = members.flag(
             node, hasExperiment: { experiments[$0] != nil }, hasRollout: { rollouts[$0] != nil })
@@ -186,7 +200,7 @@ struct DatafileReader {
             model.holdouts.append(members.holdout(node, includedRules: nil))
         }
         for node in members.objects("localHoldouts", of: root, isOptional: true) {
-            // The reference SDK skips a local holdout without rules.
+            // Optimizely's Python SDK skips a local holdout without rules.
             guard let rules = members.optionalIDs("includedRules", of: node) else { continue }
             model.holdouts.append(members.holdout(node, includedRules: rules))
         }

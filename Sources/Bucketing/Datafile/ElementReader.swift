@@ -1,22 +1,27 @@
 import JSON
 
-// What the elements of a datafile have.
+// Reads the elements of a datafile: experiments, holdouts, flags and their parts. Each method reads one element with
+// all its members. `DatafileReader` calls them for each element of the datafile, and `DatafileEdit` for each element
+// that an edit has changed.
 
 // MARK: - Experiments and holdouts
 
 extension MemberReader {
     mutating func experiment(_ node: Node) -> ExperimentModel {
         let gate = gate(of: node)
-        let allocation = trafficAllocation(of: node)
+        var allocation = trafficAllocation(of: node)
         let all = variations(of: node)
         let variations = all.lastOfEachKey()
+        if gate != nil {
+            // The gate decides who is admitted; the variations divide all admitted users.
+            allocation = .dividing(variations.map(\.id), variations.compactMap(\.weight), like: allocation)
+        }
         return ExperimentModel(
             id: id("id", of: node), key: id("key", of: node), layerID: id("layerId", of: node),
             status: string("status", of: node), type: optionalString("type", of: node),
             variations: variations, firstVariation: all.first,
-            trafficAllocation: gate == nil
-                ? allocation : .dividing(variations.map(\.id), variations.compactMap(\.weight), like: allocation),
-            forcedVariations: texts("forcedVariations", of: node),
+            trafficAllocation: allocation,
+            forcedVariations: strings("forcedVariations", of: node),
             groupID: optionalString("groupId", of: node).map { Identifier($0) },
             groupPolicy: optionalString("groupPolicy", of: node),
             gate: gate, audienceConditions: audienceConditions(of: node),
@@ -24,9 +29,11 @@ extension MemberReader {
         )
     }
 
-    /// Reads the traffic that a contextual bandit admits, if the experiment has one.
+    /// Reads the bucket values that a contextual bandit admits (`"cmab": {"trafficAllocation": 5000}`), if the
+    /// experiment is one.
     private mutating func gate(of node: Node) -> TrafficAllocation? {
         guard let bandit = optionalObject("cmab", of: node), bandit.value.object?.isEmpty == false else { return nil }
+        // Any id that is not empty: it stands for "admitted".
         return TrafficAllocation(ranges: [
             TrafficAllocation.Range(entityID: "$", end: endOfRange("trafficAllocation", of: bandit))
         ])
@@ -55,8 +62,8 @@ extension MemberReader {
         )
     }
 
-    /// Reads `audienceConditions` if present, else `audienceIds`. Both are checked, as far as they are there; the Python SDK
-    /// alone requires the latter in any case.
+    /// Reads `audienceConditions` if present, else `audienceIds`. With `audienceConditions` present, `audienceIds` may
+    /// be absent, but not of the wrong type. (Of the SDKs, only the Python SDK requires `audienceIds` in any case.)
     mutating func audienceConditions(of node: Node) -> JSONValue {
         if let conditions = node.value.object?["audienceConditions"], !conditions.isNull {
             _ = optionalIDs("audienceIds", of: node)
@@ -80,6 +87,7 @@ extension MemberReader {
 // MARK: - Flags
 
 extension MemberReader {
+    /// Reads a flag. Of several variables with one key the last one counts.
     mutating func flag(
         _ node: Node, hasExperiment: (Identifier) -> Bool, hasRollout: (Identifier) -> Bool
     ) -> FlagModel {
@@ -97,12 +105,14 @@ extension MemberReader {
             variables: variables.values, annotations: FlagAnnotations(node.annotations))
     }
 
+    /// Records a problem for each of a flag's experiments that does not exist.
     mutating func checkExperiments(_ ids: [Identifier], of node: Node, _ exists: (Identifier) -> Bool) {
         for (index, id) in ids.enumerated() where !exists(id) {
             reject(node.pointer.appending("experimentIds").appending(index), "no experiment has the id '\(id)'")
         }
     }
 
+    /// Records a problem if a flag's rollout does not exist. An empty id means that the flag has none.
     mutating func checkRollout(_ id: Identifier, of node: Node, _ exists: (Identifier) -> Bool) {
         if !id.string.isEmpty, !exists(id) {
             reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(id)'")

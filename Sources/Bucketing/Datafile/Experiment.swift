@@ -1,22 +1,24 @@
 public import Chronology
 public import JSON
 
-/// An experiment or a delivery rule.
+/// An experiment, or a delivery rule of a flag, which the datafile describes like an experiment. Both have an audience
+/// and divide its users among variations.
 public final class Experiment: Sendable {
     public let id: Identifier
     public let key: Identifier
     /// The campaign id in decision events; may be empty.
     public let layerID: Identifier
+    /// See ``ExperimentStatus``; a datafile may have others.
     public let status: String
     /// `ab`, `td` (targeted delivery), `fr` (feature rollout) and so on; `nil` if the datafile has no type.
     public let type: String?
     public let variations: [Variation]
-    /// Divides the bucket values among the variations. In a contextual bandit it applies only to users whom ``gate``
-    /// admits.
+    /// Divides the bucket values among the variations; see ``Bucketer``. In a contextual bandit it applies only to
+    /// users whom ``gate`` admits.
     public let trafficAllocation: TrafficAllocation
     /// The bucket values whose users a contextual bandit (`cmab`) admits; `nil` for any other experiment.
     public let gate: TrafficAllocation?
-    /// The whitelist: variation keys by user id.
+    /// The whitelist: the keys of the variations that the datafile forces on users, by user id.
     public let forcedVariations: [Identifier: Identifier]
     /// The group that shares its traffic among mutually exclusive experiments; `nil` if the experiment is in no such
     /// group.
@@ -27,10 +29,10 @@ public final class Experiment: Sendable {
 
     /// Who may be enrolled; `nil` for everyone.
     let audience: Condition?
-    /// Whether users are bucketed at all: not if the key is blank.
+    /// Whether users are bucketed at all. The SDKs bucket nobody if the key is blank.
     let isBucketed: Bool
-    /// The variations of the last experiment or holdout with the same key. The reference SDK looks up whitelisted and
-    /// stored variations there.
+    /// The variations of the last experiment or holdout with the same key. Optimizely's Python SDK looks up whitelisted
+    /// and stored variations there.
     let variationsOfKey: [Variation]
 
     init(
@@ -60,8 +62,8 @@ public final class Experiment: Sendable {
 
     public var isConcluded: Bool { status == ExperimentStatus.concluded.rawValue }
 
-    /// The variation that everybody in the audience gets, because the experiment is concluded; `nil` if none does. Flags
-    /// deliver it by a delivery rule.
+    /// The variation that everybody in the audience gets once the experiment is concluded with a winner; `nil` in any
+    /// other case. Flags deliver it by a delivery rule.
     public var winner: Variation? {
         isConcluded ? annotations.winner.flatMap(variation(id:)) : nil
     }
@@ -69,7 +71,7 @@ public final class Experiment: Sendable {
     /// Whether no audience restricts who may be enrolled.
     public var isForEverybody: Bool { audience == nil }
 
-    /// Whether a global holdout may exempt the rule from being held out.
+    /// Whether the rule is a targeted delivery. A global holdout may exempt targeted deliveries.
     var isTargetedDelivery: Bool { type == "td" }
 
     public func variation(id: Identifier) -> Variation? {
@@ -103,7 +105,7 @@ public enum ExperimentStatus: String, Sendable, CaseIterable {
         String(status.lowercased().map { $0 == " " ? "_" : $0 })
     }
 
-    /// Finds a status by its name in the API or in a datafile, in upper or lower case; `nil` if there is none.
+    /// Finds a status by its name in the API or in a datafile, ignoring case; `nil` if there is none.
     public init?(name: String) {
         let name = Self.name(of: name)
         guard let status = Self.allCases.first(where: { $0.name == name }) else { return nil }
@@ -111,22 +113,22 @@ public enum ExperimentStatus: String, Sendable, CaseIterable {
     }
 }
 
-/// The annotations of an experiment.
+/// The API's own data about an experiment, from the member `holdfast` of the experiment's JSON; see ``Annotations``.
 public struct ExperimentAnnotations: Sendable {
     /// The key of the flag whose rule the experiment is; `nil` for other experiments.
     public let flagKey: Identifier?
     /// Whether the experiment is a draft.
     public let isDraft: Bool
-    /// Whether enrollment is closed, or the experiment is a draft. Either way the experiment has no traffic in the
-    /// datafile, so that no SDK enrolls anybody.
+    /// Whether the experiment enrolls nobody: its enrollment is closed, or it is a draft. Then it has no traffic in the
+    /// datafile, so that SDKs enroll nobody either.
     public let isClosed: Bool
     /// The id of the variation that was named the winner when the experiment was concluded.
     let winner: Identifier?
-    /// When the results of a concluded experiment were frozen; `nil` if they were not.
+    /// The time at which the results of the concluded experiment were frozen; `nil` if they were not.
     public let frozenAt: Instant?
-    /// The traffic that applies again once enrollment is reopened.
+    /// The traffic that applies again once enrollment is reopened; `nil` while enrollment is open.
     public let allocation: TrafficAllocation?
-    /// The percentage of users whom a contextual bandit admits once enrollment is open again.
+    /// The percentage of users whom a contextual bandit admits once enrollment is reopened.
     public let gate: Double?
     /// The percentage of all users who are enrolled, for an experiment of a group that was created over the API.
     public let traffic: Double?
@@ -156,9 +158,12 @@ extension Experiment {
         annotations.isClosed ? annotations.allocation ?? trafficAllocation : trafficAllocation
     }
 
-    /// The percentage of users whom a contextual bandit admits while enrollment is open; `nil` for any other experiment.
+    /// The percentage of users whom a contextual bandit admits while enrollment is open; `nil` for any other
+    /// experiment.
     public var plannedGate: Double? {
-        gate.map { annotations.gate ?? Double($0.ranges.last?.end ?? 0) / 100 }
+        guard let gate else { return nil }
+        // A bucket value is a hundredth of a percent.
+        return annotations.gate ?? Double(gate.ranges.last?.end ?? 0) / 100
     }
 }
 
@@ -220,61 +225,4 @@ public final class Group: Sendable {
     static func excludes(policy: String?) -> Bool {
         policy == "random"
     }
-}
-
-/// A share of users who are kept out of experiments, so that the combined effect of the experiments can be measured.
-public final class Holdout: Sendable {
-    public let id: Identifier
-    public let key: Identifier
-    public let status: String
-    public let variations: [Variation]
-    public let trafficAllocation: TrafficAllocation
-    /// The rules that a local holdout applies to; `nil` for a global holdout, which applies to all flags.
-    public let includedRules: [Identifier]?
-    /// Whether rules of the type targeted delivery are evaluated for held-out users nevertheless.
-    public let excludesTargetedDeliveries: Bool
-    /// The datafile's `audienceConditions`, or else its `audienceIds`.
-    public let audienceConditions: JSONValue
-
-    /// Who may be held out; `nil` for everyone.
-    let audience: Condition?
-    /// Whether users are bucketed at all: not if the key is blank.
-    let isBucketed: Bool
-
-    /// An experiment that compares the exposures of the held-out users with those of all others, as two variations;
-    /// `nil` for a holdout that was not defined over the API. It has the id of the holdout, and no decision uses it.
-    public let comparison: Experiment?
-    /// The variation of the users who are not held out, which is not among the datafile's variations.
-    let rest: Variation?
-
-    init(_ model: HoldoutModel, audiences: [Identifier: Condition]) {
-        id = model.id
-        key = model.key
-        status = model.status
-        variations = model.variations
-        trafficAllocation = model.trafficAllocation
-        includedRules = model.includedRules
-        excludesTargetedDeliveries = model.excludesTargetedDeliveries
-        audienceConditions = model.audienceConditions
-        audience = Condition.ofExperiment(model.audienceConditions, audiences: audiences)
-        isBucketed = !model.key.isBlank
-        rest = model.restID.map {
-            Variation(id: $0, key: "rest", isFeatureEnabled: true, variableValues: [:], weight: nil)
-        }
-        comparison = rest.map { rest in
-            let all = TrafficAllocation.Range(entityID: rest.id, end: Bucketer.bucketCount)
-            let both = ExperimentModel(
-                id: model.id, key: model.key, layerID: "", status: model.status, type: nil,
-                variations: model.variations + [rest], firstVariation: model.variations.first,
-                trafficAllocation: TrafficAllocation(ranges: model.trafficAllocation.ranges + [all]),
-                forcedVariations: [:], gate: nil, audienceConditions: model.audienceConditions,
-                annotations: ExperimentAnnotations(nil))
-            return Experiment(both, audience: nil, exclusionGroup: nil, variationsOfKey: [])
-        }
-    }
-
-    public var isRunning: Bool { status == "Running" }
-
-    /// Whether the holdout was defined over the API.
-    public var isOwn: Bool { rest != nil }
 }

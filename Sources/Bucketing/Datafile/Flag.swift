@@ -1,10 +1,14 @@
 public import JSON
 
 /// A feature flag: its experiments and delivery rules decide whether it is on, and which values its variables have.
+///
+/// The values of each variation are parsed once, when the datafile is compiled. A decision only looks them up.
 public final class Flag: Sendable {
     public let id: Identifier
     public let key: Identifier
+    /// The experiments, in the order in which they are tried.
     public let experiments: [Experiment]
+    /// The delivery rules for users in no experiment; `nil` if there are none.
     public let rollout: Rollout?
     public let variables: [Variable]
     /// The variations of all rules, each id once.
@@ -17,10 +21,11 @@ public final class Flag: Sendable {
 
     /// - Parameters:
     ///   - holdoutVariations: the variations of all holdouts, since a holdout may decide any flag.
-    ///   - texts: the variable values of all variations of experiments, by variation id and variable id.
+    ///   - variableValues: the values of all variations of experiments as the datafile has them, by variation id and
+    ///     variable id.
     init(
         _ model: FlagModel, experiments: [Experiment], rollout: Rollout?, holdoutVariations: [Variation],
-        texts: [Identifier: [Identifier: String]]
+        variableValues: [Identifier: [Identifier: String]]
     ) {
         id = model.id
         key = model.key
@@ -38,38 +43,40 @@ public final class Flag: Sendable {
         var variablesByVariation: [Identifier: FlagVariables] = [:]
         for variation in variations.values + holdoutVariations where variation.isFeatureEnabled {
             variablesByVariation[variation.id] = FlagVariables(variables) { variable in
-                texts[variation.id].flatMap { $0[variable.id] ?? variable.defaultValue }
+                variableValues[variation.id].flatMap { $0[variable.id] ?? variable.defaultValue }
             }
         }
         self.variablesByVariation = variablesByVariation
     }
 
-    /// Returns the variables of users with a variation, or the defaults.
+    /// Returns the values for users with a variation, or the defaults; see ``variables(for:)``.
     public func values(for variation: Variation?) -> [VariableValue] {
         variables(for: variation).values
     }
 
-    /// Returns the variables for a user with a variation: the defaults if the flag is off.
+    /// Returns the variables of users with a variation: the defaults if there is none, or if it turns the flag off.
     func variables(for variation: Variation?) -> FlagVariables {
         guard let variation, variation.isFeatureEnabled else { return defaultVariables }
         return variablesByVariation[variation.id] ?? .none
     }
 }
 
-/// The API's own data about flags, experiments and groups, for which the SDKs' model has no place. Decisions do not
-/// depend on them.
+/// The API's own data about flags, experiments and groups, for which the format of datafiles has no place: a member
+/// with an object, in the object of the flag, experiment or group. Decisions do not depend on annotations.
+///
+///     {"id": "1", "key": "checkout", …, "holdfast": {"tags": ["shop"], "version": 7}}
 public enum Annotations {
-    /// The member of an object in a datafile that has them. SDKs ignore it.
+    /// The name of the member. SDKs ignore it.
     public static let member = "holdfast"
 }
 
-/// The annotations of a flag.
+/// The API's own data about a flag; see ``Annotations``.
 public struct FlagAnnotations: Sendable {
-    /// Labels by which clients choose flags.
+    /// Labels by which clients can request some of the flags.
     public let tags: [Identifier]
     /// The revision of the datafile with the flag's last change; `nil` for a flag that was not defined over the API.
     public let version: Int64?
-    /// Whether the flag serves the experiment of the same key, with the variation's key as value.
+    /// Whether the flag only serves the experiment with the same key: its value is the key of the variation.
     public let servesExperiment: Bool
     /// Whether the flag was turned off over the API.
     public let isTurnedOff: Bool
@@ -86,124 +93,4 @@ public struct FlagAnnotations: Sendable {
 public struct Rollout: Sendable {
     public let id: Identifier
     public let rules: [Experiment]
-}
-
-/// A typed value that a flag delivers. Variations may override its default.
-public struct Variable: Sendable {
-    public enum Kind: String, Sendable, CaseIterable {
-        case boolean
-        case integer
-        case double
-        case json
-        /// Also used for types that are unknown.
-        case string
-    }
-
-    public let id: Identifier
-    public let key: Identifier
-    public let kind: Kind
-    /// The type as the datafile names it: `boolean`, `integer`, `double`, `json`, `string`.
-    public let type: String
-    public let defaultValue: String
-}
-
-/// A variable with its value for a user.
-public struct VariableValue: Sendable, Equatable {
-    public let key: Identifier
-    /// Null if the datafile's text does not match the variable's type.
-    public let value: JSONValue
-}
-
-extension Variable.Kind {
-    init(type: String, subType: String?) {
-        switch type {
-        case "boolean": self = .boolean
-        case "integer": self = .integer
-        case "double": self = .double
-        case "json": self = .json
-        case "string" where subType == "json": self = .json
-        default: self = .string
-        }
-    }
-
-    /// Converts a text of the datafile like the reference SDK's `get_typecast_value`.
-    ///
-    /// - Returns: `nil` if the text does not match the type.
-    func value(_ text: String) -> JSONValue? {
-        switch self {
-        case .boolean: .bool(text.hasSameBytes(as: "true"))
-        case .integer: Self.integer(text)
-        case .double: Self.double(text)
-        case .json: try? JSONParser().parse(text)
-        case .string: .string(text)
-        }
-    }
-
-    private static func integer(_ text: String) -> JSONValue? {
-        guard let digits = number(text), digits.utf8.allSatisfy({ !".eE".utf8.contains($0) }) else { return nil }
-        return Int64(digits).map { .integer($0) } ?? double(text)
-    }
-
-    private static func double(_ text: String) -> JSONValue? {
-        guard let digits = number(text), let value = Double(digits), value.isFinite else { return nil }
-        return .number(value)
-    }
-
-    /// Returns the digits of a decimal number that Python would accept: without surrounding white space, and without
-    /// single underscores between digits.
-    private static func number(_ text: String) -> String? {
-        let trimmed = text.drop(while: \.isWhitespace)
-        guard let end = trimmed.lastIndex(where: { !$0.isWhitespace }) else { return nil }
-        let pieces = trimmed[...end].split(separator: "_", omittingEmptySubsequences: false)
-        for (piece, next) in zip(pieces, pieces.dropFirst()) {
-            guard piece.last?.isASCIIDigit == true, next.first?.isASCIIDigit == true else { return nil }
-        }
-        let number = pieces.joined()
-        return number.allSatisfy { $0.isASCIIDigit || "+-.eE".contains($0) } ? number : nil
-    }
-}
-
-extension Character {
-    fileprivate var isASCIIDigit: Bool {
-        isASCII && isWholeNumber
-    }
-}
-
-/// The variables of a flag with their values for one variation, or with the defaults.
-struct FlagVariables: Sendable {
-    let values: [VariableValue]
-    /// One message for each variable whose text in the datafile does not match its type, in the Agent's words.
-    let problems: [String]
-
-    static let none = FlagVariables(values: [], problems: [])
-
-    private init(values: [VariableValue], problems: [String]) {
-        self.values = values
-        self.problems = problems
-    }
-
-    /// - Parameter text: returns the datafile's text for a variable; `nil` if there is none, not even a default.
-    init(_ variables: [Variable], text: (Variable) -> String?) {
-        var values: [VariableValue] = []
-        var problems: [String] = []
-        for variable in variables {
-            let value = text(variable).map { variable.kind.value($0) } ?? variable.kind.valueWithoutText
-            if value == nil {
-                problems.append("Variable value for key \"\(variable.key)\" is invalid or wrong type.")
-            }
-            values.append(VariableValue(key: variable.key, value: value ?? .null))
-        }
-        self.values = values
-        self.problems = problems
-    }
-}
-
-extension Variable.Kind {
-    /// The reference SDK's value for a variable without text in the datafile: false, or null.
-    fileprivate var valueWithoutText: JSONValue? {
-        switch self {
-        case .boolean: false
-        default: .null
-        }
-    }
 }

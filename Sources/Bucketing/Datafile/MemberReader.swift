@@ -1,23 +1,31 @@
 import JSON
 
-/// Reads members of a datafile and collects problems instead of stopping at the first one.
+/// Reads typed members of JSON objects, such as "a required string", and collects problems instead of stopping at the
+/// first one. ``DatafileReader`` reads the root of a datafile with it; its methods for elements are in
+/// `ElementReader.swift`.
 ///
-/// A missing or wrong member is read as an empty value; the datafile is rejected in the end.
+/// A missing or wrong member is read as an empty value, because a datafile with problems is rejected in the end.
 struct MemberReader {
-    /// A value and its location.
+    /// A value and its location in the datafile.
     struct Node {
         let value: JSONValue
-        /// Of the value, or of the list that it is an element of.
+        /// The location of the value, or of the list if the value is an element.
         private let base: JSONPointer
+        /// The place of the value in its list; `nil` if the value is no element.
         private let index: Int?
 
         init(value: JSONValue, pointer: JSONPointer) {
-            (self.value, base, index) = (value, pointer, nil)
+            self.value = value
+            base = pointer
+            index = nil
         }
 
-        /// An element of the list at a pointer, whose own pointer is made only when it is asked for.
+        /// Creates the node of an element. Its pointer is built only when a problem needs it, because most elements
+        /// have none.
         init(element: JSONValue, _ index: Int, of list: JSONPointer) {
-            (value, base, self.index) = (element, list, index)
+            value = element
+            base = list
+            self.index = index
         }
 
         var pointer: JSONPointer { index.map { base.appending($0) } ?? base }
@@ -33,6 +41,10 @@ struct MemberReader {
     }
 
     /// Reads a required member.
+    ///
+    /// - Parameters:
+    ///   - kind: the required type, for the problem: "a string".
+    ///   - read: returns the value if it has the required type.
     private mutating func required<Value>(
         _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
     ) -> Value? {
@@ -86,7 +98,7 @@ extension MemberReader {
 // MARK: - Lists and objects
 
 extension MemberReader {
-    /// Reads a list of objects. Other elements are problems and left out.
+    /// Reads a list of objects. Elements that are no objects are left out and recorded as problems.
     mutating func objects(_ key: String, of node: Node, isOptional: Bool = false) -> [Node] {
         let list: [JSONValue]?
         if isOptional {
@@ -125,18 +137,18 @@ extension MemberReader {
     }
 
     /// Reads an object whose values are strings.
-    mutating func texts(_ key: String, of node: Node) -> [Identifier: Identifier] {
+    mutating func strings(_ key: String, of node: Node) -> [Identifier: Identifier] {
         let object = required(key, of: node, "an object", \.object) ?? JSONObject()
         let pointer = node.pointer.appending(key)
-        var texts: [Identifier: Identifier] = [:]
+        var strings: [Identifier: Identifier] = [:]
         for member in object {
             if let text = member.value.string {
-                texts[Identifier(member.key)] = Identifier(text)
+                strings[Identifier(member.key)] = Identifier(text)
             } else {
                 reject(pointer.appending(member.key), "a member must be a string; got \(member.value.kind)")
             }
         }
-        return texts
+        return strings
     }
 
     mutating func optionalObject(_ key: String, of node: Node) -> Node? {
@@ -145,34 +157,3 @@ extension MemberReader {
         }
     }
 }
-
-/// A dictionary that keeps its values in the order in which their keys were first set.
-struct KeyedList<Value> {
-    private(set) var values: [Value] = []
-    private(set) var keys: [Identifier] = []
-    private var indices: [Identifier: Int] = [:]
-
-    subscript(key: Identifier) -> Value? {
-        indices[key].map { values[$0] }
-    }
-
-    /// Sets the value of a key. A known key keeps its position.
-    mutating func set(_ key: Identifier, _ value: Value) {
-        if let index = indices[key] {
-            values[index] = value
-        } else {
-            indices[key] = values.count
-            keys.append(key)
-            values.append(value)
-        }
-    }
-
-    /// Changes the value of a key, if it has one.
-    mutating func update(_ key: Identifier, _ change: (inout Value) -> Void) {
-        if let index = indices[key] {
-            change(&values[index])
-        }
-    }
-}
-
-extension KeyedList: Sendable where Value: Sendable {}

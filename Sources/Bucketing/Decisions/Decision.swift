@@ -1,7 +1,12 @@
+import JSON
+
 /// The decision of a flag for a user.
 public struct Decision: Sendable {
+    /// The kind of rule that decided, named as in the decision events of SDKs.
     public enum RuleType: String, Sendable {
+        /// An experiment.
         case featureTest = "feature-test"
+        /// A delivery rule, or no rule at all.
         case rollout
         case holdout
     }
@@ -22,7 +27,7 @@ public struct Decision: Sendable {
 
 /// Where the variation of a decision comes from.
 public enum DecisionSource: String, Sendable, CaseIterable {
-    /// Chosen by the request: a forced decision, as the reference SDK has it.
+    /// Chosen by the request: what SDKs call a forced decision.
     case requested = "forced"
     /// Set for the user by an admin, or for a test over the Agent's API.
     case override
@@ -30,7 +35,8 @@ public enum DecisionSource: String, Sendable, CaseIterable {
     case whitelist
     /// Assigned earlier.
     case stored
-    /// Bucketed by this decision, or by a delivery rule, which assigns nothing.
+    /// Bucketed by this decision. An experiment then assigns the variation to the user; a delivery rule assigns
+    /// nothing.
     case bucketed
     /// The experiment is concluded, and everybody in its audience gets the winner.
     case concluded
@@ -49,7 +55,7 @@ public final class ExperimentDecision: Sendable {
     public let holdout: Holdout?
     /// Empty unless requested.
     public let reasons: [String]
-    /// The assignment to store; `nil` if the variation is already stored or must not be.
+    /// The assignment to store; `nil` if there is nothing to store.
     public let newAssignment: NewAssignment?
     /// See ``DecisionResult/hasStaleAssignment``.
     public let hasStaleAssignment: Bool
@@ -75,6 +81,22 @@ public final class ExperimentDecision: Sendable {
     }
 }
 
+extension ExperimentDecision {
+    /// The JSON of the decision in responses of `/v1/assign`.
+    package func encoded() -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.key.string)
+        writer.member("variation_id", variation?.id.string)
+        writer.member("variation_key", variation?.key.string)
+        writer.member("source", source.rawValue)
+        writer.member("reasons", reasons)
+        writer.endObject()
+        return writer.finish()
+    }
+}
+
 /// A decision event: the user was exposed to a variation.
 public struct Impression: Sendable, Equatable {
     /// Empty if an experiment was activated without a flag.
@@ -89,6 +111,7 @@ public struct Impression: Sendable, Equatable {
     public var campaignID: Identifier
     /// Empty if there is no variation.
     public var variationID: Identifier
+    /// Empty if there is no variation.
     public var variationKey: Identifier
     public var isEnabled: Bool
     public var source: DecisionSource

@@ -1,4 +1,5 @@
 extension DecisionRun {
+    /// Decides an experiment independently of flags and holdouts.
     func decision(on experiment: Experiment) -> ExperimentDecision {
         let outcome = evaluate(experiment)
         return ExperimentDecision(
@@ -8,6 +9,7 @@ extension DecisionRun {
         )
     }
 
+    /// Decides an experiment independently of flags, unless a holdout keeps the user out.
     func decisionUnlessHeldOut(on experiment: Experiment) -> ExperimentDecision {
         guard let holdout = holdout(of: experiment) else { return decision(on: experiment) }
         return ExperimentDecision(
@@ -16,6 +18,7 @@ extension DecisionRun {
         )
     }
 
+    /// Returns the holdout that keeps the user out of an experiment: a global one, or else a local one.
     private func holdout(of experiment: Experiment) -> Holdout? {
         for holdout in datafile.globalHoldouts where variation(of: holdout, rule: nil) != nil {
             if !(holdout.excludesTargetedDeliveries && experiment.isTargetedDelivery) { return holdout }
@@ -25,17 +28,17 @@ extension DecisionRun {
         return localHoldout(ofRule: experiment)?.holdout
     }
 
-    /// Decides an experiment, like the reference SDK's `get_variation`. The first of these that applies decides:
+    /// Decides an experiment, like `get_variation` of Optimizely's Python SDK. The first of these that applies decides:
     ///
-    /// 1. a variation forced for a test,
-    /// 2. an override,
-    /// 3. the whitelist,
-    /// 4. the stored assignment, also the underlying one of an override whose variation no longer exists (1 to 4 are
+    /// 1. a variation forced on the user for a test,
+    /// 2. an override, which an admin has set,
+    /// 3. the whitelist of the datafile,
+    /// 4. the stored assignment, also the one from before an override whose variation no longer exists (1 to 4 are
     ///    ``heldVariation(of:)``),
     /// 5. the audience, which excludes users,
     /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.
     ///
-    /// Forced decisions of the request and holdouts take precedence over all of them, and are up to the caller.
+    /// Forced decisions of the request and holdouts take precedence over all of these. The caller evaluates them.
     func evaluate(_ experiment: Experiment) -> Outcome {
         record(.status(experiment.status, isRunning: experiment.isRunning))
         guard experiment.isRunning else {
@@ -99,15 +102,15 @@ extension DecisionRun {
         ///
         /// - Parameters:
         ///   - storesNewVariation: whether the variation that the user is bucketed into should be stored.
-        ///   - staleVariationID: the stored variation that no longer exists, if there is one.
+        ///   - staleVariationID: the id of the stored variation if that no longer exists.
         case none(storesNewVariation: Bool, staleVariationID: Identifier?)
     }
 
-    /// Returns the variation that the user has regardless of audience and bucketing. This is the one place that defines
-    /// the order of precedence.
+    /// Returns the variation that the user has regardless of audience and bucketing. The order of precedence is defined
+    /// here only.
     func heldVariation(of experiment: Experiment) -> HeldVariation {
-        // 1. A variation forced for a test; it hides whatever the profile has.
-        // 2. An override, which an admin has set in the profile.
+        // 1. A variation forced for a test. It hides the assignment of the profile.
+        // 2. An override, which is an assignment of the profile that an admin has set.
         let forced = forcedAssignment(in: experiment)
         let assignment = forced ?? assignment(in: experiment)
         let isOverridden = assignment?.isOverride ?? false
@@ -125,8 +128,8 @@ extension DecisionRun {
         if let variation = whitelisted {
             return .held(Outcome(variation: variation, source: .whitelist))
         }
-        // 4. The stored assignment, which is also beneath a stale override. Such an override is kept, and nothing is stored
-        // in its place, so that an admin can resolve it.
+        // 4. The stored assignment. Below an override whose variation no longer exists, it is the one from before the
+        // override. Such an override is kept, and nothing is stored in its place, so that an admin can resolve it.
         guard usesProfile, forced == nil else { return .none(storesNewVariation: false, staleVariationID: nil) }
         let kept = isOverridden ? assignmentBeneathOverride(in: experiment) : assignment
         let stored = kept.flatMap { storedVariation($0, of: experiment) }
@@ -139,6 +142,8 @@ extension DecisionRun {
             storesNewVariation: !isOverridden, staleVariationID: isOverridden ? nil : kept?.variationID)
     }
 
+    /// Returns the variation of an override.
+    ///
     /// - Returns: `nil` if the variation no longer exists.
     private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
         guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
@@ -149,6 +154,8 @@ extension DecisionRun {
         return variation
     }
 
+    /// Returns the variation that the datafile forces on the user.
+    ///
     /// - Returns: `nil` if the user is not whitelisted, or the variation does not exist.
     private func whitelistedVariation(of experiment: Experiment) -> Variation? {
         guard !experiment.forcedVariations.isEmpty, let key = experiment.forcedVariations[user.id] else { return nil }
@@ -162,6 +169,8 @@ extension DecisionRun {
         return variation
     }
 
+    /// Returns the variation of a stored assignment.
+    ///
     /// - Returns: `nil` if the variation no longer exists.
     private func storedVariation(_ assignment: StoredAssignment, of experiment: Experiment) -> Variation? {
         guard let variation = experiment.variationsOfKey.variation(id: assignment.variationID) else {
@@ -183,15 +192,16 @@ extension DecisionRun {
         return variation
     }
 
+    /// Whether the audience of an experiment admits the user.
     func audienceAdmits(to experiment: Experiment) -> Bool {
         let admits = admits(experiment.audience, to: "experiment \"\(experiment.key)\"")
         reasons.add("Audiences for experiment \(experiment.key) collectively evaluated to \(admits).")
         return admits
     }
 
-    /// Whether the user belongs to an audience. No audience admits everyone, and an unknown result admits nobody.
+    /// Whether an audience admits the user. `nil` admits everyone, and an unknown result admits nobody.
     ///
-    /// - Parameter subject: what the audience belongs to.
+    /// - Parameter subject: what the audience belongs to, for the reasons: `experiment "e"`.
     func admits(_ audience: Condition?, to subject: @autoclosure () -> String) -> Bool {
         guard let audience else { return true }
         if let answer = audience.evaluate(for: user, &reasons) { return answer }
@@ -202,74 +212,5 @@ extension DecisionRun {
     /// Whether an audience certainly does not admit the user. False if its result is unknown.
     func excludes(_ audience: Condition?) -> Bool {
         audience?.evaluate(for: user, &reasons) == false
-    }
-}
-
-// MARK: - Bucketing
-
-extension DecisionRun {
-    func bucket(into experiment: Experiment) -> Variation? {
-        if user.isUnidentified {
-            guard experiment.gate == nil, experiment.isBucketed else { return nil }
-            return experiment.trafficAllocation.entityOfAll.flatMap(experiment.variation(id:))
-        }
-        guard let gate = experiment.gate else {
-            guard experiment.isBucketed, let id = bucketedID(in: experiment, experiment.trafficAllocation) else {
-                return nil
-            }
-            return experiment.variation(id: id)
-        }
-        // While enrollment is closed, the datafile admits nobody, but an SDK may have an older one.
-        guard !experiment.annotations.isClosed, isAdmitted || bucketedID(in: experiment, gate) != nil else {
-            reasons.add("User \(user.id) not in CMAB experiment \(experiment.key) due to traffic allocation")
-            return nil
-        }
-        return predictedVariation(of: experiment)
-    }
-
-    /// Returns the variation of a user whom a contextual bandit admits. Its weights are the same for all users. The
-    /// hash differs from the one that decides who is admitted, because otherwise the admitted users would not be split
-    /// by the weights. It is a hash of the user id, because SDKs that ask for a prediction send no bucketing id.
-    private func predictedVariation(of experiment: Experiment) -> Variation? {
-        let parentID = Identifier("\(experiment.id)/prediction")
-        let allocation = experiment.trafficAllocation
-        let result = Bucketer.bucket(bucketingID: user.id, parentID: parentID, trafficAllocation: allocation)
-        let variation = result.entityID.flatMap(experiment.variation(id:))
-        record(.prediction(step(result, of: user.id, below: parentID, allocation), variation))
-        if let variation { reasons.add("User bucketed into variation \(variation.key) by CMAB service") }
-        return variation
-    }
-
-    /// Returns the id at the user's bucket value in the experiment's traffic. If the experiment is in a group, the
-    /// group must have chosen it.
-    private func bucketedID(in experiment: Experiment, _ allocation: TrafficAllocation) -> Identifier? {
-        if let group = experiment.exclusionGroup {
-            let result = bucket(below: group.id, group.trafficAllocation)
-            let chosen = result.entityID
-            record(
-                .group(group, step(result, below: group.id, group.trafficAllocation), isChosen: chosen == experiment.id)
-            )
-            guard let chosen else {
-                reasons.addDetail("User \"\(user.id)\" is in no experiment.")
-                return nil
-            }
-            guard chosen == experiment.id else {
-                reasons.addDetail(
-                    "User \"\(user.id)\" is not in experiment \"\(experiment.key)\" of group \(group.id)."
-                )
-                return nil
-            }
-            reasons.addDetail("User \"\(user.id)\" is in experiment \(experiment.key) of group \(group.id).")
-        }
-        let result = bucket(below: experiment.id, allocation)
-        record(
-            .bucketing(
-                step(result, below: experiment.id, allocation),
-                result.entityID.flatMap(experiment.variation(id:))))
-        return result.entityID
-    }
-
-    func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> BucketingResult {
-        Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation)
     }
 }

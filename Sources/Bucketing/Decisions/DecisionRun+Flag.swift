@@ -1,4 +1,5 @@
 extension DecisionRun {
+    /// Decides a flag, and adds its decision events.
     func decision(on flag: Flag) -> Decision {
         reasons = Reasons(detail)
         let outcome = evaluate(flag)
@@ -13,8 +14,10 @@ extension DecisionRun {
         )
     }
 
-    /// Follows the reference SDK's `get_decision_for_flag`. In order of precedence: a forced decision, global holdouts,
-    /// experiments, delivery rules.
+    /// Finds the rule that decides a flag, like `get_decision_for_flag` of Optimizely's Python SDK. The first of these
+    /// that applies decides: a forced decision of the request, a global holdout, an experiment, a delivery rule.
+    ///
+    /// A global holdout may exempt targeted deliveries. Then they are still evaluated, and no other experiment is.
     private func evaluate(_ flag: Flag) -> FlagOutcome {
         if let variation = forcedVariation(of: flag, rule: nil) {
             return FlagOutcome(rule: nil, type: .featureTest, variation: variation, source: .requested)
@@ -40,7 +43,10 @@ extension DecisionRun {
         return outcome
     }
 
-    /// - Returns: `nil` if the user is not enrolled in the experiment.
+    /// Evaluates an experiment as a rule of a flag: a forced decision and local holdouts take precedence over the
+    /// experiment.
+    ///
+    /// - Returns: `nil` if the user gets no variation of the experiment.
     private func evaluate(_ experiment: Experiment, of flag: Flag) -> FlagOutcome? {
         if let variation = forcedVariation(of: flag, rule: experiment) {
             return FlagOutcome(
@@ -56,7 +62,7 @@ extension DecisionRun {
         )
     }
 
-    /// Returns the variation that the request forces, if the flag has it.
+    /// Returns the variation that the request forces; `nil` if it forces none, or one that the flag does not have.
     ///
     /// - Parameter rule: `nil` for the flag as a whole.
     func forcedVariation(of flag: Flag, rule: Experiment?) -> Variation? {
@@ -72,8 +78,8 @@ extension DecisionRun {
         return variation
     }
 
-    /// Adds decision events like the reference SDK: for experiments and holdouts always, for delivery rules only if
-    /// the datafile says so, and an additional one for a holdout that exempts the rule.
+    /// Adds decision events like Optimizely's Python SDK: for experiments and holdouts always, for delivery rules only
+    /// if the datafile says so, and an additional one for a holdout that exempts the rule.
     private func addImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
         guard !options.contains(.disableDecisionEvent) else { return }
         if let exempting = outcome.exemptingHoldout, outcome.type != .holdout {
@@ -96,8 +102,9 @@ extension DecisionRun {
 // MARK: - Delivery rules
 
 extension DecisionRun {
-    /// Follows the reference SDK's `get_variation_for_rollout`: decides by the first delivery rule whose audience
-    /// admits the user. A user outside that rule's traffic falls through to the last rule, which is for everyone else.
+    /// Evaluates the delivery rules, like `get_variation_for_rollout` of Optimizely's Python SDK: the first rule whose
+    /// audience admits the user decides. A user outside that rule's traffic gets the last rule, which is for everyone
+    /// else.
     func evaluateRollout(of flag: Flag) -> FlagOutcome {
         guard let rollout = flag.rollout else {
             reasons.add("Rollout with ID \"\" is not in the datafile.")
@@ -114,10 +121,11 @@ extension DecisionRun {
                 return FlagOutcome(heldOutBy: held.holdout, held.variation)
             }
             if deliveryAdmits(to: rule, number: isLast ? nil : index + 1) {
-                // SDKs ask for no prediction of a delivery rule, so that a contextual bandit there gives no variation.
+                // A contextual bandit gives no variation here, because SDKs request no predictions for delivery rules.
                 if rule.gate == nil, let variation = bucket(into: rule) {
                     return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .bucketed)
                 }
+                // Ends, or skips to the rule for everyone else.
                 index = isLast ? rollout.rules.count : rollout.rules.count - 1
             } else {
                 index += 1
@@ -126,7 +134,9 @@ extension DecisionRun {
         return .nothing
     }
 
-    /// - Parameter number: counts from 1; `nil` for the last rule, which is for everyone else.
+    /// Whether the audience of a delivery rule admits the user.
+    ///
+    /// - Parameter number: the place of the rule, from 1; `nil` for the last rule, which is for everyone else.
     private func deliveryAdmits(to rule: Experiment, number: Int?) -> Bool {
         guard admits(rule.audience, to: "rule \"\(rule.key)\"") else {
             if let number {
@@ -146,7 +156,7 @@ extension DecisionRun {
 // MARK: - Holdouts
 
 extension DecisionRun {
-    /// Returns the variation of the holdout if it keeps the user out.
+    /// Evaluates a holdout: returns its variation if it keeps the user out.
     ///
     /// - Parameter rule: the rule that a local holdout is evaluated for; `nil` for a global holdout.
     func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
@@ -182,7 +192,8 @@ extension DecisionRun {
         return variation
     }
 
-    /// Adds the exposure of a user whom a holdout of the API admits and does not keep out, so that both can be compared.
+    /// Adds the exposure of a user who is in the audience of a holdout but not held out, so that these users can be
+    /// compared with those held out. Only for holdouts that were defined over the API, and once per run.
     private func addImpression(ofRestOf holdout: Holdout) {
         guard let rest = holdout.rest, !options.contains(.disableDecisionEvent),
             !impressions.contains(where: { $0.experimentID == holdout.id })

@@ -1,31 +1,43 @@
 import JSON
 
-/// One call of the decision service, with the same user and options for all flags.
+/// One call of ``DecisionService``: decides one or several flags or experiments for one user with the same options, and
+/// collects the side effects of all decisions: decision events, new assignments, and the steps of an explanation.
+///
+/// The decisions are in extensions: `DecisionRun+Flag.swift` decides flags by their holdouts, experiments and delivery
+/// rules, `DecisionRun+Experiment.swift` decides one experiment, and `DecisionRun+Bucketing.swift` looks up the
+/// variation at the user's bucket value.
 final class DecisionRun {
     let datafile: Datafile
     private(set) var user: User
+    /// The id that is hashed to bucket the user.
     let bucketingID: Identifier
+    /// The user's profile; `nil` if the caller has none.
     private let stored: (any StoredAssignments)?
-    /// The variations forced on the user for a test, by experiment id.
+    /// The ids of the variations forced on the user for a test, by experiment id.
     private let forcedVariations: [Identifier: Identifier]?
     /// Whether assignments are read from the profile, and new ones stored in it.
     let usesProfile: Bool
     let options: DecideOptions
+    /// Which reasons are collected.
     let detail: Reasons.Detail
     /// The reasons for the current decision.
     var reasons: Reasons
     /// The assignments of the decisions so far. Later decisions of the run treat them as stored.
     private(set) var newAssignments: [NewAssignment] = []
-    /// The variations of ``newAssignments`` by experiment, once these are too many for a linear search.
+    /// The variation ids of ``newAssignments`` by experiment id, once they are too many for a linear search; empty
+    /// before.
     private var newVariations: [Identifier: Identifier] = [:]
     private static let linearSearchLimit = 8
+    /// The decision events of the decisions so far.
     private(set) var impressions: [Impression] = []
+    /// See ``DecisionResult/hasStaleAssignment``.
     private(set) var hasStaleAssignment = false
-    /// Whether an SDK has found that the user is in the audience and the traffic.
+    /// Whether to skip the audience and the traffic, because an SDK has found that they admit the user.
     var isAdmitted = false
     /// The steps of the decision; `nil` unless an explanation is requested.
     var trace: DecisionTrace?
 
+    /// - Parameter detail: `nil` to choose the reasons by the options.
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
         detail: Reasons.Detail? = nil
@@ -44,17 +56,20 @@ final class DecisionRun {
             usesProfile = false
         }
         self.options = options
-        self.detail =
-            detail
-            ?? (options.contains(.includeAllReasons) ? .full : options.contains(.includeReasons) ? .agent : .none)
+        self.detail = detail ?? DecisionRun.detail(for: options)
         reasons = Reasons(self.detail)
+    }
+
+    private static func detail(for options: DecideOptions) -> Reasons.Detail {
+        if options.contains(.includeAllReasons) { return .full }
+        return options.contains(.includeReasons) ? .agent : .none
     }
 
     /// The outcome of one experiment.
     struct Outcome {
         var variation: Variation?
         var source: DecisionSource
-        /// Whether the variation is borrowed and to be stored for the user; see ``StoredAssignment/isFromAnonymousProfile``.
+        /// See ``StoredAssignment/isFromAnonymousProfile``.
         var isFromAnonymousProfile = false
 
         static let none = Outcome(variation: nil, source: .none)
@@ -71,7 +86,7 @@ final class DecisionRun {
         return stored?.assignment(experimentID: experiment.id)
     }
 
-    /// Returns the assignment that counts if an override cannot.
+    /// Returns the assignment from before an override, which counts if the override's variation no longer exists.
     func assignmentBeneathOverride(in experiment: Experiment) -> StoredAssignment? {
         stored?.variationID(beneathOverrideIn: experiment.id).map { StoredAssignment(variationID: $0) }
     }
@@ -81,9 +96,10 @@ final class DecisionRun {
         stored?.hasRoom(for: experiment.id) ?? true
     }
 
+    /// Adds an assignment that the caller should store.
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
-        // Later decisions of the run find a borrowed variation where this one found it.
+        // Later decisions of the run find a borrowed variation in the anonymous profile again.
         guard !assignment.isFromAnonymousProfile else { return }
         if !newVariations.isEmpty {
             newVariations[assignment.experimentID] = assignment.variationID
@@ -94,6 +110,7 @@ final class DecisionRun {
         }
     }
 
+    /// Returns the id of the variation that this run has assigned in an experiment.
     private func newVariation(in experimentID: Identifier) -> Identifier? {
         if !newVariations.isEmpty { return newVariations[experimentID] }
         return newAssignments.last { $0.experimentID == experimentID && !$0.isFromAnonymousProfile }?.variationID
@@ -104,6 +121,7 @@ final class DecisionRun {
         hasStaleAssignment = true
     }
 
+    /// Returns a value together with the side effects of the run.
     func result<Value>(_ value: Value) -> DecisionResult<Value> {
         DecisionResult(
             value: value, impressions: impressions, newAssignments: newAssignments,
@@ -114,7 +132,7 @@ final class DecisionRun {
         impressions.append(impression)
     }
 
-    /// Adds a reason if the bucketing id in the request is invalid, in the Agent's words.
+    /// Adds a reason if the bucketing id in the request is invalid, in the words of the Optimizely Agent.
     func explainInvalidBucketingID(for rule: @autoclosure () -> String) {
         guard detail != .none, let value = user.invalidBucketingID else { return }
         let text = String(decoding: value.encoded(), as: UTF8.self)
@@ -122,13 +140,13 @@ final class DecisionRun {
     }
 }
 
-/// The rule of a flag that applied, and its variation.
+/// The outcome of one flag: the rule that applied, and its variation.
 struct FlagOutcome {
     var rule: Rule?
     var type: Decision.RuleType
     var variation: Variation?
     var source: DecisionSource
-    /// The global holdout that holds the user out, but exempts the rule.
+    /// The global holdout that holds the user out of other rules, but exempts this one.
     var exemptingHoldout: (holdout: Holdout, variation: Variation)?
 
     /// No rule applied.
@@ -192,7 +210,7 @@ struct Reasons: Sendable {
         self.detail = detail
     }
 
-    /// Adds a reason for all who request reasons.
+    /// Adds a reason that both the Agent and Holdfast's own API give.
     mutating func add(_ text: @autoclosure () -> String) {
         if detail != .none { texts.append(text()) }
     }
@@ -202,7 +220,7 @@ struct Reasons: Sendable {
         if detail == .agent { texts.append(text()) }
     }
 
-    /// Adds reasons of an earlier evaluation.
+    /// Adds the reasons of an evaluation that was cached.
     mutating func append(_ texts: ArraySlice<String>) {
         self.texts += texts
     }

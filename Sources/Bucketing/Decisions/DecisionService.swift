@@ -1,6 +1,7 @@
-/// Decides flags and experiments for users, like the reference SDK's `decide` and `get_variation`.
+/// Decides flags and experiments for users, like `decide` and `get_variation` of Optimizely's Python SDK.
 ///
-/// Performs no I/O: the caller passes what is stored about the user, and stores the new assignments of the result.
+/// Performs no I/O: the caller passes what is stored about the user (``StoredAssignments``), and stores the new
+/// assignments of the result. Each call is one ``DecisionRun``, which has the rules of decisions.
 public struct DecisionService: Sendable {
     public let datafile: Datafile
 
@@ -49,7 +50,7 @@ public struct DecisionService: Sendable {
         return run.result(decisions)
     }
 
-    /// Decides one experiment independently of flags. Ignores holdouts, like the reference SDK.
+    /// Decides one experiment independently of flags. Ignores holdouts, like Optimizely's Python SDK.
     public func variation(
         of experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
@@ -65,8 +66,8 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decisionUnlessHeldOut(on: experiment)
     }
 
-    /// Decides one experiment without checking its audience and traffic, nor holdouts, because the SDK that asks has
-    /// checked them.
+    /// Decides one experiment without checking audience, traffic and holdouts, which the SDK that sends the request has
+    /// checked already. Used for contextual bandits, for which SDKs request a prediction.
     public func predict(
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> ExperimentDecision {
@@ -77,7 +78,7 @@ public struct DecisionService: Sendable {
 
     /// Decides one experiment like ``assign(_:for:stored:options:)``, and records the steps of the decision.
     ///
-    /// - Parameter showsValues: whether the steps have the values of the user's attributes.
+    /// - Parameter showsValues: whether the steps show the values of the user's attributes.
     public func explain(
         _ experiment: Experiment, for user: User, stored: any StoredAssignments, showingValues showsValues: Bool
     ) -> (decision: ExperimentDecision, steps: [DecisionStep]) {
@@ -88,7 +89,7 @@ public struct DecisionService: Sendable {
     }
 
     /// Returns the variation that a user already has in an experiment: forced for a test, set by an override,
-    /// whitelisted or stored. Does not check whether the experiment is running, nor its audience and traffic.
+    /// whitelisted or stored. Does not check the status, the audience and the traffic of the experiment.
     ///
     /// - Returns: `nil` if the user has none.
     public func heldVariation(
@@ -101,10 +102,10 @@ public struct DecisionService: Sendable {
         return (variation, outcome.source)
     }
 
-    /// Returns the variation in which a user without an assignment would be enrolled, judged by the stored data. An
-    /// audience whose result depends on attributes that only requests contain is taken to admit the user.
+    /// Returns the variation that a user without an assignment could be enrolled in, as far as the stored data shows.
+    /// If the result of the audience depends on attributes that only requests contain, the user counts as admitted.
     ///
-    /// - Parameter stored: has the stored attributes.
+    /// - Parameter stored: only its attributes are used.
     /// - Returns: `nil` if the experiment is not running, or cannot enroll the user.
     public func possibleEnrollment(
         of experiment: Experiment, for userID: Identifier, stored: any StoredAssignments
@@ -153,15 +154,16 @@ public struct DecideOptions: OptionSet, Sendable {
     public static let disableDecisionEvent = DecideOptions(rawValue: 1 << 0)
     /// Returns only flags that are on. Ignored if a single flag is decided.
     public static let enabledFlagsOnly = DecideOptions(rawValue: 1 << 1)
-    /// Neither uses stored assignments, except overrides, nor makes new ones.
+    /// Uses no stored assignments except overrides, and makes no new ones.
     public static let ignoreUserProfileService = DecideOptions(rawValue: 1 << 2)
+    /// Includes the reasons that the Optimizely Agent gives.
     public static let includeReasons = DecideOptions(rawValue: 1 << 3)
     /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they include the result of
     /// bucketing, and the attributes that an audience lacks.
     public static let includeAllReasons: DecideOptions = [.includeReasons, DecideOptions(rawValue: 1 << 5)]
     public static let excludeVariables = DecideOptions(rawValue: 1 << 4)
 
-    /// - Parameter name: the name in the SDKs and the Agent, such as `INCLUDE_REASONS`.
+    /// - Parameter name: the name in SDKs and in the Optimizely Agent, such as `INCLUDE_REASONS`.
     /// - Returns: `nil` if the name is unknown.
     public init?(name: String) {
         switch name {

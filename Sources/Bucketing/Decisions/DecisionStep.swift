@@ -1,7 +1,7 @@
 public import JSON
 
-/// A step of a decision about one experiment. It explains why a user gets a variation, or none. The code that decides
-/// records the steps in order; the last one is the step that decided.
+/// A step of a decision about one experiment. The steps explain why a user gets a variation, or none. ``DecisionRun``
+/// records them in order while it decides, so the last one is the step that decided.
 public enum DecisionStep: Sendable {
     /// A holdout was evaluated. The bucket is `nil` if the audience excludes the user; the variation is `nil` unless
     /// the user is held out.
@@ -27,8 +27,8 @@ public enum DecisionStep: Sendable {
     /// A contextual bandit chose a variation, by weights that are the same for all users whom it admits.
     case prediction(BucketStep, Variation?)
 
-    /// A source of variations that precedes audience and bucketing, such as the whitelist, and what it has for the
-    /// user.
+    /// A source of variations that precedes audience and bucketing, such as the whitelist, and the variation that it
+    /// has for the user.
     public struct HeldStep: Sendable {
         /// The id of the variation, or its key for a whitelist; `nil` if the source has none for the user.
         public let name: Identifier?
@@ -36,20 +36,22 @@ public enum DecisionStep: Sendable {
         public let variation: Variation?
     }
 
+    /// The evaluation of an audience.
     public struct AudienceStep: Sendable {
         public let admits: Bool
         /// See ``Condition/explained(for:showingValues:)``; `null` if there are no conditions, so everyone is admitted.
         public let conditions: JSONValue
     }
 
+    /// The bucketing of the user in a traffic allocation.
     public struct BucketStep: Sendable {
         public let bucketingID: Identifier
-        /// Hashed together with the bucketing id: the id of the experiment, group or holdout; for a prediction the
-        /// experiment's id and `/prediction`.
+        /// The id that was hashed together with the bucketing id: that of the experiment, group or holdout; for a
+        /// prediction, the experiment's id followed by `/prediction`.
         public let parentID: Identifier
         public let result: BucketingResult
-        /// The range that contains the user's bucket value, also if it belongs to no entity; `nil` beyond the last
-        /// range.
+        /// The range that contains the user's bucket value, even if the range belongs to no entity; `nil` beyond the
+        /// last range.
         public let range: Range<Int>?
     }
 }
@@ -78,21 +80,17 @@ extension DecisionStep {
     public var json: JSONObject {
         var json = JSONObject()
         json["step"] = .string(name)
+        json["result"] = .string(result)
         switch self {
         case .holdout(let holdout, let audience, let bucket, let variation):
-            json["result"] = .string(
-                variation != nil ? "held_out" : audience.admits ? "outside_traffic" : "outside_audience")
             json.describe(holdout)
             json["audience"] = audience.conditions
             if let bucket { json.describe(bucket) }
         case .holdoutExemption(let holdout):
-            json["result"] = "exempt"
             json.describe(holdout)
-        case .status(let status, let isRunning):
-            json["result"] = isRunning ? "running" : "not_running"
+        case .status(let status, _):
             json["status"] = .string(ExperimentStatus.name(of: status))
         case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
-            json["result"] = held.name == nil ? "none" : held.variation == nil ? "gone" : "applies"
             guard let name = held.name else { break }
             if let variation = held.variation {
                 json.describe(variation)
@@ -102,24 +100,45 @@ extension DecisionStep {
                 json["variation_id"] = .string(name.string)
             }
         case .audience(let audience):
-            json["result"] = audience.admits ? "admits" : "excludes"
             json["audience"] = audience.conditions
-        case .closedEnrollment:
-            json["result"] = "closed"
-        case .group(let group, let bucket, let isChosen):
-            json["result"] =
-                isChosen ? "this_experiment" : bucket.result.entityID == nil ? "no_experiment" : "other_experiment"
+        case .group(let group, let bucket, _):
             json["group_id"] = .string(group.id.string)
             json["experiment_id"] = bucket.result.entityID.map { .string($0.string) } ?? .null
             json.describe(bucket)
         case .bucketing(let bucket, let variation), .prediction(let bucket, let variation):
-            json["result"] = variation == nil ? "outside_traffic" : "in_variation"
             if let variation { json.describe(variation) }
             json.describe(bucket)
-        case .fullProfile:
-            json["result"] = "full"
+        case .closedEnrollment, .fullProfile:
+            break
         }
         return json
+    }
+
+    /// The result of the step in the API.
+    private var result: String {
+        switch self {
+        case .holdout(_, let audience, _, let variation):
+            if variation != nil { return "held_out" }
+            return audience.admits ? "outside_traffic" : "outside_audience"
+        case .holdoutExemption:
+            return "exempt"
+        case .status(_, let isRunning):
+            return isRunning ? "running" : "not_running"
+        case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
+            if held.name == nil { return "none" }
+            return held.variation == nil ? "gone" : "applies"
+        case .audience(let audience):
+            return audience.admits ? "admits" : "excludes"
+        case .closedEnrollment:
+            return "closed"
+        case .group(_, let bucket, let isChosen):
+            if isChosen { return "this_experiment" }
+            return bucket.result.entityID == nil ? "no_experiment" : "other_experiment"
+        case .bucketing(_, let variation), .prediction(_, let variation):
+            return variation == nil ? "outside_traffic" : "in_variation"
+        case .fullProfile:
+            return "full"
+        }
     }
 }
 
@@ -173,17 +192,17 @@ extension DecisionRun {
         trace?.add(step)
     }
 
-    /// Returns the step of an audience that has been evaluated.
+    /// Returns the step for an audience that has been evaluated.
     func step(_ audience: Condition?, admits: Bool) -> DecisionStep.AudienceStep {
         .init(
             admits: admits,
             conditions: audience?.explained(for: user, showingValues: trace?.showsValues ?? false) ?? .null)
     }
 
-    /// Returns the step of a bucketing that has been done.
+    /// Returns the step for a result of bucketing.
     ///
     /// - Parameters:
-    ///   - id: the bucketing id that was used; `nil` for that of the run.
+    ///   - id: the bucketing id that was hashed; `nil` for that of the run.
     ///   - parentID: see ``DecisionStep/BucketStep/parentID``.
     func step(
         _ result: BucketingResult, of id: Identifier? = nil, below parentID: Identifier, _ allocation: TrafficAllocation
@@ -195,7 +214,8 @@ extension DecisionRun {
 }
 
 extension TrafficAllocation {
-    /// Returns the range that contains a bucket value, also if it belongs to no entity; `nil` beyond the last range.
+    /// Returns the range that contains a bucket value, even if the range belongs to no entity; `nil` beyond the last
+    /// range.
     func range(at bucketValue: Int) -> Swift.Range<Int>? {
         var start = 0
         for range in ranges {

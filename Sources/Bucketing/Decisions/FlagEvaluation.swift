@@ -22,37 +22,38 @@ public enum EvaluationReason: String, Sendable, CaseIterable {
     case disabled
 }
 
-/// A decision of a flag with everything that protocols report: the value, its type and the reason.
+/// A ``Decision`` in terms of a flag's value, as the APIs of this server and OpenFeature report it: the value, its type
+/// and the reason.
 public struct FlagEvaluation: Sendable {
     public let flagKey: Identifier
     /// The type of ``value``; `nil` for a flag of a datafile that has several variables, or one not named `value`.
     public let type: Variable.Kind?
-    /// The value of the variable `value`; the state of a flag without variables; an object of the variables for other
-    /// flags. `nil` if a flag serves an experiment and the user has no variation.
+    /// The value of the variable `value`. For a flag without variables, whether it is on; for other flags, an object of
+    /// the variables. `nil` if a flag serves an experiment and the user has no variation.
     public let value: JSONValue?
     /// In the order of the datafile.
     public let variables: [VariableValue]
     public let variationKey: Identifier?
     public let variationID: Identifier?
     public let isEnabled: Bool
-    /// Whether everybody has this value: the flag has no experiment, each delivery rule gives one variation to all users,
-    /// and nobody is held out.
+    /// Whether everybody has this value: the flag has no experiment, each delivery rule gives one variation to all
+    /// users, and nobody is held out.
     public let isStatic: Bool
     public let reason: EvaluationReason
-    /// Where the variation comes from, with the names of assignment sources.
+    /// Where the variation comes from.
     public let source: DecisionSource
     /// The experiment, delivery rule or holdout that decided.
     public let ruleKey: Identifier?
-    /// The experiment that decided, for exposures; `nil` if none did.
+    /// The id of the experiment that decided, which exposures refer to; `nil` if none did.
     public let experimentID: Identifier?
-    /// The revision of the datafile with the flag's last change, or the datafile's own for a flag that was not defined
-    /// over the API; 0 if that is no number.
+    /// The revision of the datafile in which the flag changed last. For a flag that was not defined over the API, the
+    /// revision of this datafile; 0 if that is no number.
     public let flagVersion: Int64
     public let tags: [Identifier]
     /// Empty unless the decision was made with reasons.
     public let reasons: [String]
 
-    /// The name of the variable that holds the value of a flag.
+    /// The key of the variable that holds the value of a flag that was defined over the API.
     public static let variable: Identifier = "value"
 
     /// - Parameters:
@@ -95,6 +96,7 @@ public struct FlagEvaluation: Sendable {
 }
 
 extension EvaluationReason {
+    /// - Parameter flag: the flag of the decision.
     init(_ decision: Decision, _ flag: Flag?) {
         self =
             switch decision.source {
@@ -117,7 +119,8 @@ extension Flag {
         return last.key == ruleKey && last.isForEverybody
     }
 
-    /// Whether the flag has no experiment, and each delivery rule has no audience and gives all traffic to one variation.
+    /// Whether the flag has no experiment, and each delivery rule has no audience and gives all traffic to one
+    /// variation.
     fileprivate var isStatic: Bool {
         experiments.isEmpty
             && (rollout?.rules ?? []).allSatisfy { $0.isForEverybody && $0.trafficAllocation.entityOfAll != nil }
@@ -130,7 +133,7 @@ extension Flag {
 }
 
 extension FlagEvaluation {
-    /// Writes the evaluation as `/v1/evaluations` has it.
+    /// Writes the JSON of the evaluation in responses of `/v1/evaluations`.
     package func append(to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("flag_key", flagKey.string)
@@ -155,21 +158,5 @@ extension FlagEvaluation {
         writer.member("tags", tags.map(\.string))
         if !reasons.isEmpty { writer.member("reasons", reasons) }
         writer.endObject()
-    }
-}
-
-extension ExperimentDecision {
-    /// The decision as `/v1/assign` has it.
-    package func encoded() -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("experiment_id", experiment.id.string)
-        writer.member("experiment_key", experiment.key.string)
-        writer.member("variation_id", variation?.id.string)
-        writer.member("variation_key", variation?.key.string)
-        writer.member("source", source.rawValue)
-        writer.member("reasons", reasons)
-        writer.endObject()
-        return writer.finish()
     }
 }

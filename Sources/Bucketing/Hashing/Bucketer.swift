@@ -1,6 +1,8 @@
-/// Maps a user to a bucket value from 0 to 9,999 that depends only on the bucketing id and the id of the experiment.
+/// Maps a user to a bucket value from 0 to 9,999 that depends only on the bucketing id and the id of the experiment. A
+/// ``TrafficAllocation`` maps the bucket value to a variation. So a user gets the same variation each time, without any
+/// stored data, and users are spread independently in different experiments.
 ///
-/// Bit-exact with the reference SDK's `bucketer`.
+/// Bit-exact with the `bucketer` of Optimizely's Python SDK, so that this server and SDKs decide alike.
 public enum Bucketer {
     /// The number of bucket values, which are `0..<10_000`.
     public static let bucketCount = 10_000
@@ -20,10 +22,13 @@ public enum Bucketer {
         }
     }
 
-    /// Returns the bucket value of a hash, computed in double precision like the reference SDK.
+    /// Returns the bucket value of a hash, computed in double precision like Optimizely's Python SDK.
     public static func bucketValue(ofHash hash: UInt32) -> Int {
-        Int(Double(hash) / 4_294_967_296 * Double(bucketCount))
+        Int(Double(hash) / hashCount * Double(bucketCount))
     }
+
+    /// The number of 32-bit hashes.
+    private static let hashCount = 4_294_967_296.0
 
     /// Returns the bucket value of a user, and the entity that owns it in the traffic allocation.
     ///

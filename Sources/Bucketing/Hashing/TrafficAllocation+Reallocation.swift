@@ -1,3 +1,6 @@
+// Changes the shares of variations while users are enrolled. Users whose bucket value changes its owner would get
+// another variation, so as few bucket values as possible do.
+
 extension TrafficAllocation {
     /// How many of the 10,000 bucket values an entity should own.
     public struct Weight: Sendable, Equatable {
@@ -31,8 +34,9 @@ extension TrafficAllocation {
     /// - Parameters:
     ///   - ratio: one number for each entity, finite and not negative. If all are 0, every weight is 0.
     ///   - traffic: the percentage to split, 0 to 100, rounded to hundredths. It is clamped to this range.
-    ///   - least: the minimum weight of each entity. It is ignored if the sum exceeds the traffic. Without it an entity
-    ///     may lose bucket values, and with them users, although the traffic grows (the Alabama paradox).
+    ///   - least: the minimum weight of each entity, such as its present weight when the traffic grows. Without it,
+    ///     rounding may take bucket values, and with them users, from an entity although the traffic grows (the Alabama
+    ///     paradox). It is ignored if the sum exceeds the traffic.
     public static func weights(
         of entityIDs: [Identifier], ratio: [Double], traffic: Double, atLeast least: [Int]? = nil
     ) -> [Weight] {
@@ -56,11 +60,14 @@ extension TrafficAllocation {
         var rest = total - counts.reduce(0, +)
         while rest != 0 {
             let sign = rest.signum()
-            // The counts that are furthest below the exact numbers grow first; those furthest above them shrink first.
-            let candidates = counts.indices.filter { sign > 0 || counts[$0] > least[$0] }
+            let candidates = counts.indices.filter { index in sign > 0 || counts[index] > least[index] }
                 .sorted { left, right in
-                    let (one, other) = (exact[left] - Double(counts[left]), exact[right] - Double(counts[right]))
-                    return one == other ? left < right : sign > 0 ? one > other : one < other
+                    // The counts that are furthest below the exact numbers grow first; those furthest above shrink
+                    // first.
+                    let leftRemainder = exact[left] - Double(counts[left])
+                    let rightRemainder = exact[right] - Double(counts[right])
+                    if leftRemainder == rightRemainder { return left < right }
+                    return sign > 0 ? leftRemainder > rightRemainder : leftRemainder < rightRemainder
                 }
             guard !candidates.isEmpty else { return counts }
             for index in candidates.prefix(abs(rest)) { counts[index] += sign }
@@ -120,6 +127,9 @@ private struct Reallocation {
         owners.append(contentsOf: repeatElement(nil, count: Bucketer.bucketCount - owners.count))
     }
 
+    /// Transfers bucket values to entities with a deficit.
+    ///
+    /// - Parameter onlyToNeighbours: whether a bucket value may go only to the owner of the one before or after.
     mutating func transfer(_ supply: Supply, onlyToNeighbours: Bool) {
         // Most reallocations have either a surplus or a deficit. Without both there is nothing to do.
         guard deficits.contains(where: { $0 > 0 }), supply == .unowned || deficits.contains(where: { $0 < 0 }) else {
@@ -136,6 +146,7 @@ private struct Reallocation {
         }
     }
 
+    /// Transfers one bucket value if it is in the supply and the receiver has a deficit.
     private mutating func transfer(_ value: Int, from supply: Supply, to receiver: Int?) {
         guard let receiver, deficits[receiver] > 0 else { return }
         switch (supply, owners[value]) {

@@ -2,7 +2,11 @@ public import JSON
 
 /// Divides the bucket values among variations, or among the experiments of a group: consecutive ranges, each given by
 /// its end.
+///
+///     [{"entityId": "a", "endOfRange": 5000}, {"entityId": "b", "endOfRange": 9000}]
+///     0..<5000: a    5000..<9000: b    9000..<10000: nobody
 public struct TrafficAllocation: Sendable, Equatable {
+    /// The bucket values from the end of the range before to ``end``.
     public struct Range: Sendable, Equatable {
         /// The id of a variation, or of an experiment of a group; empty if nobody gets the range.
         public var entityID: Identifier
@@ -49,18 +53,26 @@ extension TrafficAllocation {
 }
 
 extension TrafficAllocation {
-    /// Returns an allocation of all bucket values to variations: with the shares of another allocation, or else in the ratio
-    /// of their weights if each has one, or else in equal parts.
+    /// Returns an allocation of all bucket values to variations: with the shares of another allocation, or else in the
+    /// ratio of their weights if each has one, or else in equal parts.
     ///
     /// - Parameter weights: the weights of the variations that have one, in the order of the variations. Ignored unless
-    ///   there is one for each variation, none negative and all finite.
+    ///   there is one for each variation, and all are finite and not negative.
     public static func dividing(
         _ variationIDs: [Identifier], _ weights: [Double], like other: TrafficAllocation
     ) -> TrafficAllocation {
         let ids = variationIDs.uniqued()
-        let given = weights.count == ids.count && weights.allSatisfy { $0 >= 0 && $0.isFinite } ? weights : []
-        let ratio =
-            [ids.map { Double(other.shares[$0] ?? 0) }, given].first { $0.contains { $0 > 0 } } ?? ids.map { _ in 1 }
+        let shares = other.shares
+        let sharesOfOther = ids.map { Double(shares[$0] ?? 0) }
+        let areWeightsUsable = weights.count == ids.count && weights.allSatisfy { $0 >= 0 && $0.isFinite }
+        let ratio: [Double]
+        if sharesOfOther.contains(where: { $0 > 0 }) {
+            ratio = sharesOfOther
+        } else if areWeightsUsable, weights.contains(where: { $0 > 0 }) {
+            ratio = weights
+        } else {
+            ratio = ids.map { _ in 1 }
+        }
         return TrafficAllocation(weights: Self.weights(of: ids, ratio: ratio, traffic: 100))
     }
 
