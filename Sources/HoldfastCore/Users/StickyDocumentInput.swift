@@ -3,7 +3,8 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Parses requests about sticky documents, with the member names of GrowthBook's SDKs.
+/// Parses requests about sticky documents. GrowthBook's SDKs keep the assignments of a user in such a document: one for each
+/// attribute by which users are assigned, such as an id or a device. The members have the names that the SDKs use.
 public enum StickyDocumentInput {
     /// The maximum length of an attribute's name, of a key of an assignment and of a variation, in bytes.
     static let nameLimit = 255
