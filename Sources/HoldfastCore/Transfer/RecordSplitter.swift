@@ -18,8 +18,14 @@ struct RecordSplitter {
         var fields: Result<[[UInt8]], CoreError>
     }
 
+    /// The state after the last byte.
     private enum State {
-        case fieldStart, plain, quoted
+        /// At the begin of a field.
+        case fieldStart
+        /// Within a field without quotation marks.
+        case plain
+        /// Within a quoted field.
+        case quoted
         /// After a quotation mark within quotes, which is either the closing one or the first of two.
         case quoteInQuotes
         /// After a backslash.
@@ -31,11 +37,17 @@ struct RecordSplitter {
     private let delimiter: UInt8
     private let escape: Escape
     private var state = State.fieldStart
+    /// The complete fields of the current record.
     private var fields: [[UInt8]] = []
+    /// The bytes of the current field.
     private var field: [UInt8] = []
+    /// The length of the current record in bytes.
     private var length = 0
+    /// The number of the current line.
     private var line = 1
+    /// The number of the line on which the current record begins.
     private var recordLine = 1
+    /// The fault of the current record.
     private var error: CoreError?
     /// Whether a record has begun, that is, whether there was anything but line ends since the last record.
     private var isWithinRecord = false
@@ -50,10 +62,12 @@ struct RecordSplitter {
         self.escape = escape
     }
 
+    /// Reads the next bytes, and reports every record that is complete.
     mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (Record) -> Void) {
         for byte in bytes { take(byte, report) }
     }
 
+    /// Ends the stream, and reports the last record.
     mutating func end(_ report: (Record) -> Void) {
         switch state {
         case .quoted, .escaped:
@@ -75,7 +89,9 @@ struct RecordSplitter {
                 .tooLarge,
                 "a record must be at most \(ImportedElement.lengthLimit) bytes long; "
                     + "a quotation mark that is never closed may be the cause")
-            (state, fields, field) = (.malformed, [], [])
+            state = .malformed
+            fields = []
+            field = []
         }
         switch state {
         case .fieldStart where byte == Self.quote:
@@ -127,6 +143,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Marks the current record as malformed.
     private mutating func refuse(_ detail: String) {
         error = error ?? CoreError(.invalid, detail)
         state = .malformed
@@ -138,6 +155,7 @@ struct RecordSplitter {
         state = .fieldStart
     }
 
+    /// Ends the record at a line feed. A carriage return before it is not part of a plain field.
     private mutating func endLine(_ report: (Record) -> Void) {
         if case .plain = state, field.last == 0x0D { field.removeLast() }
         finishRecord(report)
@@ -150,6 +168,9 @@ struct RecordSplitter {
             report(Record(line: recordLine, fields: error.map { .failure($0) } ?? .success(fields)))
         }
         fields.removeAll(keepingCapacity: true)
-        (error, length, isWithinRecord, recordLine) = (nil, 0, false, line + 1)
+        error = nil
+        length = 0
+        isWithinRecord = false
+        recordLine = line + 1
     }
 }
