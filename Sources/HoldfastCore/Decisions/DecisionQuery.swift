@@ -15,14 +15,16 @@ public struct DecisionQuery: Sendable {
         case chosenFlags(@Sendable (Datafile) -> [Identifier])
         /// The experiment with this key or id, unless a holdout keeps the user out.
         case experiment(Identifier)
-        /// The experiment with this id, for a user whom an SDK has already found to be in the experiment's audience and traffic.
+        /// The experiment with this id, for a user whom an SDK has already found to be in the experiment's audience and
+        /// traffic.
         case prediction(Identifier)
-        /// The flags and experiments that a function chooses from the datafile that decides. They are decided as by `activate`
-        /// of Optimizely's SDKs: holdouts do not keep the user out of experiments, and each experiment is an exposure.
+        /// The flags and experiments that a function chooses from the datafile that decides. They are decided as by
+        /// `activate` of Optimizely's SDKs: holdouts do not keep the user out of experiments, and each experiment is an
+        /// exposure.
         case activation(@Sendable (Datafile) -> [Activated])
 
-        /// Whether the caller evaluates certain flags or experiments now. Otherwise it requests decisions in advance, and may
-        /// never use them.
+        /// Whether the caller evaluates certain flags or experiments now. Otherwise it requests decisions in advance,
+        /// and may never use them.
         var namesFlags: Bool {
             switch self {
             case .allFlags, .chosenFlags, .prediction: false

@@ -3,8 +3,8 @@ public import Chronology
 import Definitions
 public import Storage
 
-/// Explains why a user gets a variation of an experiment, or none. The steps are recorded by the same code that decides, so
-/// they cannot differ from the decision.
+/// Explains why a user gets a variation of an experiment, or none. The steps are recorded by the same code that
+/// decides, so they cannot differ from the decision.
 public struct Explanation: Sendable {
     public let experiment: Experiment
     public let sdkKey: String

@@ -23,10 +23,10 @@ public struct ExposureRecorder: Sendable {
     /// Queues an exposure for each impression of an experiment, unless it is known already.
     ///
     /// - Parameters:
-    ///   - enrolled: the experiments in which the decisions have just enrolled the user. Their exposures are recorded even if
-    ///     they seem known: then another process has erased or merged the user since.
-    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not store
-    ///     the assignments.
+    ///   - enrolled: the experiments in which the decisions have just enrolled the user. Their exposures are recorded
+    ///     even if they seem known: then another process has erased or merged the user since.
+    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not
+    ///     store the assignments.
     func record(
         _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
         enrolling: [Identifier] = [], in project: Project

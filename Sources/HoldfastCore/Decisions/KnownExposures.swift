@@ -4,23 +4,25 @@ internal import Dispatch
 import Storage
 internal import Synchronization
 
-/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost the store no work.
+/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost the store no
+/// work.
 ///
-/// The cache may forget an exposure at any time; the exposure is then only sent again. It never reports an unsent exposure as
-/// known, except in a collision of 64-bit hashes.
+/// The cache may forget an exposure at any time; the exposure is then only sent again. It never reports an unsent
+/// exposure as known, except in a collision of 64-bit hashes.
 ///
-/// Only hashes are kept, in two generations. New exposures are added to the recent one; when it is full or too old, it becomes
-/// the former one, and the former one is dropped.
+/// Only hashes are kept, in two generations. New exposures are added to the recent one; when it is full or too old, it
+/// becomes the former one, and the former one is dropped.
 ///
-/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in others
-/// by a ``RemovalWatch``. The hashes do not tell whose exposures they are, so they are not removed. Instead, each later exposure
-/// of the user gets another hash.
+/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in
+/// others by a ``RemovalWatch``. The hashes do not tell whose exposures they are, so they are not removed. Instead,
+/// each later exposure of the user gets another hash.
 public final class KnownExposures: Sendable {
     /// The exposures that were added in one period.
     private struct Generation {
         var exposures: Set<Int> = []
-        /// For each forgotten user, by the hash of the id: a number that is mixed into the hashes of later exposures, so that
-        /// earlier hashes no longer match. The number is kept at least as long as any exposure that was added before it.
+        /// For each forgotten user, by the hash of the id: a number that is mixed into the hashes of later exposures,
+        /// so that earlier hashes no longer match. The number is kept at least as long as any exposure that was added
+        /// before it.
         var forgotten: [Int64: Int] = [:]
 
         mutating func removeAll() {
@@ -87,7 +89,8 @@ public final class KnownExposures: Sendable {
         }
     }
 
-    /// Returns the hash of an exposure. The bytes between the ids separate them, so that "ab" and "c" differ from "a" and "bc".
+    /// Returns the hash of an exposure. The bytes between the ids separate them, so that "ab" and "c" differ from "a"
+    /// and "bc".
     private static func hash(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool
     ) -> Int {

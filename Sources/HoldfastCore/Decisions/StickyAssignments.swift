@@ -72,10 +72,11 @@ extension StickyAssignments {
     }
 }
 
-/// Looks up assignments in a profile. A large profile is indexed after several look-ups: before, building the index would take
-/// longer than it saves.
+/// Looks up assignments in a profile. A large profile is indexed after several look-ups: before, building the index
+/// would take longer than it saves.
 ///
-/// It is unchecked `Sendable` because the decisions of a request use it one after the other, on the request's event loop.
+/// It is unchecked `Sendable` because the decisions of a request use it one after the other, on the request's event
+/// loop.
 private final class AssignmentIndex: @unchecked Sendable {
     let profile: ProfileRecord
     private var lookups = 0

@@ -2,15 +2,15 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// Makes sticky decisions for all protocols: reads the profile, decides, and stores new assignments before the response. Then
-/// it counts the decisions and records the exposures.
+/// Makes sticky decisions for all protocols: reads the profile, decides, and stores new assignments before the
+/// response. Then it counts the decisions and records the exposures.
 ///
 /// The service decides again if a decision is outdated when it is stored: if another server has assigned the user
 /// meanwhile, or if there is a newer datafile. If the datafile lacks the variation that a user has, the newest datafile
 /// is loaded before the variation counts as removed.
 ///
-/// Nearly all queries need a single attempt. ``decideAtOnce(_:in:_:)`` makes it without a task, and reports if this was not
-/// sufficient; ``decide(_:in:)`` then makes further attempts. Both use `attempt`.
+/// Nearly all queries need a single attempt. ``decideAtOnce(_:in:_:)`` makes it without a task, and reports if this was
+/// not sufficient; ``decide(_:in:)`` then makes further attempts. Both use `attempt`.
 ///
 /// A service belongs to one event loop.
 public final class StickyDecisionService {
@@ -58,8 +58,8 @@ public final class StickyDecisionService {
     /// Decides in one attempt, if it suffices. Callbacks are used instead of a task, which would add a tenth to the
     /// instructions of a decision.
     ///
-    /// - Parameter completion: called on the event loop. If the outcome is neither decided nor failed, the caller must use
-    ///   ``decide(_:in:)``.
+    /// - Parameter completion: called on the event loop. If the outcome is neither decided nor failed, the caller must
+    ///   use ``decide(_:in:)``.
     public func decideAtOnce(
         _ query: DecisionQuery, in project: Project, _ completion: @escaping (Attempt) -> Void
     ) {
@@ -82,10 +82,10 @@ public final class StickyDecisionService {
     ///
     /// - Parameters:
     ///   - refused: the experiments that the profile has no room for.
-    ///   - isFirst: whether this is the first attempt. The datafile is then not known to be the newest, so an assignment to a
-    ///     variation that it lacks is reported as outdated.
-    ///   - isLast: whether the attempts to store assignments are used up, so that only decisions without new assignments
-    ///     succeed.
+    ///   - isFirst: whether this is the first attempt. The datafile is then not known to be the newest, so an
+    ///     assignment to a variation that it lacks is reported as outdated.
+    ///   - isLast: whether the attempts to store assignments are used up, so that only decisions without new
+    ///     assignments succeed.
     private func attempt(
         _ query: DecisionQuery, in project: Project, _ stored: Stored, refusing refused: Set<Identifier> = [],
         isFirst: Bool = true, isLast: Bool = false, _ completion: @escaping (Attempt) -> Void
@@ -185,8 +185,8 @@ public final class StickyDecisionService {
 
     /// Decides from stored records.
     ///
-    /// - Parameter refused: the experiments for which the profile has no room, as far as known. The store reports them when
-    ///   assignments are stored. For a query that stores nothing, this function finds them.
+    /// - Parameter refused: the experiments for which the profile has no room, as far as known. The store reports them
+    ///   when assignments are stored. For a query that stores nothing, this function finds them.
     /// - Returns: the decisions, and the assignments to store.
     private func evaluate(
         _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: Set<Identifier>
@@ -238,8 +238,8 @@ public final class StickyDecisionService {
         return decisions
     }
 
-    /// Returns the assignments to store. If a new assignment would replace one to a variation that this datafile lacks, but the
-    /// datafile of another project has, the stored assignment stays, and the new one is not stored.
+    /// Returns the assignments to store. If a new assignment would replace one to a variation that this datafile lacks,
+    /// but the datafile of another project has, the stored assignment stays, and the new one is not stored.
     private func candidates(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Candidate] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,

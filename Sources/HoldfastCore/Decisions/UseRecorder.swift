@@ -4,8 +4,8 @@ internal import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Records the last day on which each flag was evaluated and on which each experiment had an exposure, by variation. These days
-/// show which flags are no longer used.
+/// Records the last day on which each flag was evaluated and on which each experiment had an exposure, by variation.
+/// These days show which flags are no longer used.
 ///
 /// Each process writes each use once a day, in the background. After a failure it tries again a minute later.
 public final class UseRecorder: Sendable {

@@ -2,11 +2,11 @@ public import Definitions
 public import JSON
 import Storage
 
-/// Parses the amount of an event, such as the price of a purchase, for all protocols by which events arrive. An amount that
-/// cannot be used is an error, never 0: averages over such events would be wrong, and nobody would notice.
+/// Parses the amount of an event, such as the price of a purchase, for all protocols by which events arrive. An amount
+/// that cannot be used is an error, never 0: averages over such events would be wrong, and nobody would notice.
 public enum EventAmount {
-    /// Returns the amount of an event of another product's protocol: the first of the given members that is present; 0 if
-    /// none is. Libraries often send amounts as text, so a text that is a JSON number counts as that number.
+    /// Returns the amount of an event of another product's protocol: the first of the given members that is present; 0
+    /// if none is. Libraries often send amounts as text, so a text that is a JSON number counts as that number.
     ///
     /// - Throws: 400 if the member is not a number; 422 if the number is too great or too small to be summed.
     public static func first(

@@ -3,8 +3,8 @@ import Chronology
 public import JSON
 public import Storage
 
-/// Writes stored events as JSON, for exports and the feed. A reader continues an export after the `cursor` of the last event.
-/// `detail` has what was recorded of an event besides the other members.
+/// Writes stored events as JSON, for exports and the feed. A reader continues an export after the `cursor` of the last
+/// event. `detail` has what was recorded of an event besides the other members.
 public enum EventLine {
     /// Writes an exposure.
     public static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {

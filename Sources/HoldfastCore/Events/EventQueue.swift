@@ -6,13 +6,13 @@ internal import Synchronization
 /// Passes events to the store. A transaction has many events, but not so many that other changes wait long.
 ///
 /// There are two kinds of submissions, which differ when there is no room:
-/// - Exposures that decisions cause (``add(_:onFailure:)``). Requests do not wait for them. If the queue is full, they are
-///   dropped and counted; if the store is overloaded, they keep their place and are submitted again.
-/// - Events that clients send (``record(_:)``). They are acknowledged when they are durable. If the queue is full or the
-///   store is overloaded, they are refused at once.
+/// - Exposures that decisions cause (``add(_:onFailure:)``). Requests do not wait for them. If the queue is full, they
+///   are dropped and counted; if the store is overloaded, they keep their place and are submitted again.
+/// - Events that clients send (``record(_:)``). They are acknowledged when they are durable. If the queue is full or
+///   the store is overloaded, they are refused at once.
 ///
-/// At most one transaction is in progress. `submit` begins one if there is none; its completion begins the next, as long as
-/// there are submissions.
+/// At most one transaction is in progress. `submit` begins one if there is none; its completion begins the next, as
+/// long as there are submissions.
 public final class EventQueue: Sendable {
     /// Receives the outcome of each event of a submission, in their order.
     public typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
@@ -79,8 +79,8 @@ public final class EventQueue: Sendable {
     /// A transaction gets no further submission once it has this number of events.
     private static let batch = 512
 
-    /// Creates a queue with a session of its own. A queue before a copy (``Storage/Store/isCopy``), as on an edge, has half the
-    /// capacity, because such a process has less memory.
+    /// Creates a queue with a session of its own. A queue before a copy (``Storage/Store/isCopy``), as on an edge, has
+    /// half the capacity, because such a process has less memory.
     public convenience init(store: any Store) throws(StorageError) {
         let session = try BackgroundSession(store, label: "events")
         self.init(capacity: store.isCopy ? 32_768 : 65_536) { events, completion in
@@ -187,8 +187,8 @@ public final class EventQueue: Sendable {
         write(submissions)
     }
 
-    /// Stores submissions in one transaction. If the store is overloaded, exposures of decisions are stored again after a
-    /// pause, and everything else fails.
+    /// Stores submissions in one transaction. If the store is overloaded, exposures of decisions are stored again after
+    /// a pause, and everything else fails.
     private func write(_ submissions: [Submission]) {
         record(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {

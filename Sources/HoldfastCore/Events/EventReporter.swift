@@ -3,9 +3,9 @@ public import Storage
 
 /// Records the events that clients report.
 ///
-/// An exposure that names a variation also enrolls the user: it stores the variation as the assignment if the user has none,
-/// provided that the newest definitions have the variation. If this process does not have the newest definitions, the store
-/// returns the exposure as outdated. The reporter then loads them and submits the exposure again.
+/// An exposure that names a variation also enrolls the user: it stores the variation as the assignment if the user has
+/// none, provided that the newest definitions have the variation. If this process does not have the newest definitions,
+/// the store returns the exposure as outdated. The reporter then loads them and submits the exposure again.
 public struct EventReporter: Sendable {
     private let events: EventQueue
     private let catalog: ProjectCatalog

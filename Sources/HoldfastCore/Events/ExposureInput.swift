@@ -89,8 +89,8 @@ public struct ExposureInput {
     ///
     /// - Parameters:
     ///   - profile: the user's profile, if it was read.
-    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation. An edge leaves the
-    ///     variation open, because its upstream may have an assignment that the edge lacks.
+    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation. An edge leaves
+    ///     the variation open, because its upstream may have an assignment that the edge lacks.
     /// - Throws: 422 if the event names no variation and the user has none.
     public func exposure(_ profile: ProfileRecord?, isOpen: Bool = false) throws(EventRefusal) -> Exposure {
         let held = DecisionService(datafile: project.datafile)

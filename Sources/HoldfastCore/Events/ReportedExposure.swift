@@ -4,8 +4,8 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// An exposure that a client reports by ids, after it has decided itself as Optimizely's SDKs do. The experiment need not be
-/// in any datafile of this server: a team may use the server for profiles only, and upload the datafile later.
+/// An exposure that a client reports by ids, after it has decided itself as Optimizely's SDKs do. The experiment need
+/// not be in any datafile of this server: a team may use the server for profiles only, and upload the datafile later.
 public struct ReportedExposure {
     public let userID: Identifier
     public let happenedAt: Instant

@@ -5,9 +5,9 @@ import Synchronization
 
 /// Reads the feed of changes for all its followers: edges, and clients of `GET /v1/feed`.
 ///
-/// The feed consists of rows, one for each transaction. A row has a line for each change. A ``Storage/FeedCursor`` is a position
-/// between two lines. Rows are numbered, but a transaction with a smaller number may be committed later. Such rows must not be
-/// skipped, so a read waits for open transactions. It therefore uses a session of its own.
+/// The feed consists of rows, one for each transaction. A row has a line for each change. A ``Storage/FeedCursor`` is a
+/// position between two lines. Rows are numbered, but a transaction with a smaller number may be committed later. Such
+/// rows must not be skipped, so a read waits for open transactions. It therefore uses a session of its own.
 public final class FeedReader: Sendable {
     /// Why the feed cannot be read from a cursor.
     public enum Failure: Error, Sendable {
@@ -35,8 +35,8 @@ public final class FeedReader: Sendable {
     private let isEnding: @Sendable () -> Bool
     /// The number of the newest row, and the time at which it was read, in monotonic nanoseconds.
     private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
-    /// The number up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``), so that reads need not
-    /// wait for them.
+    /// The number up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``), so that reads
+    /// need not wait for them.
     private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
 
     /// The interval at which waiting readers check for new rows. One reader checks for all of them.
@@ -159,7 +159,8 @@ public final class FeedReader: Sendable {
                 }
             }
             if page.rows.count < rows {
-                // There are no further rows. The cursor moves to the end only if no open transaction may add an earlier row.
+                // There are no further rows. The cursor moves to the end only if no open transaction may add an earlier
+                // row.
                 if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number - 1 {
                     batch.next = page.next
                     batch.isAtEnd = true
@@ -191,7 +192,8 @@ public final class FeedReader: Sendable {
     /// Waits until there may be a line after a cursor.
     ///
     /// - Parameter isWanted: returns whether to go on waiting; called at each check.
-    /// - Returns: `false` if there is none by the deadline, if it is no longer wanted, or if the server is shutting down.
+    /// - Returns: `false` if there is none by the deadline, if it is no longer wanted, or if the server is shutting
+    ///   down.
     public func wait(
         after cursor: FeedCursor, until deadline: ContinuousClock.Instant, while isWanted: () -> Bool
     ) async throws -> Bool {

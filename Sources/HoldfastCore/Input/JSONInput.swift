@@ -1,8 +1,8 @@
 public import Definitions
 public import JSON
 
-/// Parses the JSON texts that callers send. An object in which a key occurs twice is refused, because parsers differ in which
-/// value they use.
+/// Parses the JSON texts that callers send. An object in which a key occurs twice is refused, because parsers differ in
+/// which value they use.
 public enum JSONInput {
     private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
 

@@ -1,7 +1,7 @@
 import Glibc
 
-/// Splits a stream of bytes into lines, and counts them. The bytes may arrive in pieces of any size. Only the incomplete last
-/// line is copied and kept.
+/// Splits a stream of bytes into lines, and counts them. The bytes may arrive in pieces of any size. Only the
+/// incomplete last line is copied and kept.
 public struct LineSplitter {
     /// The maximum length of a line in bytes; a longer one is reported as `nil`.
     public let limit: Int
@@ -23,7 +23,8 @@ public struct LineSplitter {
 
     /// Appends bytes, and calls `line` for each complete line.
     ///
-    /// - Parameter line: receives the number of a line, and the line without its line feed; `nil` for one over the limit.
+    /// - Parameter line: receives the number of a line, and the line without its line feed; `nil` for one over the
+    ///   limit.
     public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (Int, UnsafeRawBufferPointer?) -> Void) {
         var rest = bytes
         while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
@@ -46,8 +47,8 @@ public struct LineSplitter {
         line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
-    /// Whether `{` follows `}`, as if the line feed between two lines were missing. The check does not parse strings, so a text
-    /// within a single object may have the same effect.
+    /// Whether `{` follows `}`, as if the line feed between two lines were missing. The check does not parse strings,
+    /// so a text within a single object may have the same effect.
     public static func holdsSeveralObjects(_ line: UnsafeRawBufferPointer) -> Bool {
         var last: UInt8 = 0
         for byte in line where byte != 0x20 && byte != 0x09 && byte != 0x0D {

@@ -3,8 +3,8 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Whether the server is ready for requests: its store responds, and it is not shutting down. A load balancer asks this by
-/// `GET /readyz`.
+/// Whether the server is ready for requests: its store responds, and it is not shutting down. A load balancer asks this
+/// by `GET /readyz`.
 public final class Readiness: Sendable {
     /// The operations for which the server must be ready.
     public enum Operations: Sendable {
@@ -47,8 +47,9 @@ public final class Readiness: Sendable {
 
 /// The state of a store, determined by probes.
 ///
-/// A check uses the result of the last probe while it is fresh. Otherwise it waits for the probe in progress, or begins one. A
-/// probe that takes too long counts as failed, and so do all checks until it ends: no further probes are begun meanwhile.
+/// A check uses the result of the last probe while it is fresh. Otherwise it waits for the probe in progress, or begins
+/// one. A probe that takes too long counts as failed, and so do all checks until it ends: no further probes are begun
+/// meanwhile.
 private final class ProbedState: Sendable {
     private struct State {
         /// The result of the last probe of the store, and its time.

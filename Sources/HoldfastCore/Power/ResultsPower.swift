@@ -3,8 +3,8 @@ import Chronology
 import Statistics
 import Storage
 
-/// The statistical power of a comparison: the smallest lift that it can detect with the current users, and the time until it
-/// can detect the lift of interest.
+/// The statistical power of a comparison: the smallest lift that it can detect with the current users, and the time
+/// until it can detect the lift of interest.
 public struct ResultsPower: Sendable {
     /// The smallest lift that is detected with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?

@@ -12,8 +12,8 @@ import Storage
 /// guardrails plus one, because a variation is shipped only if all guardrails are shown to be no worse (Schultzberg,
 /// Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple metrics, 2024).
 ///
-/// The mean, the standard deviation and the traffic are those of the request, or else those observed in this experiment or
-/// in others. ``SampleSizeScenario`` computes the needs from them.
+/// The mean, the standard deviation and the traffic are those of the request, or else those observed in this experiment
+/// or in others. ``SampleSizeScenario`` computes the needs from them.
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
@@ -45,8 +45,8 @@ public struct SampleSizeEstimate: Sendable {
         public var users: Double?
         /// The number of days from now; `nil` if the traffic is unknown, or if it takes more than ten years.
         public var days: Double?
-        /// The smallest effect that is detected after the requested number of days; `nil` if no days are requested, or if
-        /// there is no such effect.
+        /// The smallest effect that is detected after the requested number of days; `nil` if no days are requested, or
+        /// if there is no such effect.
         public var detectableEffect: Double?
     }
 
@@ -172,8 +172,8 @@ public struct SampleSizeEstimate: Sendable {
         scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
 
-    /// Returns the margin of the request, or else that of the metric if it is a guardrail of the experiment; `nil` if the
-    /// metric is to be improved, as by a request with a minimum effect.
+    /// Returns the margin of the request, or else that of the metric if it is a guardrail of the experiment; `nil` if
+    /// the metric is to be improved, as by a request with a minimum effect.
     private static func margin(
         _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, isGoal: Bool
     ) -> ExperimentMetrics.Margin? {
@@ -212,8 +212,8 @@ public struct SampleSizeEstimate: Sendable {
                 + "did what '\(metric.key)' counts in \(list(sources))", at: ["baseline"])
     }
 
-    /// Returns the number of users per day, and the key of the experiment in which they were enrolled; `nil` for the key if
-    /// the request has the number.
+    /// Returns the number of users per day, and the key of the experiment in which they were enrolled; `nil` for the
+    /// key if the request has the number.
     private static func traffic(
         _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
     ) -> (Double, Identifier?)? {

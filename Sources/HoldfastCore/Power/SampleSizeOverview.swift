@@ -99,7 +99,8 @@ extension SampleSizeOverview.Part {
 }
 
 extension SampleSizeEstimate.Needs {
-    /// Returns the greatest numbers of users and days of several metrics; `nil` instead of a number that any of them lacks.
+    /// Returns the greatest numbers of users and days of several metrics; `nil` instead of a number that any of them
+    /// lacks.
     fileprivate static func greatest(of needs: [Self]) -> Self {
         func greatest(_ numbers: [Double?]) -> Double? {
             let known = numbers.compactMap { $0 }

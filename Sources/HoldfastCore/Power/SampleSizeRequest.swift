@@ -5,8 +5,8 @@ public import JSON
 import Statistics
 import Storage
 
-/// The body of `POST /v1/experiments/{key}/plan`: which metric, effect or time to estimate, and the numbers that replace
-/// observed ones.
+/// The body of `POST /v1/experiments/{key}/plan`: which metric, effect or time to estimate, and the numbers that
+/// replace observed ones.
 public struct SampleSizeRequest: Sendable {
     /// The goal to estimate; `nil` for a metric.
     private var goal: Identifier?

@@ -1,7 +1,7 @@
 import Statistics
 
-/// The variations of an experiment with their current and future users, for which a ``SampleSizeEstimate`` computes what is
-/// needed.
+/// The variations of an experiment with their current and future users, for which a ``SampleSizeEstimate`` computes
+/// what is needed.
 struct SampleSizeScenario {
     /// The share of the experiment's users that each variation gets.
     let shares: [Double]

@@ -7,13 +7,13 @@ public import Storage
 
 /// Estimates for an experiment whose bandit has changed the weights of the variations.
 ///
-/// Plain means are biased then: a variation gets many users after it did well, and users of another time may differ. Each
-/// user is therefore weighted with the inverse of the probability of the user's variation (``AdaptiveMeans``). The
+/// Plain means are biased then: a variation gets many users after it did well, and users of another time may differ.
+/// Each user is therefore weighted with the inverse of the probability of the user's variation (``AdaptiveMeans``). The
 /// probability is the share of the variation in the allocation period in which the user was enrolled.
 ///
-/// The store counts totals by allocation period (``SeriesDefinition/Content/periods``) only since the experiment has had
-/// its bandit. Users who were exposed earlier are in the tally of all users only. They are the rest that remains when the
-/// periods are subtracted from that tally.
+/// The store counts totals by allocation period (``SeriesDefinition/Content/periods``) only since the experiment has
+/// had its bandit. Users who were exposed earlier are in the tally of all users only. They are the rest that remains
+/// when the periods are subtracted from that tally.
 public struct AdaptiveResults: Sendable {
     /// The weighted samples of a variation.
     struct Samples: Sendable {
@@ -124,9 +124,9 @@ public struct AdaptiveResults: Sendable {
         return batches.sorted { $0.since < $1.since }
     }
 
-    /// Returns the mean of the shares in the periods before the bandit, weighted by the numbers of users. Of these users
-    /// only the number is known by period, not what they did. One mean for all of them is exact if the ratio never
-    /// changed before the bandit.
+    /// Returns the mean of the shares in the periods before the bandit, weighted by the numbers of users. Of these
+    /// users only the number is known by period, not what they did. One mean for all of them is exact if the ratio
+    /// never changed before the bandit.
     ///
     /// - Parameter counted: the numbers of users by period and variation.
     /// - Returns: relative shares; `nil` if there are no users in a period with a known allocation.

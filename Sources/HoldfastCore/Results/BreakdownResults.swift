@@ -6,8 +6,8 @@ public import Storage
 /// The results for each group of users with the same value of an attribute, such as the users of each country. They are
 /// exploratory: no verdict depends on them.
 ///
-/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg with
-/// always-valid p-values, as secondary metrics are.
+/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg
+/// with always-valid p-values, as secondary metrics are.
 public struct BreakdownResults: Sendable {
     /// The value of the attribute that the users of a group have.
     public enum Name: Sendable, Equatable {
@@ -93,8 +93,8 @@ public struct BreakdownResults: Sendable {
         usersWithoutGroup = max(0, whole.counted - found.reduce(0) { $0 + $1.results.counted })
         countsSince = usersWithoutGroup > 0 ? totals.series.since : nil
 
-        // The comparisons of all groups are tested together. The findings have the order of the comparisons: those of the
-        // first group, then those of the second, and so on.
+        // The comparisons of all groups are tested together. The findings have the order of the comparisons: those of
+        // the first group, then those of the second, and so on.
         let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
         let comparisons = found.flatMap { group in
             compared.map { group.results.comparison(.secondary, of: $0) }

@@ -40,8 +40,8 @@ public struct EffectSize: Sendable, CustomStringConvertible {
 }
 
 extension Verdict {
-    /// Returns a share as a percentage with one decimal, such as `+5.1%` for 0.051. From 10,000% on only the magnitude is
-    /// named.
+    /// Returns a share as a percentage with one decimal, such as `+5.1%` for 0.051. From 10,000% on only the magnitude
+    /// is named.
     static func percent(_ share: Double, signed: Bool = true) -> String {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10

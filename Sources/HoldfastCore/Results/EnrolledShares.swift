@@ -6,12 +6,14 @@ import Storage
 ///
 /// New users have all bucket values with the same probability, so their split is that of the allocation. Two kinds of
 /// returning users are split otherwise:
-/// - Users whom no earlier allocation enrolled have only the bucket values that it left unassigned. Example: an allocation
-///   gives the values 0 to 4,999 to A and B in equal parts. The next one gives 0 to 7,499 to A, and the rest to B. Of the
-///   users who return, only those with values from 5,000 on are enrolled now, half of them in A instead of three quarters.
+/// - Users whom no earlier allocation enrolled have only the bucket values that it left unassigned. Example: an
+///   allocation gives the values 0 to 4,999 to A and B in equal parts. The next one gives 0 to 7,499 to A, and the rest
+///   to B. Of the users who return, only those with values from 5,000 on are enrolled now, half of them in A instead of
+///   three quarters.
 /// - Users whose variation was removed have the bucket values of that variation.
 ///
-/// The number of returning users is unknown, so the split of a period may be any mixture of these ratios, its components.
+/// The number of returning users is unknown, so the split of a period may be any mixture of these ratios, its
+/// components.
 ///
 /// The allocations of a project must be added in their order. The time per allocation is bounded.
 struct EnrolledShares {
@@ -34,7 +36,8 @@ struct EnrolledShares {
     /// Adds the next allocation.
     ///
     /// - Parameter returning: whether the splits of returning users are requested.
-    /// - Returns: the possible splits, as the number of bucket values of each variation. That of new users is the first.
+    /// - Returns: the possible splits, as the number of bucket values of each variation. That of new users is the
+    ///   first.
     mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
         let ranges = ownedRanges(allocation)
         let owners = Set(ranges.map(\.owner))
@@ -164,8 +167,8 @@ private struct BucketSet: Hashable {
 
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
 
-    /// Mixes the words with a few operations each, because hashing each word with `Hasher` would take most of the time of
-    /// results.
+    /// Mixes the words with a few operations each, because hashing each word with `Hasher` would take most of the time
+    /// of results.
     func hash(into hasher: inout Hasher) {
         hasher.combine(words.reduce(0) { ($0 ^ $1) &* 0x9E37_79B9_7F4A_7C15 ^ ($0 &>> 29) })
     }

@@ -249,8 +249,8 @@ extension ExperimentResults {
                 + "results decides them")
     }
 
-    /// Returns the number of days from now until always-valid intervals detect the effect of interest with a cap, in the
-    /// variation that takes longest; `nil` if there is no such effect, or if it takes more than ten years.
+    /// Returns the number of days from now until always-valid intervals detect the effect of interest with a cap, in
+    /// the variation that takes longest; `nil` if there is no such effect, or if it takes more than ten years.
     private func days(with proposed: ProposedCap) -> Double? {
         let effect = query.effect ?? measured?.definition.minimumEffect
         guard let effect, let baseline, let estimate = measured == nil ? baseline.value : baseline.metric else {

@@ -7,10 +7,10 @@ public import Storage
 /// The results of an experiment for one goal or metric: each variation compared with the baseline.
 ///
 /// They are computed from tallies, which the store keeps by variation and day of enrollment:
-/// 1. The query restricts the days of enrollment (``ResultsQuery/enrolledOn``), and excludes users whose time window has not
-///    ended (``enrolledUntil``).
-/// 2. The split of the users is compared with the traffic allocation (``sampleRatio``). This also determines the ranges of
-///    days in which the ratio of the variations did not change.
+/// 1. The query restricts the days of enrollment (``ResultsQuery/enrolledOn``), and excludes users whose time window
+///    has not ended (``enrolledUntil``).
+/// 2. The split of the users is compared with the traffic allocation (``sampleRatio``). This also determines the ranges
+///    of days in which the ratio of the variations did not change.
 /// 3. Each variation is compared with the baseline within each of these ranges, and the differences are combined
 ///    (``VariationData``). A bandit changes the ratio all the time, so its users are weighted instead (``adaptive``).
 ///
@@ -198,8 +198,8 @@ public struct ExperimentResults: Sendable {
     public var counted: Int { variations.reduce(0) { $0 + $1.tally.counted } }
     /// The number of users who were exposed to more than one variation; they do not count.
     public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.multipleVariations } }
-    /// The number of users whose variation was not chosen by chance, but by an override or a forced variation; they do not
-    /// count.
+    /// The number of users whose variation was not chosen by chance, but by an override or a forced variation; they do
+    /// not count.
     public var chosen: Int { variations.reduce(0) { $0 + $1.tally.chosen } }
 
     /// The number of counted users of variations that the experiment no longer has.

@@ -21,8 +21,8 @@ public struct FrozenExperiment: Sendable {
         retiredVariations = ProjectDefinitions(compiled).retiredVariations(of: experiment)
     }
 
-    /// Returns the definition of an experiment to store with its frozen results. It has no user ids (whitelists), and no
-    /// references to other parts of the datafile (audiences).
+    /// Returns the definition of an experiment to store with its frozen results. It has no user ids (whitelists), and
+    /// no references to other parts of the datafile (audiences).
     static func definition(of source: JSONObject) -> JSONValue {
         var definition = source
         definition["forcedVariations"] = [:]

@@ -6,8 +6,8 @@ public import Storage
 
 /// A metric of an experiment with its tallies.
 ///
-/// A metric is tallied like a goal, under the name of its series (``MetricDefinition/series``), or under the name of the
-/// goal if it needs no series. A funnel has a name and a tally for each step.
+/// A metric is tallied like a goal, under the name of its series (``MetricDefinition/series``), or under the name of
+/// the goal if it needs no series. A funnel has a name and a tally for each step.
 public struct MeasuredMetric: Sendable {
     public let definition: MetricDefinition
     /// Whether events from before the metric was defined are still being added to the totals.
@@ -55,7 +55,8 @@ public struct MeasuredMetric: Sendable {
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == needed }
         var tallies: [ExperimentTally] = []
-        // If the series is not tracked yet, a name without totals is read: the tally then has only the numbers of users.
+        // If the series is not tracked yet, a name without totals is read: the tally then has only the numbers of
+        // users.
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
         let firstDay = tallies[0].days.first?.day
@@ -100,8 +101,8 @@ extension VariationData {
         return Sample(count: users, mean: value.mean, variance: value.residualVariance)
     }
 
-    /// Returns the power of the comparison of a metric. The effect of interest is that of the query, or else the metric's
-    /// minimum effect.
+    /// Returns the power of the comparison of a metric. The effect of interest is that of the query, or else the
+    /// metric's minimum effect.
     ///
     /// - Parameter rates: the numbers of users enrolled per day.
     func power(

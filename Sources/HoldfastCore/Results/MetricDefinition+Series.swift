@@ -5,8 +5,8 @@ import JSON
 public import Storage
 
 extension MetricDefinition {
-    /// The computation over users' events that the metric needs; `nil` if the totals of the goal, which the store always
-    /// counts, are sufficient.
+    /// The computation over users' events that the metric needs; `nil` if the totals of the goal, which the store
+    /// always counts, are sufficient.
     public var series: SeriesDefinition? {
         let end = window.map { TimeSpan(days: $0) }
         let covariate = covariate
@@ -49,8 +49,8 @@ extension MetricDefinition.Term {
 }
 
 extension ProjectDefinitions {
-    /// The computations over users' events for the metrics, breakdowns and bandits of experiments, and for holdouts; by the
-    /// id of the experiment or holdout. The store keeps the totals of each.
+    /// The computations over users' events for the metrics, breakdowns and bandits of experiments, and for holdouts; by
+    /// the id of the experiment or holdout. The store keeps the totals of each.
     public var series: [Identifier: [SeriesDefinition]] {
         var series: [Identifier: [SeriesDefinition]] = [:]
         func add(_ measured: ExperimentMetrics, of id: Identifier, hasBandit: Bool = false) {

@@ -12,8 +12,8 @@ public struct PlanResults: Sendable {
         public let results: ExperimentResults
         /// The findings, in the order of the variations; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
-        /// The findings about the share of users with any event of a guardrail, in the same order; empty if the share is
-        /// not watched. See ``Verdict/Role/shareOfGuardrail(margin:)``.
+        /// The findings about the share of users with any event of a guardrail, in the same order; empty if the share
+        /// is not watched. See ``Verdict/Role/shareOfGuardrail(margin:)``.
         public let shareFindings: [Verdict.Finding?]
 
         /// The warnings about this metric only.
@@ -140,8 +140,8 @@ extension ExperimentResults {
             unit: role.isShareOfUsers ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
-    /// Returns the role of the share of users with any event that a metric counts; `nil` if the share is not watched. It is
-    /// watched for guardrails that are totals or means and have a relative margin.
+    /// Returns the role of the share of users with any event that a metric counts; `nil` if the share is not watched.
+    /// It is watched for guardrails that are totals or means and have a relative margin.
     func shareRole(_ role: Verdict.Role) -> Verdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
         switch measured?.definition.kind {

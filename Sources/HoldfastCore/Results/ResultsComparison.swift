@@ -1,7 +1,7 @@
 import Statistics
 
-/// The contrast of a variation with the baseline, from which verdicts and alarms are derived. Its p-values and intervals
-/// are always valid: they may be looked at any number of times.
+/// The contrast of a variation with the baseline, from which verdicts and alarms are derived. Its p-values and
+/// intervals are always valid: they may be looked at any number of times.
 struct Evidence: Sendable {
     let contrast: any Contrast
     private let rule: AlwaysValid
@@ -13,7 +13,8 @@ struct Evidence: Sendable {
 
     func pValue(_ hypothesis: NullHypothesis = .noEffect) -> Double { rule.pValue(contrast, hypothesis) }
 
-    /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`; `nil` if it is not bounded.
+    /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`; `nil` if it is not
+    /// bounded.
     func liftInterval(alpha: Double) -> ClosedRange<Double>? { rule.lifts(of: contrast, alpha: alpha)?.ifBounded }
 
     /// Returns the interval of the difference, as ``liftInterval(alpha:)``.

@@ -6,7 +6,8 @@ public import Storage
 /// A restriction of the users whom results count, and of the time in which their events count.
 ///
 /// A restriction to the value of an attribute is read from stored totals, because the store counts each group of a
-/// breakdown. For a restriction to a segment or to a number of days there are no totals: the users are counted one by one.
+/// breakdown. For a restriction to a segment or to a number of days there are no totals: the users are counted one by
+/// one.
 public struct ResultsFilter: Sendable {
     /// Only users whose attribute had this value at the first exposure. The attribute must have a breakdown.
     var attribute: (name: Identifier, value: Identifier)?
@@ -74,8 +75,8 @@ public struct ResultsFilter: Sendable {
 
     /// Returns the last day of enrollment whose users count; `nil` if all users count.
     ///
-    /// With ``countsWholeTimes``, and always for retention, users do not count before their time window has ended, because
-    /// they could still come back.
+    /// With ``countsWholeTimes``, and always for retention, users do not count before their time window has ended,
+    /// because they could still come back.
     func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
@@ -92,8 +93,8 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and events that count; none if neither an attribute nor a segment nor a number of
-    /// days is restricted.
+    /// Returns the tallies of the users and events that count; none if neither an attribute nor a segment nor a number
+    /// of days is restricted.
     ///
     /// - Parameters:
     ///   - names: the name of the goal or the metric; for a funnel one for each step.
@@ -163,7 +164,8 @@ public struct ResultsFilter: Sendable {
         return tallies
     }
 
-    /// - Throws: 422 if the users cannot be counted one by one: if the results are frozen, or if there are too many users.
+    /// - Throws: 422 if the users cannot be counted one by one: if the results are frozen, or if there are too many
+    ///   users.
     private func checkCount(
         _ whole: ExperimentTally, enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?
     ) throws(CoreError) {
@@ -213,8 +215,8 @@ private struct ParticipantCount: Sendable {
     let names: [Identifier]
     let periods: [AllocationPeriod]
     let matcher: SegmentMatcher?
-    /// The index of the group whose users count, from 1; `nil` for all users. The scan then reads one more total of each
-    /// participant than there are ``names``: the last one is the index of the participant's group.
+    /// The index of the group whose users count, from 1; `nil` for all users. The scan then reads one more total of
+    /// each participant than there are ``names``: the last one is the index of the participant's group.
     let group: Int?
     /// The computation over events, if only some events count; `nil` to use the stored totals.
     let shortened: ShortenedSeries?

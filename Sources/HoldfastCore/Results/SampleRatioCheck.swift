@@ -30,8 +30,8 @@ public struct SampleRatioCheck: Sendable {
     public let periods: [Period]
     /// The always-valid p-value of all periods together; `nil` without users.
     public let pValue: Double?
-    /// The share of all counted users that the allocations of the periods give to each variation; `nil` if no allocation
-    /// is known.
+    /// The share of all counted users that the allocations of the periods give to each variation; `nil` if no
+    /// allocation is known.
     public let expectedShares: [Double]?
 
     /// A p-value below this threshold means that the split is broken. It is also the maximum probability that a correct
@@ -132,8 +132,8 @@ public struct SampleRatioCheck: Sendable {
         var since: Instant?
         /// The numbers of the periods.
         var numbers: [Int64]
-        /// The possible shares of the users, whose true split is a mixture of them (see ``EnrolledShares``). Those of new
-        /// users come first. Empty if the allocation is unknown.
+        /// The possible shares of the users, whose true split is a mixture of them (see ``EnrolledShares``). Those of
+        /// new users come first. Empty if the allocation is unknown.
         var components: [[Double]]
 
         /// Adds the possible shares of another period.

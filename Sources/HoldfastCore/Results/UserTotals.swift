@@ -54,8 +54,8 @@ public struct UserTotals: Sendable {
 
         public init() {}
 
-        /// Returns the totals of the users who count. They are read in the background, and only if few users may have most
-        /// of the sum according to the tally.
+        /// Returns the totals of the users who count. They are read in the background, and only if few users may have
+        /// most of the sum according to the tally.
         ///
         /// - Returns: `nil` if few users cannot have most of the sum.
         public func totals(
@@ -77,8 +77,8 @@ public struct UserTotals: Sendable {
             return totals
         }
 
-        /// Whether the standard deviation of the totals other than 0 is more than √7 times their mean, as for a log-normal
-        /// distribution with a sigma above 1.4.
+        /// Whether the standard deviation of the totals other than 0 is more than √7 times their mean, as for a
+        /// log-normal distribution with a sigma above 1.4.
         private static func mayBeDominated(_ tally: ExperimentTally) -> Bool {
             var all = GoalTally()
             for variation in tally.variations { all = all + variation.goal }

@@ -3,12 +3,12 @@ import Definitions
 import Statistics
 import Storage
 
-/// The samples of the counted users of a variation, in total and in parts. It computes the estimates of results, and the
-/// contrasts with the baseline.
+/// The samples of the counted users of a variation, in total and in parts. It computes the estimates of results, and
+/// the contrasts with the baseline.
 ///
-/// A part has the users of the days in which the ratio of the variations did not change (``SampleRatioCheck/daysByRatio``).
-/// Contrasts compare each part with the same part of the baseline and combine the differences, because a rate that changes
-/// over time is not an effect of the variation.
+/// A part has the users of the days in which the ratio of the variations did not change
+/// (``SampleRatioCheck/daysByRatio``). Contrasts compare each part with the same part of the baseline and combine the
+/// differences, because a rate that changes over time is not an effect of the variation.
 struct VariationData {
     /// The samples of all users, or of those of one range of days.
     struct Part {
@@ -20,8 +20,8 @@ struct VariationData {
         /// denominators.
         let value: PairedSample
 
-        /// Converts sums of the store to samples. A tally has for each user y, the value since the exposure, and x, the value
-        /// before it.
+        /// Converts sums of the store to samples. A tally has for each user y, the value since the exposure, and x, the
+        /// value before it.
         init(_ tally: VariationTally) {
             let goal = tally.goal
             let count = Double(tally.counted)
@@ -57,8 +57,8 @@ struct VariationData {
         self.adaptive = adaptive
     }
 
-    /// Returns the sample of all users for a statistic, weighted if the experiment has a bandit; `nil` for a ratio that has
-    /// no denominator.
+    /// Returns the sample of all users for a statistic, weighted if the experiment has a bandit; `nil` for a ratio that
+    /// has no denominator.
     func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
         switch statistic {
         case .rate: adaptive?.conversion ?? conversion
@@ -145,8 +145,8 @@ struct VariationData {
         return estimate
     }
 
-    /// Returns the probability that this variation is better than the other one if more is better, and the expected loss
-    /// of choosing it; `nil` if a side has too few users.
+    /// Returns the probability that this variation is better than the other one if more is better, and the expected
+    /// loss of choosing it; `nil` if a side has too few users.
     private func chanceToWinAndExpectedLoss(
         _ statistic: MetricDefinition.Statistic, against other: VariationData
     ) -> (Double?, Double?) {

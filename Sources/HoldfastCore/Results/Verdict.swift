@@ -74,8 +74,8 @@ public struct Verdict: Sendable {
         public var variation: Int
         public var outcome: Outcome
         /// The effect; `nil` if there is too little data. The intervals exclude the null hypothesis if and only if the
-        /// outcome is significant: 0 for a primary or secondary metric, the margin for a guardrail (in the interval with
-        /// the unit of the margin).
+        /// outcome is significant: 0 for a primary or secondary metric, the margin for a guardrail (in the interval
+        /// with the unit of the margin).
         public var effect: EffectSize?
         /// The p-value, corrected according to the role; `nil` if there is too little data. For a guardrail the null
         /// hypothesis is the margin.
@@ -102,7 +102,7 @@ public struct Verdict: Sendable {
     ) {
         let findings = Self.findings(comparisons, alpha: alpha)
         self.findings = findings
-        let sentences = Sentences(
+        let sentences = VerdictSentences(
             comparisons: comparisons, findings: findings, names: names, baseline: baseline,
             namesMetrics: subject == nil)
         if !invalid.isEmpty {
@@ -180,8 +180,8 @@ public struct Verdict: Sendable {
     ///
     /// - Returns: a finding for each comparison, in their order.
     static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
-        /// Tests the comparisons with a role together. Comparisons without data are included with the p-value 1, so that
-        /// the levels of the others do not change when the data arrives.
+        /// Tests the comparisons with a role together. Comparisons without data are included with the p-value 1, so
+        /// that the levels of the others do not change when the data arrives.
         func tested(
             _ hasRole: (Role) -> Bool, _ procedure: ([Double], Double) -> [TestedHypothesis]
         ) -> [Int: TestedHypothesis] {
@@ -214,13 +214,13 @@ public struct Verdict: Sendable {
 
 extension Verdict.Finding {
     /// Whether the finding excludes shipping the variation.
-    fileprivate var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
+    var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
 
     /// Compares a guardrail with its margin.
     ///
-    /// The two errors need different levels. Wrongly passing a guardrail has the level α without a correction, because a
-    /// variation must pass every guardrail to be shipped. Wrongly failing one has the level α divided by the number of
-    /// guardrails, because a single failure is sufficient to stop. The ends of the intervals have the same levels.
+    /// The two errors need different levels. Wrongly passing a guardrail has the level α without a correction, because
+    /// a variation must pass every guardrail to be shipped. Wrongly failing one has the level α divided by the number
+    /// of guardrails, because a single failure is sufficient to stop. The ends of the intervals have the same levels.
     ///
     /// - Parameter count: the number of comparisons with a margin.
     fileprivate mutating func judge(
@@ -256,75 +256,5 @@ extension Verdict.Role {
         case .guardrail(let margin), .shareOfGuardrail(let margin): margin
         case .primary, .secondary: nil
         }
-    }
-}
-
-/// Formulates findings as sentences, such as "'green' is better than 'control': lift +5.1% (+1.2% to +9.3%), p = 0.0123".
-private struct Sentences {
-    let comparisons: [Verdict.Comparison]
-    let findings: [Verdict.Finding]
-    /// The names of the variations.
-    let names: [String]
-    let baseline: Int
-    /// Whether a sentence begins with the role and the name of its metric.
-    let namesMetrics: Bool
-
-    /// Returns the significant findings about a variation that affect the verdict.
-    func certain(of variation: Int) -> [String] {
-        sentences { finding in
-            guard finding.variation == variation, finding.outcome != .uncertain else { return false }
-            if finding.role.isShareOfUsers { return finding.outcome == .beyondMargin }
-            return finding.role != .secondary
-        }
-    }
-
-    /// Returns the findings about a variation that may still affect the verdict.
-    func uncertain(of variation: Int) -> [String] {
-        sentences { finding in
-            guard finding.variation == variation, finding.outcome == .uncertain else { return false }
-            return finding.role != .secondary && !finding.role.isShareOfUsers
-        }
-    }
-
-    /// Returns the findings that exclude shipping a variation.
-    func against(_ variation: Int) -> [String] {
-        sentences { $0.variation == variation && $0.rulesOut }
-    }
-
-    private func sentences(_ isWanted: (Verdict.Finding) -> Bool) -> [String] {
-        findings.filter(isWanted).map { finding in
-            let name = "'\(names[finding.variation])'"
-            let base = "'\(names[baseline])'"
-            let share = finding.role.isShareOfUsers ? " (share of users)" : ""
-            let metric = namesMetrics ? "\(finding.role.name) metric '\(finding.metric)'\(share): " : ""
-            return metric + statement(finding, name, base) + numbers(finding)
-        }
-    }
-
-    private func statement(_ finding: Verdict.Finding, _ name: String, _ base: String) -> String {
-        if let margin = finding.role.margin?.text(in: finding.unit) {
-            let limit = "by its margin of \(margin)"
-            switch finding.outcome {
-            case .withinMargin: return "\(name) is not worse than \(base) \(limit)"
-            case .beyondMargin:
-                return "\(name) is worse than \(base) by more than its margin of \(margin)"
-            default: return "whether \(name) is worse than \(base) \(limit) is not certain yet"
-            }
-        }
-        switch finding.outcome {
-        case .uncertain: return "whether \(name) differs from \(base) is not certain yet"
-        default: return "\(name) is \(finding.outcome.rawValue) than \(base)"
-        }
-    }
-
-    private func numbers(_ finding: Verdict.Finding) -> String {
-        guard let effect = finding.effect, let pValue = finding.pValue else {
-            return ", because it has too few users yet"
-        }
-        let numbers = if case .absolute = finding.role.margin { effect.inUnits } else { "\(effect)" }
-        let count = comparisons.count { $0.role == finding.role }
-        let compared = namesMetrics ? "comparisons" : "variations"
-        let correction = finding.role == .primary && count > 1 ? ", corrected for \(count) \(compared)" : ""
-        return ": \(numbers), p \(ExperimentResults.short(pValue))\(correction)"
     }
 }

@@ -6,8 +6,9 @@ public import Storage
 
 /// The last looks of a project's bandits that changed no weights.
 ///
-/// A look that changes weights is part of the definitions. Any other look is stored beside them, because a change of the
-/// definitions is a new revision, which all processes and clients load. Descriptions of experiments show the later one.
+/// A look that changes weights is part of the definitions. Any other look is stored beside them, because a change of
+/// the definitions is a new revision, which all processes and clients load. Descriptions of experiments show the later
+/// one.
 public struct BanditLooks: Sendable {
     /// The bandits and their last looks, by the id of the experiment.
     private let bandits: [Identifier: Bandit]

@@ -22,11 +22,11 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
     case exposuresAfterEnd = "exposures_after_end"
 }
 
-/// Looks at experiments every minute: for the server's metrics, for the order of lists, and to record changes of warnings
-/// and verdicts in the audit log, from which webhooks are sent.
+/// Looks at experiments every minute: for the server's metrics, for the order of lists, and to record changes of
+/// warnings and verdicts in the audit log, from which webhooks are sent.
 ///
-/// Warnings about exposures depend on what this process has seen: an hour without exposures begins at the earliest when the
-/// process starts. All other warnings depend on the stored data alone.
+/// Warnings about exposures depend on what this process has seen: an hour without exposures begins at the earliest when
+/// the process starts. All other warnings depend on the stored data alone.
 public final class ExperimentMonitor: Sendable {
     /// An experiment with the warnings that apply to it.
     public struct Finding: Sendable, Equatable {
@@ -79,8 +79,8 @@ public final class ExperimentMonitor: Sendable {
     static let limit = 10_000
     /// The maximum number of experiments in the metrics, so that the response with the metrics stays bounded.
     public static let measuredLimit = 1_000
-    /// A running experiment without a new user for this time has a warning, as does a concluded experiment for this time
-    /// after an exposure.
+    /// A running experiment without a new user for this time has a warning, as does a concluded experiment for this
+    /// time after an exposure.
     static let hour = TimeSpan.hours(1)
     /// A change that has been due for this time, but was not made, is a warning.
     static let patience = TimeSpan.minutes(5)
@@ -189,8 +189,9 @@ public final class ExperimentMonitor: Sendable {
     /// The warnings that depend on the stored data alone, so that all processes find the same.
     private static let recordedWarnings: [ExperimentWarning] = [.sampleRatio, .guardrail, .primary, .stalled]
 
-    /// Stores each finding that differs from the stored one, with the change in the audit log. The stored finding is shared
-    /// by all processes, so a change is recorded once. If a write fails, the next look finds the same difference.
+    /// Stores each finding that differs from the stored one, with the change in the audit log. The stored finding is
+    /// shared by all processes, so a change is recorded once. If a write fails, the next look finds the same
+    /// difference.
     private func record(_ findings: [Finding], of ids: [Identifier], at now: Instant) async {
         guard let stored = try? await catalog.inBackground({ try await $0.read(.findings) }) else { return }
         let known = Dictionary(stored.map { ([$0.sdkKey, $0.experimentID.string], $0) }) { $1 }
@@ -207,7 +208,8 @@ public final class ExperimentMonitor: Sendable {
         }
     }
 
-    /// Returns a finding as it is stored: `{"warnings":[…],"verdict":"…"}`. Without a decision, the former verdict stays.
+    /// Returns a finding as it is stored: `{"warnings":[…],"verdict":"…"}`. Without a decision, the former verdict
+    /// stays.
     private static func content(of finding: Finding, after former: JSONValue?) -> JSONObject {
         var content = JSONObject()
         let warnings = recordedWarnings.filter { finding.warnings.contains($0) }

@@ -9,14 +9,15 @@ internal import Synchronization
 
 /// Makes the changes of experiments that their schedules, ramps and bandits require, when they are due.
 ///
-/// Every process has a scheduler. Which change is due follows from the stored definitions alone, and a change is stored only
-/// if the definitions are still those by which it was decided. So each change is made exactly once, no matter which processes
-/// run. If all processes were killed, the next one that starts makes the changes that are due.
+/// Every process has a scheduler. Which change is due follows from the stored definitions alone, and a change is stored
+/// only if the definitions are still those by which it was decided. So each change is made exactly once, no matter
+/// which processes run. If all processes were killed, the next one that starts makes the changes that are due.
 ///
 /// In every interval of ``timer``:
 /// 1. ``timedExperiments()`` lists the experiments with a schedule, a ramp or a bandit.
-/// 2. ``beginLook()`` decides whether to read the users of experiments with an active ramp: after a commit of this process,
-///    and otherwise every ``longestQuiet`` intervals, because another process may have committed and then ended.
+/// 2. ``beginLook()`` decides whether to read the users of experiments with an active ramp: after a commit of this
+///    process, and otherwise every ``longestQuiet`` intervals, because another process may have committed and then
+///    ended.
 /// 3. ``makeDueChange(of:in:at:looksAtUsers:)`` makes the due change of each experiment.
 public final class ExperimentScheduler: Sendable {
     private let catalog: ProjectCatalog
@@ -94,7 +95,8 @@ public final class ExperimentScheduler: Sendable {
         timer.isClosed || state.withLock { $0.retries[place].map { now < $0 } ?? false }
     }
 
-    /// Returns the experiments with a schedule, a ramp or a bandit. A project's definitions are searched once per version.
+    /// Returns the experiments with a schedule, a ramp or a bandit. A project's definitions are searched once per
+    /// version.
     private func timedExperiments() -> [(project: Project, place: Place)] {
         let projects = catalog.snapshot().projects.values.filter { !$0.isSuperseded }
         return state.withLock { state in
@@ -127,8 +129,8 @@ public final class ExperimentScheduler: Sendable {
 
     /// Makes the change of one experiment that is due, if there is one.
     ///
-    /// A change by a schedule depends on the time alone. A step of a ramp and a look of a bandit also depend on the users,
-    /// which are read only if such a change may be due.
+    /// A change by a schedule depends on the time alone. A step of a ramp and a look of a bandit also depend on the
+    /// users, which are read only if such a change may be due.
     private func makeDueChange(
         of place: Place, in project: Project, at now: Instant, looksAtUsers: Bool
     ) async throws {
@@ -207,8 +209,8 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    /// Makes the change that is due by the newest definitions. There may be none: another process may have been quicker, or
-    /// a person may have changed the experiment.
+    /// Makes the change that is due by the newest definitions. There may be none: another process may have been
+    /// quicker, or a person may have changed the experiment.
     ///
     /// - Parameter refusal: why the step of a ramp was not possible. The ramp is then held instead.
     /// - Throws: `refusal` if the due change is not a step of a ramp.

@@ -2,8 +2,8 @@ package import Dispatch
 import Storage
 import Synchronization
 
-/// Work that is repeated in the background until the task is closed or released. Each repetition begins an interval after
-/// the preceding one has ended.
+/// Work that is repeated in the background until the task is closed or released. Each repetition begins an interval
+/// after the preceding one has ended.
 package final class RepeatedTask: Sendable {
     private let interval: DispatchTimeInterval
     /// Its own executor, so that the work does not wait for other tasks that block a thread.

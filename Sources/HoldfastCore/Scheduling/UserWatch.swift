@@ -5,8 +5,8 @@ import JSON
 import Statistics
 import Storage
 
-/// The state of an experiment's users, and the alarms about them. Ramps decide by it whether their next step is due, and the
-/// ``ExperimentMonitor`` reports the alarms.
+/// The state of an experiment's users, and the alarms about them. Ramps decide by it whether their next step is due,
+/// and the ``ExperimentMonitor`` reports the alarms.
 struct UserWatch: Sendable, Equatable {
     /// The number of users, and the p-value of the test of their split.
     var evidence: Ramp.Evidence
@@ -14,8 +14,8 @@ struct UserWatch: Sendable, Equatable {
     var notRunning = 0
     /// The alarms as sentences, by kind.
     var alarms: [ExperimentWarning: String] = [:]
-    /// What the experiment's bandit has found; `nil` if it has not looked. Only the scheduler makes it look, when a look is
-    /// due.
+    /// What the experiment's bandit has found; `nil` if it has not looked. Only the scheduler makes it look, when a
+    /// look is due.
     var bandit: Bandit.Look?
 
     /// All alarms in one text; `nil` if there are none.
@@ -28,8 +28,9 @@ struct UserWatch: Sendable, Equatable {
 }
 
 extension UserWatch {
-    /// The maximum probability of a false alarm about metrics: that an experiment in which no metric is worse, or worse than
-    /// its margin allows, ever raises one. It holds for all metrics and variations together, at any number of looks.
+    /// The maximum probability of a false alarm about metrics: that an experiment in which no metric is worse, or worse
+    /// than its margin allows, ever raises one. It holds for all metrics and variations together, at any number of
+    /// looks.
     static let alpha = 0.05
 
     /// Reads the users of an experiment, and its guardrails and primary metrics.
@@ -123,8 +124,8 @@ extension UserWatch {
 extension Verdict.Comparison {
     /// Whether the variation is certainly worse than the baseline; for a guardrail by more than its margin.
     ///
-    /// - Parameter alpha: the maximum probability that this is ever true of a variation that is no worse, or no worse than
-    ///   the margin.
+    /// - Parameter alpha: the maximum probability that this is ever true of a variation that is no worse, or no worse
+    ///   than the margin.
     func isWorse(alpha: Double) -> Bool {
         let edge = role.margin?.edge(isDecrease: isDecrease) ?? .noEffect
         guard let evidence, evidence.pValue(edge) < alpha else { return false }

@@ -1,7 +1,8 @@
 import Definitions
 import JSON
 
-/// Parses a map of experiments as CQL, Cassandra's query language, writes it. Its form depends on the type of the values:
+/// Parses a map of experiments as CQL, Cassandra's query language, writes it. Its form depends on the type of the
+/// values:
 /// - a map: `{'77': {'variation_id': 'b'}}`
 /// - a user-defined type: `{'77': {variation_id: 'b'}}`
 /// - a text: `{'77': 'b'}`

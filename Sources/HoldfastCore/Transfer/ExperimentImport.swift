@@ -7,8 +7,8 @@ public import Storage
 /// The body of a request that moves a running experiment from another system to this server:
 /// `{"started_at","shares","exposures"?,"events"?}`.
 ///
-/// Imported users are compared with the shares in the other system. They therefore belong to an allocation period of their
-/// own, the ``period``.
+/// Imported users are compared with the shares in the other system. They therefore belong to an allocation period of
+/// their own, the ``period``.
 public struct ExperimentImport: Sendable {
     /// The allocation period of the import: from the start in the other system, with the shares in that system.
     public let period: AllocationPeriod

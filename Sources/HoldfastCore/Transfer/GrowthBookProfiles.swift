@@ -6,8 +6,8 @@ import Storage
 /// Reads the documents of GrowthBook's sticky bucketing, either one JSON object per line or all in one array:
 /// `{"attributeName":"id","attributeValue":"ann","assignments":{"checkout__0":"control"}}`.
 ///
-/// A key of `assignments` consists of the experiment's key and its bucket version. The value is the key of the variation, which
-/// by default is its position in the list. If an experiment has several versions, the greatest counts.
+/// A key of `assignments` consists of the experiment's key and its bucket version. The value is the key of the
+/// variation, which by default is its position in the list. If an experiment has several versions, the greatest counts.
 public struct GrowthBookProfiles: ProfileReader {
     private var splitter = JSONElementSplitter(limit: ImportedElement.lengthLimit)
     private var documents: Documents

@@ -4,8 +4,8 @@ import JSON
 /// Reads profiles from a stream of bytes in the format of another system. The bytes may arrive in pieces of any size.
 /// At most one element of the input is kept in memory.
 ///
-/// The formats are ``ProfileLines`` (Holdfast's own), ``RedisProfiles`` (Optimizely Agent), ``DelimitedProfiles`` (CSV and
-/// Cassandra) and ``GrowthBookProfiles``.
+/// The formats are ``ProfileLines`` (Holdfast's own), ``RedisProfiles`` (Optimizely Agent), ``DelimitedProfiles`` (CSV
+/// and Cassandra) and ``GrowthBookProfiles``.
 public protocol ProfileReader {
     /// Reads the next bytes, and reports every element that is complete.
     mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void)

@@ -7,8 +7,8 @@ import JSON
 ///     ann
 ///     {"77":{"variation_id":"78"}}
 ///
-/// A key that contains a line feed spans two lines, so that all later pairs would be wrong. A value where a key is expected
-/// shows this, and begins a new pair.
+/// A key that contains a line feed spans two lines, so that all later pairs would be wrong. A value where a key is
+/// expected shows this, and begins a new pair.
 public struct RedisProfiles: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
     /// The key whose value is expected next. It has no text if its line was too long.

@@ -3,14 +3,14 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// The changes of a user's attributes that a client requests, checked against the schema. All faults are reported at once,
-/// and nothing is changed if there is one.
+/// The changes of a user's attributes that a client requests, checked against the schema. All faults are reported at
+/// once, and nothing is changed if there is one.
 public struct AttributeInput: Sendable {
     /// The updates, by the attribute's number.
     public private(set) var updates: [UInt32: AttributeUpdate] = [:]
     private var faults: [JSONFault] = []
-    /// Whether a name or a value is refused because it is not defined. This process may only not have read the definition
-    /// yet, so the caller then reads the schema again and repeats the check.
+    /// Whether a name or a value is refused because it is not defined. This process may only not have read the
+    /// definition yet, so the caller then reads the schema again and repeats the check.
     private var mayBeStale = false
     private let schema: AttributeSchema
     /// Whether errors suggest names. Errors of an import do not, because comparing each name of many lines with all

@@ -12,8 +12,8 @@ extension AttributeSchema {
 }
 
 extension ElementChange {
-    /// Checks that all segments in audiences are defined. An undefined one most likely has a spelling mistake, and would admit
-    /// nobody.
+    /// Checks that all segments in audiences are defined. An undefined one most likely has a spelling mistake, and
+    /// would admit nobody.
     ///
     /// - Throws: 422 with every undefined segment.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {

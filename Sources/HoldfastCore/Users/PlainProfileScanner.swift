@@ -6,8 +6,8 @@ import Storage
 /// A fast path for the form of nearly all profiles: only the two members of the schema, and ASCII ids without escapes.
 /// Unlike ``JSONParser`` it does not build a tree of values.
 ///
-/// The scanner may refuse any input: the caller then uses the parser, which accepts the input or describes the fault. But it
-/// must accept only what the parser accepts, with the same result.
+/// The scanner may refuse any input: the caller then uses the parser, which accepts the input or describes the fault.
+/// But it must accept only what the parser accepts, with the same result.
 struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0

@@ -61,9 +61,9 @@ extension ProfileInput {
     /// The maximum length of a string attribute, in bytes.
     static let attributeBytes = 4_096
 
-    /// Returns the attributes that may be used for decisions. If there are too many, or if any is too long, these are only
-    /// the attributes that the project uses. The limits bound the time to evaluate audiences, which grows with the number and
-    /// length of attributes.
+    /// Returns the attributes that may be used for decisions. If there are too many, or if any is too long, these are
+    /// only the attributes that the project uses. The limits bound the time to evaluate audiences, which grows with the
+    /// number and length of attributes.
     ///
     /// - Throws: 400 if attributes that the project uses are too long or too many.
     public static func usable(

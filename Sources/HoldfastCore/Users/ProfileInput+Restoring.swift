@@ -5,8 +5,8 @@ public import JSON
 import Storage
 
 extension ProfileInput {
-    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as an export with detail
-    /// writes it, is restored with these values. Any other assignment is saved with the current time.
+    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as an export with
+    /// detail writes it, is restored with these values. Any other assignment is saved with the current time.
     public init(line: UnsafeRawBufferPointer) throws(CoreError) {
         if let plain = PlainProfileScanner.scan(line) {
             self = plain

@@ -8,8 +8,8 @@ public import Storage
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
-    /// The assignments that have a source and times, by experiment; only for a line of an import. They are restored as they
-    /// are, while other assignments are saved with the current time.
+    /// The assignments that have a source and times, by experiment; only for a line of an import. They are restored as
+    /// they are, while other assignments are saved with the current time.
     var restored: [Identifier: Assignment] = [:]
 
     /// Parses a profile.

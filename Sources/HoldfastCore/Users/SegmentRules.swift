@@ -27,8 +27,8 @@ public struct SegmentRules {
         }
     }
 
-    /// Returns the conditions of an audience that no user with attributes of the schema can meet. Most likely they have a
-    /// spelling mistake. They are no faults, because requests may have other attributes and values than the schema.
+    /// Returns the conditions of an audience that no user with attributes of the schema can meet. Most likely they have
+    /// a spelling mistake. They are no faults, because requests may have other attributes and values than the schema.
     ///
     /// - Parameter attributes: the attributes that the project's datafile lists.
     static func warnings(

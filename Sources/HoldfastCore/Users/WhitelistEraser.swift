@@ -13,8 +13,8 @@ public struct WhitelistEraser: Sendable {
 
     /// Removes the user from all whitelists.
     ///
-    /// The change needs no approval, and is made even if it moves the user to another variation: nothing may prevent that a
-    /// user is erased.
+    /// The change needs no approval, and is made even if it moves the user to another variation: nothing may prevent
+    /// that a user is erased.
     ///
     /// - Returns: the SDK keys of the projects whose whitelists had the user.
     public func erase(_ userID: Identifier, by author: Author) async throws -> [String] {
