@@ -33,8 +33,15 @@ public final class FeedReader: Sendable {
     private let store: any Store
     private let session = Mutex<BackgroundSession?>(nil)
     private let isEnding: @Sendable () -> Bool
-    /// The number of the newest row, and the time at which it was read, in monotonic nanoseconds.
-    private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
+    /// The newest row when it was last read.
+    private struct NewestRow {
+        var epoch: Int64 = 0
+        var number: Int64 = 0
+        /// When the last read began, in monotonic nanoseconds.
+        var seenAt: UInt64 = 0
+    }
+
+    private let newest = Mutex(NewestRow())
     /// The number up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``), so that reads
     /// need not wait for them.
     private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
@@ -216,7 +223,10 @@ public final class FeedReader: Sendable {
         }
         if let known { return known }
         let page = try await page(from: .max, limit: 1)
-        newest.withLock { ($0.epoch, $0.number) = (page.epoch, page.end) }
+        newest.withLock { newest in
+            newest.epoch = page.epoch
+            newest.number = page.end
+        }
         return (page.epoch, page.end)
     }
 }

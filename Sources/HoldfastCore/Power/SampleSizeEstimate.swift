@@ -50,6 +50,13 @@ public struct SampleSizeEstimate: Sendable {
         public var detectableEffect: Double?
     }
 
+    /// A cap that would shorten the experiment, and the needs with it.
+    private struct CapProposal {
+        let cap: ProposedCap
+        let one: Needs
+        let always: Needs
+    }
+
     /// The minimum number of users of the baseline, and of those who reached the goal, from which a mean is estimated.
     private static let fewestUsers = 100
     private static let fewestConverted = 10
@@ -83,9 +90,8 @@ public struct SampleSizeEstimate: Sendable {
     public let one: Needs
     /// The needs for looks at any time.
     public let always: Needs
-    /// A cap that would shorten the experiment, and the needs with it; `nil` if the metric has a cap, or if no cap
-    /// would shorten the experiment.
-    private var proposed: (cap: ProposedCap, one: Needs, always: Needs)?
+    /// A cap that would shorten the experiment; `nil` if the metric has a cap, or if no cap would shorten it.
+    private var proposal: CapProposal?
 
     /// - Parameters:
     ///   - metric: the metric of the request.
@@ -164,7 +170,7 @@ public struct SampleSizeEstimate: Sendable {
         let needs = scenario.needs(
             .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: alpha, power: power,
             isGuardrail: margin != nil)
-        proposed = (cap, needs.one, needs.always)
+        proposal = CapProposal(cap: cap, one: needs.one, always: needs.always)
     }
 
     /// Returns the needs for detecting the effect with another power.
@@ -259,15 +265,16 @@ extension SampleSizeEstimate {
         object["days"] = Self.json(days)
         object["one_look"] = json(one)
         object["any_time"] = json(always)
-        object["proposed_cap"] = proposed.map { json($0.cap, $0.one, $0.always) } ?? .null
+        object["proposed_cap"] = proposal.map { json($0) } ?? .null
         return .object(object)
     }
 
-    private func json(_ proposed: ProposedCap, _ one: Needs, _ always: Needs) -> JSONValue {
-        [
-            "cap": .shortest(proposed.cap), "greatest_users": .integer(Int64(proposed.greatest.users)),
-            "share_of_users": .number(proposed.greatest.shareOfUsers),
-            "share_of_sum": .number(proposed.greatest.shareOfSum), "one_look": json(one), "any_time": json(always),
+    private func json(_ proposal: CapProposal) -> JSONValue {
+        let greatest = proposal.cap.greatest
+        return [
+            "cap": .shortest(proposal.cap.cap), "greatest_users": .integer(Int64(greatest.users)),
+            "share_of_users": .number(greatest.shareOfUsers), "share_of_sum": .number(greatest.shareOfSum),
+            "one_look": json(proposal.one), "any_time": json(proposal.always),
         ]
     }
 

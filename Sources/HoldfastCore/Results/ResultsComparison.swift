@@ -99,7 +99,7 @@ public struct ResultsComparison: Sendable {
         self.chanceToWin = chanceToWin
         self.expectedLoss = expectedLoss
         isDecidedAdjusted = decidesAdjusted && adjusted != nil
-        let deciding = decidesAdjusted ? adjusted?.contrast ?? contrast : contrast
+        let deciding: any Contrast = decidesAdjusted ? adjusted?.contrast ?? contrast : contrast
         evidence = Evidence(deciding, tuning: query.tuning)
     }
 

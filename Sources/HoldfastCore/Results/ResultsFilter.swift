@@ -84,6 +84,8 @@ public struct ResultsFilter: Sendable {
         return (now - window).day - 1
     }
 
+    /// Checks that there is a time window whose end can be awaited.
+    ///
     /// - Throws: 422 if ``countsWholeTimes``, but neither ``days`` nor the metric defines a time window.
     public func check(_ definition: MetricDefinition?) throws(CoreError) {
         guard countsWholeTimes, days == nil, definition?.series?.to == nil else { return }
@@ -106,8 +108,7 @@ public struct ResultsFilter: Sendable {
     public func tallies(
         _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
         enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?, _ schema: AttributeSchema,
-        _ catalog: ProjectCatalog,
-        _ store: any StoreSession
+        _ catalog: ProjectCatalog, _ store: any StoreSession
     ) async throws -> [ExperimentTally] {
         let group = try await group(of: experiment, store)
         guard countsIndividually else {
@@ -231,7 +232,7 @@ private struct ParticipantCount: Sendable {
     func run(_ session: any StoreSession) async throws(StorageError) -> [ExperimentTally] {
         var scan = scan
         var users: [Cohort: UserCounts] = [:]
-        // For each name.
+        // The sums of each name.
         var goals = [[Key: GoalTally]](repeating: [:], count: names.count)
         repeat {
             let page = try await session.read(.participants(scan))

@@ -3,7 +3,7 @@ public import Definitions
 public import JSON
 import Storage
 
-// Members of requests that are not profiles, but about a user, with the same rules: decisions, overrides and merges.
+// Members of other requests about a user, such as decisions, overrides and merges.
 
 extension ProfileInput {
     /// Returns the user of a request from its `user_id` and its `attributes`, if any. The attributes must be checked
