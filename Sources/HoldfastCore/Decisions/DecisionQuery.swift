@@ -126,6 +126,7 @@ extension DecisionQuery {
         }
     }
 
+    /// Returns the result for a single experiment; `nil` if it is unknown.
     private static func result(_ decision: ExperimentDecision?, _ project: Project) -> DecisionResult<Decisions> {
         guard let decision else { return DecisionResult(value: Decisions(project: project)) }
         return DecisionResult(
@@ -134,6 +135,7 @@ extension DecisionQuery {
             hasStaleAssignment: decision.hasStaleAssignment)
     }
 
+    /// Returns the result for flags.
     private static func result(_ result: DecisionResult<[Decision]>, _ project: Project) -> DecisionResult<Decisions> {
         DecisionResult(
             value: Decisions(project: project, flags: result.value), impressions: result.impressions,

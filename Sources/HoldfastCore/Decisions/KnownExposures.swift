@@ -139,6 +139,7 @@ public final class RemovalWatch: Sendable {
     private let last = Mutex(Last())
     private let timer = RepeatedTask(every: .milliseconds(250))
 
+    /// The position in the removals up to which they were read.
     private struct Last {
         var time: Int64 = 0
         /// The removals of the last read. The next one may include some of them again.
@@ -160,6 +161,7 @@ public final class RemovalWatch: Sendable {
         timer.start { [weak self] in await self?.update() }
     }
 
+    /// Reads the newest removals, and forgets the exposures of these users.
     private func update() async {
         let time = last.withLock(\.time)
         do throws(StorageError) {

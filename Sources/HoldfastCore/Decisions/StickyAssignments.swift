@@ -67,6 +67,7 @@ extension StickyAssignments {
         return profile.assignment(of: entry).layer?.beneath?.variationID
     }
 
+    /// Whether the profile has room for an assignment in an experiment.
     public func hasRoom(for experimentID: Identifier) -> Bool {
         refused.isEmpty || !refused.contains(experimentID)
     }

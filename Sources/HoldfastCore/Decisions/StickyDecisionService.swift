@@ -175,6 +175,7 @@ public final class StickyDecisionService {
         project.askedAttributes.contains { query.user.attributes[$0] == nil }
     }
 
+    /// Returns the change that stores new assignments.
     private static func change(
         _ query: DecisionQuery, _ candidates: [ProfileChange.Candidate], in project: Project
     ) -> ProfileChange {

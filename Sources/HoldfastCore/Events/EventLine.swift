@@ -47,6 +47,7 @@ public enum EventLine {
         appendDetail(event.sdkKey, event.payload, &writer)
     }
 
+    /// Writes the members that exposures and goal events share.
     private static func appendDetail(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
         if !sdkKey.isEmpty { writer.member("sdk_key", sdkKey) }
         writer.key("detail")

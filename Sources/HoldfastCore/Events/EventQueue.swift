@@ -130,6 +130,7 @@ public final class EventQueue: Sendable {
         try await completed { afterEarlier($0) }
     }
 
+    /// Stores events, all or none; see ``record(_:)``.
     func record(_ events: [UserEvent], _ completion: @escaping Completion) {
         guard !events.isEmpty else { return completion(.success([])) }
         if !submit(Submission(events: events, isAwaited: true, completion: completion)) {
@@ -137,6 +138,8 @@ public final class EventQueue: Sendable {
         }
     }
 
+    /// Calls back when everything that was added before is stored or has failed. An empty submission in the queue marks
+    /// the place.
     func afterEarlier(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let submission = Submission(events: [], isAwaited: true) { result in
             if case .failure(.overloaded) = result { return completion(.failure(.overloaded)) }
@@ -263,6 +266,7 @@ public struct EventStatistics: Sendable {
     /// Events of edges that were dropped, because their users were erased since they were accepted.
     public var erased: UInt64 = 0
 
+    /// Counts an event by its outcome.
     mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
@@ -295,6 +299,7 @@ extension UserEvent {
         text.utf8.count > 15 ? text.utf8.count + allocation : 0
     }
 
+    /// The size of an event with its payload, in bytes.
     private static func memory(with payload: [UInt8]) -> Int {
         MemoryLayout<ReceivedEvent>.stride + payload.count + allocation
     }

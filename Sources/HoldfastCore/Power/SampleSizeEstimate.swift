@@ -234,6 +234,7 @@ public struct SampleSizeEstimate: Sendable {
         return nil
     }
 
+    /// Returns the keys of experiments for an error.
     private static func list(_ sources: [ResultsTotals]) -> String {
         sources.map { "'\($0.experiment.key)'" }.joined(separator: ", ")
     }
@@ -286,6 +287,7 @@ extension SampleSizeEstimate {
         ]
     }
 
+    /// Returns needs in the format of the response, with the number of users of each variation.
     func json(_ needs: Needs) -> JSONValue {
         let users = needs.users.map { total in shares.map { (total * $0).rounded(.up) } }
         let variations = zip(experiment.variations, users ?? []).map { variation, users -> JSONValue in

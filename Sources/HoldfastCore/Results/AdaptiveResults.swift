@@ -144,6 +144,7 @@ public struct AdaptiveResults: Sendable {
         return average
     }
 
+    /// Returns the share of each variation in a period, in the unit of the allocation.
     private static func shares(of variations: [Identifier], in period: AllocationPeriod) -> [Double] {
         let shares = period.allocation.shares
         return variations.map { Double(shares[$0] ?? 0) }
@@ -165,6 +166,7 @@ public struct AdaptiveResults: Sendable {
             of: samples.map { statistic == .rate ? $0.conversion : $0.value }, statistic, isDecrease: isDecrease)
     }
 
+    /// Returns the probability of each sample to have the best mean; see ``chances(_:isDecrease:)``.
     static func chances(
         of samples: [Sample], _ statistic: MetricDefinition.Statistic, isDecrease: Bool
     ) -> [Double]? {

@@ -102,6 +102,8 @@ struct EnrolledShares {
         let values: Range<Int>
     }
 
+    /// Returns the ranges of bucket values that an allocation gives to variations. The end of each range is the start
+    /// of the next.
     private func ownedRanges(_ allocation: TrafficAllocation) -> [OwnedRange] {
         var ranges: [OwnedRange] = []
         var start = 0

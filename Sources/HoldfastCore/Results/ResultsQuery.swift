@@ -6,6 +6,7 @@ import Storage
 
 /// The query for the results of an experiment, as the query parameters of a request name it.
 public struct ResultsQuery: Sendable {
+    /// The format of the response.
     public enum Format: String, Sendable {
         case json, csv
     }

@@ -69,6 +69,7 @@ public struct ResultsTotals: Sendable {
         }
     }
 
+    /// Computes the results without groups.
     private func results(_ query: ResultsQuery, of subject: Subject) throws(CoreError) -> ExperimentResults {
         var results = try ExperimentResults(
             subject.experiment, sdkKey: scope.project.sdkKey, query, tally, of: measured, periods: periods,

@@ -22,6 +22,7 @@ public struct UserTotals: Sendable {
         self.totals = totals.filter { $0 > 0 }.sorted(by: >)
     }
 
+    /// Reads the totals of the users who count, page by page.
     private static func read(
         _ name: Identifier, of experimentID: Identifier, _ session: any StoreSession
     ) async throws(StorageError) -> Self {

@@ -14,6 +14,7 @@ import Storage
 /// procedure. A variation must pass every guardrail, so guardrails are not corrected, except against unnecessary
 /// stopping. The probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
+    /// What to do with the experiment.
     public enum Decision: String, Sendable, CaseIterable {
         /// A variation is better.
         case ship
@@ -159,6 +160,7 @@ public struct Verdict: Sendable {
             }
     }
 
+    /// Whether a variation worsens a primary metric, or exceeds the margin of a guardrail.
     private static func isRuledOut(_ variation: Int, _ findings: [Finding]) -> Bool {
         findings.contains { $0.variation == variation && $0.rulesOut }
     }

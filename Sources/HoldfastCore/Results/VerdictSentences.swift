@@ -34,6 +34,7 @@ struct VerdictSentences {
         sentences { $0.variation == variation && $0.rulesOut }
     }
 
+    /// Returns a sentence for each finding that is wanted, in their order.
     private func sentences(_ isWanted: (Verdict.Finding) -> Bool) -> [String] {
         findings.filter(isWanted).map { finding in
             let name = "'\(names[finding.variation])'"
@@ -44,6 +45,7 @@ struct VerdictSentences {
         }
     }
 
+    /// Returns the statement of a finding, without numbers.
     private func statement(_ finding: Verdict.Finding, _ name: String, _ base: String) -> String {
         if let margin = finding.role.margin?.text(in: finding.unit) {
             let limit = "by its margin of \(margin)"
@@ -60,6 +62,7 @@ struct VerdictSentences {
         }
     }
 
+    /// Returns the end of a sentence: the effect and the p-value, or why there are none.
     private func numbers(_ finding: Verdict.Finding) -> String {
         guard let effect = finding.effect, let pValue = finding.pValue else {
             return ", because it has too few users yet"

@@ -100,6 +100,7 @@ public final class ExperimentMonitor: Sendable {
         timer.start(after: .seconds(1)) { [weak self] in await self?.look() }
     }
 
+    /// Begins no further look.
     public func close() {
         timer.close()
     }

@@ -20,7 +20,8 @@ package final class RepeatedTask: Sendable {
     ///
     /// - Parameters:
     ///   - delay: the time until the first run; the interval by default.
-    ///   - work: must capture the owner of the task weakly. Otherwise it keeps the owner alive until the task is closed.
+    ///   - work: must capture the owner of the task weakly. Otherwise it keeps the owner alive until the task is
+    ///     closed.
     package func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + (delay ?? interval)) { [weak self] in
             guard let self, !isClosed else { return }

@@ -13,6 +13,7 @@ import Storage
 ///
 /// Further columns are ignored.
 public struct DelimitedProfiles: ProfileReader {
+    /// How the input is written.
     public struct Options: Sendable {
         /// An ASCII character.
         public var delimiter = UInt8(ascii: ",")
@@ -81,6 +82,7 @@ public struct DelimitedProfiles: ProfileReader {
 }
 
 extension DelimitedProfiles.Records {
+    /// Takes the next record: the header, or a profile to report.
     fileprivate mutating func take(_ record: RecordSplitter.Record, _ report: (ImportedElement) -> Void) {
         guard !isRefused else { return }
         do throws(CoreError) {
@@ -159,6 +161,7 @@ extension DelimitedProfiles.Records {
         }
     }
 
+    /// Returns a field as text.
     private func text(_ bytes: [UInt8], _ name: String) throws(CoreError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw CoreError(.invalid, "\(name) must be UTF-8")

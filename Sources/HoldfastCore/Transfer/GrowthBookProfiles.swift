@@ -71,6 +71,7 @@ extension GrowthBookProfiles.Documents {
         ].compactMap(\.self)
     }
 
+    /// Takes the next document, and reports its profile.
     fileprivate mutating func take(
         _ place: ImportedElement.Place, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void
     ) {

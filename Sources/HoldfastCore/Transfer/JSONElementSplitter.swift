@@ -143,6 +143,7 @@ private struct ArrayScanner {
         if !hasEnded { finish(element) }
     }
 
+    /// Reports the current element, and begins the next one.
     private mutating func finish(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         start.element = (start.element ?? 0) + 1
         if isOverlong {

@@ -94,6 +94,7 @@ public struct ProfileLines: ProfileReader {
         splitter.end { Self.take($0, $1, report) }
     }
 
+    /// Reports the profile of a line, unless it is blank.
     private static func take(_ line: Int, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void) {
         guard let text else { return report(.tooLong(line: line, "a line")) }
         guard !LineSplitter.isBlank(text) else { return }

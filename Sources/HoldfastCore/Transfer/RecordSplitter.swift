@@ -11,6 +11,7 @@ struct RecordSplitter {
         case backslash
     }
 
+    /// A record, as it is reported.
     struct Record {
         /// The line on which the record begins, from 1.
         var line: Int
@@ -77,6 +78,7 @@ struct RecordSplitter {
         if isWithinRecord { finishRecord(report) }
     }
 
+    /// Takes the next byte: the transition of the state machine.
     private mutating func take(_ byte: UInt8, _ report: (Record) -> Void) {
         if let expected = mark.first {
             mark = byte == expected ? mark.dropFirst() : []
@@ -108,6 +110,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Takes a byte outside of quotation marks.
     private mutating func takePlain(_ byte: UInt8, _ report: (Record) -> Void) {
         switch byte {
         case delimiter: finishField()
@@ -122,6 +125,7 @@ struct RecordSplitter {
         if byte != 0x0A, byte != 0x0D { isWithinRecord = true }
     }
 
+    /// Takes a byte within quotation marks.
     private mutating func takeQuoted(_ byte: UInt8) {
         switch byte {
         case Self.quote: state = .quoteInQuotes
@@ -130,6 +134,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Takes the byte after a quotation mark within quotes.
     private mutating func takeAfterQuote(_ byte: UInt8, _ report: (Record) -> Void) {
         switch byte {
         case Self.quote where escape == .doubledQuote:

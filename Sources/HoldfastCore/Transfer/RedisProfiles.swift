@@ -14,6 +14,7 @@ public struct RedisProfiles: ProfileReader {
     /// The key whose value is expected next. It has no text if its line was too long.
     private var key: Key?
 
+    /// A line that was taken as a key.
     fileprivate struct Key {
         let line: Int
         let text: [UInt8]?
@@ -65,6 +66,7 @@ public struct RedisProfiles: ProfileReader {
         return key.withUnsafeBytes { (try? JSONInput.parse($0)) != nil }
     }
 
+    /// Returns the profile of a key and its value.
     private static func profile(_ key: [UInt8], _ value: UnsafeRawBufferPointer) throws(CoreError) -> ProfileInput {
         guard let text = String(validating: key, as: UTF8.self) else {
             throw CoreError(.invalid, "a user id must be UTF-8")

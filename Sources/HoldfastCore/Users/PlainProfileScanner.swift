@@ -24,6 +24,7 @@ struct PlainProfileScanner {
         self.bytes = bytes
     }
 
+    /// Reads the whole body; `nil` if it is invalid or has another form.
     private mutating func profile(of pathUserID: Identifier?) -> ProfileInput? {
         var userID: Identifier?
         var assignments: ExperimentBucketMap?
@@ -46,6 +47,7 @@ struct PlainProfileScanner {
         return ProfileInput(userID: userID, assignments: assignments)
     }
 
+    /// Reads an `experiment_bucket_map`.
     private mutating func map() -> ExperimentBucketMap? {
         guard take("{") else { return nil }
         if take("}") { return .empty }

@@ -38,6 +38,7 @@ extension ProfileInput {
         ["source", "assigned_at", "updated_at"].allSatisfy { entry[$0] != nil }
     }
 
+    /// Parses an assignment with its source and times.
     private static func assignment(_ entry: JSONObject, at place: JSONPointer) throws(CoreError) -> Assignment {
         let variationID = try variationID(entry["variation_id"] ?? .null, at: place.appending("variation_id"))
         let name = try entry.text("source", in: place)
@@ -54,6 +55,7 @@ extension ProfileInput {
             layer: source == .override ? try layer(entry, at: place) : nil)
     }
 
+    /// Returns a time that is required.
     private static func time(
         _ name: String, of entry: JSONObject, at place: JSONPointer
     ) throws(CoreError) -> Instant {
