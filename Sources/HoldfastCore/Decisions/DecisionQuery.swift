@@ -5,6 +5,7 @@ public import JSON
 /// A request for decisions about one user, independent of protocol and format: the flags or experiments to decide, and
 /// whether to store assignments and record exposures.
 public struct DecisionQuery: Sendable {
+    /// The flags or experiments to decide.
     public enum Subject: Sendable {
         /// All flags, in the order of the datafile.
         case allFlags
@@ -14,13 +15,16 @@ public struct DecisionQuery: Sendable {
         case chosenFlags(@Sendable (Datafile) -> [Identifier])
         /// The experiment with this key or id, unless a holdout keeps the user out.
         case experiment(Identifier)
-        /// The experiment with this id, for a user whom an SDK has found to be in its audience and traffic.
+        /// The experiment with this id, for a user whom an SDK has already found to be in the experiment's audience and
+        /// traffic.
         case prediction(Identifier)
-        /// The flags and experiments that a function chooses from the datafile that decides, as for `activate` of the
-        /// SDKs: holdouts do not keep the user out of experiments, and each experiment is an exposure.
+        /// The flags and experiments that a function chooses from the datafile that decides. They are decided as by
+        /// `activate` of Optimizely's SDKs: holdouts do not keep the user out of experiments, and each experiment is an
+        /// exposure.
         case activation(@Sendable (Datafile) -> [Activated])
 
-        /// Whether the query names the flags or experiments, as opposed to requesting all decisions in advance.
+        /// Whether the caller evaluates certain flags or experiments now. Otherwise it requests decisions in advance,
+        /// and may never use them.
         var namesFlags: Bool {
             switch self {
             case .allFlags, .chosenFlags, .prediction: false
@@ -29,6 +33,7 @@ public struct DecisionQuery: Sendable {
         }
     }
 
+    /// An experiment or a flag to activate.
     public enum Activated: Sendable {
         case experiment(Experiment)
         case flag(Flag)
@@ -71,6 +76,7 @@ public struct DecisionQuery: Sendable {
         return query
     }
 
+    /// Whether the decisions are recorded as exposures.
     var recordsExposures: Bool { !options.contains(.disableDecisionEvent) }
 }
 
@@ -94,7 +100,7 @@ public struct Decisions: Sendable {
 }
 
 extension DecisionQuery {
-    /// Decides from the stored records of the user. Pure.
+    /// Decides from the stored records of the user, without reading or storing anything.
     func evaluate(in project: Project, _ stored: StickyAssignments) -> DecisionResult<Decisions> {
         let service = DecisionService(datafile: project.datafile)
         switch subject {
@@ -120,6 +126,7 @@ extension DecisionQuery {
         }
     }
 
+    /// Returns the result for a single experiment; `nil` if it is unknown.
     private static func result(_ decision: ExperimentDecision?, _ project: Project) -> DecisionResult<Decisions> {
         guard let decision else { return DecisionResult(value: Decisions(project: project)) }
         return DecisionResult(
@@ -128,6 +135,7 @@ extension DecisionQuery {
             hasStaleAssignment: decision.hasStaleAssignment)
     }
 
+    /// Returns the result for flags.
     private static func result(_ result: DecisionResult<[Decision]>, _ project: Project) -> DecisionResult<Decisions> {
         DecisionResult(
             value: Decisions(project: project, flags: result.value), impressions: result.impressions,

@@ -3,7 +3,8 @@ public import Chronology
 import Definitions
 public import Storage
 
-/// Explains why a user gets a variation of an experiment, or none. The steps are recorded by the code that decides.
+/// Explains why a user gets a variation of an experiment, or none. The steps are recorded by the same code that
+/// decides, so they cannot differ from the decision.
 public struct Explanation: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
@@ -46,7 +47,7 @@ extension StickyDecisionService {
         }
         let record = try await completed { session.attributes(of: userID, $0) }
         let profile = try await completed { session.profile(of: userID, $0) }
-        // Only asks whether the profile has room for the experiment, so the variation does not matter.
+        // Finds out whether the profile has room for the experiment. The variation does not matter.
         let candidate = ProfileChange.Candidate(experimentID: experiment.id, variationID: "")
         let stored = StickyAssignments(
             profile, userID, project, attributes: StoredAttributes(schema: project.schema, record: record),

@@ -3,8 +3,10 @@ import Chronology
 import JSON
 public import Storage
 
-/// Records the exposures that this server's decisions cause. Decisions do not wait until they are stored. For a user
-/// who stays in one variation, only the first exposure is written.
+/// Records the exposures that this server's decisions cause. Decisions do not wait until the exposures are stored.
+///
+/// Results need only the first exposure of a user to a variation, so repeated ones are not sent to the store
+/// (``KnownExposures``).
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
     public let known: KnownExposures
@@ -21,9 +23,10 @@ public struct ExposureRecorder: Sendable {
     /// Queues an exposure for each impression of an experiment, unless it is known already.
     ///
     /// - Parameters:
-    ///   - enrolled: the experiments in which the decisions have enrolled the user. Their exposures are recorded even
-    ///     if they seem known: in that case another process has erased or merged the user since.
-    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not.
+    ///   - enrolled: the experiments in which the decisions have just enrolled the user. Their exposures are recorded
+    ///     even if they seem known: then another process has erased or merged the user since.
+    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not
+    ///     store the assignments.
     func record(
         _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
         enrolling: [Identifier] = [], in project: Project
@@ -35,7 +38,7 @@ public struct ExposureRecorder: Sendable {
         // Encoded at most once: a request may have a megabyte of attributes and a hundred impressions.
         lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)
         for impression in impressions {
-            // Impressions without an experiment: a delivery to everyone else, or a flag without a variation.
+            // A delivery to everyone else, and a flag without a variation, have no experiment.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
             let (isKnown, key) = known.insert(
                 user.id, impression.experimentID, impression.variationID, isChosen: impression.source.isChosen, at: now)
@@ -63,6 +66,7 @@ public struct ExposureRecorder: Sendable {
             active: project.allocation(experimentID: impression.experimentID))
     }
 
+    /// Returns the details to store with an exposure, as a JSON object.
     private static func payload(_ impression: Impression, _ attributes: [UInt8]?) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()

@@ -4,18 +4,25 @@ internal import Dispatch
 import Storage
 internal import Synchronization
 
-/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost it no work.
-/// It may forget an exposure, and forgets each one after a while. It never reports an unsent exposure as known, except
-/// in a collision of 64-bit hashes.
+/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost the store no
+/// work.
 ///
-/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in others
-/// by a ``RemovalWatch``.
+/// The cache may forget an exposure at any time; the exposure is then only sent again. It never reports an unsent
+/// exposure as known, except in a collision of 64-bit hashes.
+///
+/// Only hashes are kept, in two generations. New exposures are added to the recent one; when it is full or too old, it
+/// becomes the former one, and the former one is dropped.
+///
+/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in
+/// others by a ``RemovalWatch``. The hashes do not tell whose exposures they are, so they are not removed. Instead,
+/// each later exposure of the user gets another hash.
 public final class KnownExposures: Sendable {
     /// The exposures that were added in one period.
     private struct Generation {
         var exposures: Set<Int> = []
-        /// For each user who was forgotten, by hash, a number that is mixed into the hashes of later exposures, so that
-        /// earlier ones no longer match. A number is kept longer than the exposures that were added before it.
+        /// For each forgotten user, by the hash of the id: a number that is mixed into the hashes of later exposures,
+        /// so that earlier hashes no longer match. The number is kept at least as long as any exposure that was added
+        /// before it.
         var forgotten: [Int64: Int] = [:]
 
         mutating func removeAll() {
@@ -32,6 +39,7 @@ public final class KnownExposures: Sendable {
         /// The last number of a forgotten user.
         var lastNumber = 0
 
+        /// Begins a new generation.
         mutating func rotate(at now: Instant, _ span: TimeSpan) {
             // After a long pause the recent generation has expired as well.
             if now >= rotation + span { recent.removeAll() }
@@ -81,6 +89,8 @@ public final class KnownExposures: Sendable {
         }
     }
 
+    /// Returns the hash of an exposure. The bytes between the ids separate them, so that "ab" and "c" differ from "a"
+    /// and "bc".
     private static func hash(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool
     ) -> Int {
@@ -94,10 +104,10 @@ public final class KnownExposures: Sendable {
         return hasher.finalize()
     }
 
-    /// A hash of a number; 0 for 0.
+    /// Spreads the bits of a number, by the multiplication with an odd constant; 0 stays 0.
     private static func spread(_ number: Int) -> Int { number &* -0x61C8_8646_80B5_83EB }
 
-    /// Forgets the exposures of users.
+    /// Forgets the exposures of users who were erased or merged.
     ///
     /// - Parameter userHashes: see ``ErasureRules/hash(_:)``.
     public func forget(_ userHashes: some Sequence<Int64>) {
@@ -125,15 +135,17 @@ public final class KnownExposures: Sendable {
 public final class RemovalWatch: Sendable {
     private let known: KnownExposures
     private let session: BackgroundSession
+    /// The state of the last read.
     private let last = Mutex(Last())
     private let timer = RepeatedTask(every: .milliseconds(250))
 
+    /// The position in the removals up to which they were read.
     private struct Last {
         var time: Int64 = 0
-        /// The removals of the last reads, which may be read again.
+        /// The removals of the last read. The next one may include some of them again.
         var removals: Set<UserRemoval> = []
 
-        /// - Returns: the removals that were not read before.
+        /// Returns the removals that were not read before.
         mutating func take(_ read: [UserRemoval]) -> [UserRemoval] {
             let new = read.filter { !removals.contains($0) }
             removals = Set(read)
@@ -142,13 +154,14 @@ public final class RemovalWatch: Sendable {
         }
     }
 
-    /// Asks the store again and again until the watch is released.
+    /// Begins to read removals from the store, four times a second until the watch is released.
     public init(_ catalog: ProjectCatalog, _ known: KnownExposures) {
         self.known = known
         session = catalog.updates
         timer.start { [weak self] in await self?.update() }
     }
 
+    /// Reads the newest removals, and forgets the exposures of these users.
     private func update() async {
         let time = last.withLock(\.time)
         do throws(StorageError) {
@@ -157,7 +170,7 @@ public final class RemovalWatch: Sendable {
             }
             known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
         } catch {
-            // After another failure, what was removed meanwhile is read by a later query.
+            // After any other failure, the next read includes the removals that this one has missed.
             if case .closed = error { timer.close() }
         }
     }

@@ -1,15 +1,16 @@
 public import Bucketing
 public import Storage
 
-/// A user's stored data as a decision sees it. Forced variations take precedence over the profile.
+/// A user's stored data as a decision sees it: the profile, the stored attributes and the forced variations, which take
+/// precedence over the profile.
 public struct StickyAssignments: StoredAssignments {
     public let profile: ProfileRecord?
     /// The ids of forced variations, by experiment id.
     public let forcedVariations: [Identifier: Identifier]?
     public let attributes: (any AttributeSource)?
-    /// `nil` for a profile that is small enough for a linear search.
+    /// The index of the profile; `nil` if the profile is small enough for a linear search.
     private let index: AssignmentIndex?
-    /// The profile whose assignments count where the user has none; `nil` if there is none.
+    /// The anonymous profile of the user, from before the login. Its assignments count where the user has none.
     private let borrowed: AssignmentIndex?
     /// The experiments for which the profile has no room.
     private let refused: Set<Identifier>
@@ -41,10 +42,12 @@ public struct StickyAssignments: StoredAssignments {
         forcedVariations = forced
     }
 
+    /// Returns the profile's entry of an experiment.
     private func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
         index == nil ? profile?.entry(for: experimentID) : index?.entry(for: experimentID)
     }
 
+    /// Returns the assignment of the profile, or else that of the anonymous profile, if it may be taken over.
     public func assignment(experimentID: Identifier) -> StoredAssignment? {
         if let profile, let entry = entry(for: experimentID) {
             return StoredAssignment(
@@ -58,19 +61,24 @@ public struct StickyAssignments: StoredAssignments {
 }
 
 extension StickyAssignments {
+    /// Returns the variation of the assignment that an override hides.
     public func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier? {
         guard let profile, let entry = entry(for: experimentID), entry.source == .override else { return nil }
         return profile.assignment(of: entry).layer?.beneath?.variationID
     }
 
+    /// Whether the profile has room for an assignment in an experiment.
     public func hasRoom(for experimentID: Identifier) -> Bool {
         refused.isEmpty || !refused.contains(experimentID)
     }
 }
 
-/// Looks up assignments in a profile. A large profile is indexed after several look-ups, when the index saves time.
+/// Looks up assignments in a profile. A large profile is indexed after several look-ups: before, building the index
+/// would take longer than it saves.
+///
+/// It is unchecked `Sendable` because the decisions of a request use it one after the other, on the request's event
+/// loop.
 private final class AssignmentIndex: @unchecked Sendable {
-    // Safe: the decisions of a request use it one after the other, on its event loop.
     let profile: ProfileRecord
     private var lookups = 0
     private var entries: [Identifier: ProfileRecord.Entry] = [:]

@@ -2,14 +2,17 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// Makes sticky decisions: reads the profile, decides, and stores new assignments before the response. Then it counts
-/// the decisions and records the exposures, for every protocol.
+/// Makes sticky decisions for all protocols: reads the profile, decides, and stores new assignments before the
+/// response. Then it counts the decisions and records the exposures.
 ///
-/// The service decides again if a decision is outdated at the commit: if another server has assigned the user
+/// The service decides again if a decision is outdated when it is stored: if another server has assigned the user
 /// meanwhile, or if there is a newer datafile. If the datafile lacks the variation that a user has, the newest datafile
 /// is loaded before the variation counts as removed.
 ///
-/// Belongs to one event loop.
+/// Nearly all queries need a single attempt. ``decideAtOnce(_:in:_:)`` makes it without a task, and reports if this was
+/// not sufficient; ``decide(_:in:)`` then makes further attempts. Both use `attempt`.
+///
+/// A service belongs to one event loop.
 public final class StickyDecisionService {
     let session: any StoreSession
     let projects: ProjectView
@@ -41,20 +44,22 @@ public final class StickyDecisionService {
         marks = EvaluationMarks(uses)
     }
 
-    /// What has come of an attempt to decide.
+    /// The outcome of an attempt to decide.
     public enum Attempt: Sendable {
+        /// The decisions are made, and new assignments are stored.
         case decided(Decisions)
         case failed(StorageError)
         /// There may be newer definitions.
         case outdated
-        /// The user has got other assignments meanwhile, or the profile has no room for some experiments.
+        /// Another server has assigned the user meanwhile, or the profile has no room for the `refused` experiments.
         case taken(refused: [Identifier])
     }
 
-    /// Decides in one attempt, by callbacks: a task would cost a decision a tenth of its instructions more.
+    /// Decides in one attempt, if it suffices. Callbacks are used instead of a task, which would add a tenth to the
+    /// instructions of a decision.
     ///
-    /// - Parameter completion: called on the event loop. Whatever is neither decided nor failed, only ``decide(_:in:)`` can
-    ///   tell.
+    /// - Parameter completion: called on the event loop. If the outcome is neither decided nor failed, the caller must
+    ///   use ``decide(_:in:)``.
     public func decideAtOnce(
         _ query: DecisionQuery, in project: Project, _ completion: @escaping (Attempt) -> Void
     ) {
@@ -73,12 +78,14 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Decides with what is stored, and stores new assignments.
+    /// Decides from stored records, and stores new assignments.
     ///
     /// - Parameters:
     ///   - refused: the experiments that the profile has no room for.
-    ///   - isFirst: whether the newest datafile may have a variation that this one lacks.
-    ///   - isLast: whether nothing can be stored any more.
+    ///   - isFirst: whether this is the first attempt. The datafile is then not known to be the newest, so an
+    ///     assignment to a variation that it lacks is reported as outdated.
+    ///   - isLast: whether the attempts to store assignments are used up, so that only decisions without new
+    ///     assignments succeed.
     private func attempt(
         _ query: DecisionQuery, in project: Project, _ stored: Stored, refusing refused: Set<Identifier> = [],
         isFirst: Bool = true, isLast: Bool = false, _ completion: @escaping (Attempt) -> Void
@@ -106,13 +113,13 @@ public final class StickyDecisionService {
         var project = project
         // Another process may have erased the user, and thereby the forced variation.
         if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
-        // The experiments that the user's profile has turned out to have no room for.
+        // The experiments for which the user's profile had no room in an earlier attempt.
         var refused: Set<Identifier> = []
         var number = 0
         while true {
             number += 1
             let stored = try await readStored(for: query, project)
-            // What another process has changed, such as a forced variation, counts once it is acknowledged.
+            // A change by another process, such as a forced variation, must count as soon as it is acknowledged.
             if session.projectNotices != readNotices, number < Self.attempts {
                 project = try await newest(project)
                 continue
@@ -148,6 +155,7 @@ public final class StickyDecisionService {
         var anonymous: ProfileRecord?
     }
 
+    /// Reads the records of a user that the decisions of a query need.
     private func readStored(for query: DecisionQuery, _ project: Project) async throws(StorageError) -> Stored {
         var stored = Stored()
         if Self.asksAttributes(query, project) {
@@ -167,6 +175,7 @@ public final class StickyDecisionService {
         project.askedAttributes.contains { query.user.attributes[$0] == nil }
     }
 
+    /// Returns the change that stores new assignments.
     private static func change(
         _ query: DecisionQuery, _ candidates: [ProfileChange.Candidate], in project: Project
     ) -> ProfileChange {
@@ -175,8 +184,10 @@ public final class StickyDecisionService {
             operation: .assign(candidates, decidedWith: project.catalogVersion, anonymousID: query.anonymousID))
     }
 
-    /// - Parameter refused: the experiments for which the profile was found to have no room. For a query that stores
-    ///   nothing, more are determined here.
+    /// Decides from stored records.
+    ///
+    /// - Parameter refused: the experiments for which the profile has no room, as far as known. The store reports them
+    ///   when assignments are stored. For a query that stores nothing, this function finds them.
     /// - Returns: the decisions, and the assignments to store.
     private func evaluate(
         _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: Set<Identifier>
@@ -228,8 +239,8 @@ public final class StickyDecisionService {
         return decisions
     }
 
-    /// Returns the assignments to store. If this datafile lacks the stored variation, but the datafile of another
-    /// project has it, the stored assignment stays, and the new one is not stored.
+    /// Returns the assignments to store. If a new assignment would replace one to a variation that this datafile lacks,
+    /// but the datafile of another project has, the stored assignment stays, and the new one is not stored.
     private func candidates(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Candidate] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,

@@ -4,8 +4,10 @@ internal import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Records the last day on which flags were evaluated and users were exposed. Each process writes each subject once a
-/// day, in the background. After a failure it tries again a minute later.
+/// Records the last day on which each flag was evaluated and on which each experiment had an exposure, by variation.
+/// These days show which flags are no longer used.
+///
+/// Each process writes each use once a day, in the background. After a failure it tries again a minute later.
 public final class UseRecorder: Sendable {
     private struct State {
         /// The subjects that were used today.
@@ -53,6 +55,7 @@ public final class UseRecorder: Sendable {
     /// The current day, for ``EvaluationMarks``.
     var currentDay: Int64 { today.load(ordering: .relaxed) }
 
+    /// Records a use today.
     public func note(_ subject: LastUse.Subject) {
         state.withLock { state in
             guard state.noted.count < Self.limit, state.noted.insert(subject).inserted else { return }
@@ -66,6 +69,7 @@ public final class UseRecorder: Sendable {
         note(LastUse.Subject(sdkKey: series.sdkKey, .evaluated, key, variation: series.variationKey ?? ""))
     }
 
+    /// Records the use of an experiment's variation.
     func note(_ exposure: Exposure) {
         note(
             LastUse.Subject(
@@ -78,6 +82,7 @@ public final class UseRecorder: Sendable {
         return stored + state.withLock { $0.noted }.filter { $0.sdkKey == sdkKey }.map { LastUse($0, day: day) }
     }
 
+    /// Begins a new day, if there is one: all subjects may be recorded again.
     private func noteDay() {
         let day = store.clock.now().day
         guard today.exchange(day, ordering: .relaxed) != day else { return }
@@ -102,6 +107,7 @@ public final class UseRecorder: Sendable {
 
     // MARK: Writing
 
+    /// Removes and returns the uses that are not written yet; `nil` if there are none.
     private func take() -> [LastUse]? {
         let day = currentDay
         let subjects = state.withLock { state in
@@ -112,6 +118,7 @@ public final class UseRecorder: Sendable {
         return subjects.isEmpty ? nil : subjects.sorted(by: <).map { LastUse($0, day: day) }
     }
 
+    /// Writes the waiting uses. If this fails, they wait for the next attempt.
     private func write(_ catalog: ProjectCatalog) async throws {
         guard let uses = take() else { return }
         do {
@@ -131,7 +138,7 @@ extension LastUse.Subject: Comparable {
 }
 
 /// The evaluations that one event loop has recorded today, so that a repeated evaluation costs only a look-up in a set.
-/// If the hashes of two pairs of flag and variation collide, only one is recorded.
+/// Only hashes are kept: if those of two pairs of flag and variation collide, only one pair is recorded.
 final class EvaluationMarks {
     private let recorder: UseRecorder
     private var day: Int64 = 0
@@ -141,8 +148,10 @@ final class EvaluationMarks {
         self.recorder = recorder
     }
 
+    /// Records an evaluation, unless it was recorded today.
+    ///
     /// - Parameters:
-    ///   - key: the key of a flag, or of an experiment, which is served as a flag.
+    ///   - key: the key of a flag, or of an experiment, which may be served as a flag with the same key.
     ///   - variation: the key of the variation that the user got.
     func note(_ key: Identifier, _ variation: Identifier?, in project: Project) {
         if day != recorder.currentDay {

@@ -2,13 +2,13 @@ public import Definitions
 public import JSON
 import Storage
 
-/// The rule of what an event's amount may be, for all protocols that bring events. An amount that cannot be used is an
-/// error, never 0: averages over such events would be wrong and nobody would notice.
+/// Parses the amount of an event, such as the price of a purchase, for all protocols by which events arrive. An amount
+/// that cannot be used is an error, never 0: averages over such events would be wrong, and nobody would notice.
 public enum EventAmount {
-    /// Returns the first of the members that an event of a published protocol has; 0 if it has none. Libraries often send
-    /// amounts as text, so a text that is a JSON number counts as that number.
+    /// Returns the amount of an event of another product's protocol: the first of the given members that is present; 0
+    /// if none is. Libraries often send amounts as text, so a text that is a JSON number counts as that number.
     ///
-    /// - Throws: 400 or 422 if that member is no number that can be summed.
+    /// - Throws: 400 if the member is not a number; 422 if the number is too great or too small to be summed.
     public static func first(
         of members: [String], in object: JSONObject, at place: JSONPointer
     ) throws(CoreError) -> Double {
@@ -19,7 +19,9 @@ public enum EventAmount {
         return 0
     }
 
-    /// Returns a number that can be summed.
+    /// Returns the number in a member.
+    ///
+    /// - Throws: 400 if the value is not a number; 422 if it is too great or too small to be summed.
     static func number(_ value: JSONValue, _ member: String, in place: JSONPointer) throws(CoreError) -> Double {
         guard let number = value.double else {
             let found = value.string.map { "'\($0.shortened(to: CoreError.longestQuote))'" } ?? value.kind
@@ -33,16 +35,17 @@ public enum EventAmount {
         return number
     }
 
+    /// Returns the JSON number that a text consists of; `nil` if it is none.
     private static func number(in text: String) -> JSONValue? {
         guard text.utf8.count <= 64, let value = try? JSONParser().parse(text), value.double != nil else { return nil }
         return value
     }
 
-    /// The amount of the reserved tags of Optimizely's SDKs.
+    /// The amount in the reserved tags of Optimizely's SDKs: `value`, or else `revenue`.
     public struct OfTags {
-        /// `value`, or else `revenue`, a whole number of cents; 0 without any.
+        /// The `value`, or else the `revenue`, which is a whole number of cents; 0 if neither can be used.
         public private(set) var value = 0.0
-        /// What is wrong with a tag that is ignored. As with the SDKs, the conversion counts all the same.
+        /// The fault of the first tag that was ignored. The event itself is still accepted, as by the SDKs.
         public private(set) var fault: CoreError?
 
         public init(_ tags: JSONObject, at place: JSONPointer) {

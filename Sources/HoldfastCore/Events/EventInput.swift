@@ -16,14 +16,16 @@ public struct EventRefusal: Error {
     }
 }
 
-/// One event as a client sends it: an object at a place in the body.
+/// One event as a client sends it: an object at a place in the body. Its functions parse the members that exposures and
+/// goal events share.
 public struct EventInput {
     public let object: JSONObject
     public let place: JSONPointer
     public let now: Instant
     /// The project, if the event names none.
     private let defaultSDKKey: String?
-    /// The earliest time of an imported event, which must have a time; `nil` for a reported event.
+    /// The earliest time of an imported event; `nil` for a reported event. Imported events may be old, and must have a
+    /// time; reported events have the current time by default.
     private let earliest: Instant?
 
     /// - Parameters:
@@ -42,10 +44,12 @@ public struct EventInput {
         defaultSDKKey = sdkKey
     }
 
+    /// Returns the `user_id`.
     public func userID() throws(CoreError) -> Identifier {
         try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
     }
 
+    /// Returns the `sdk_key`, or else the default project of the request.
     public func sdkKey() throws(CoreError) -> String? {
         try object.optionalText("sdk_key", in: place) ?? defaultSDKKey
     }
@@ -61,10 +65,12 @@ public struct EventInput {
         return Identifier(text)
     }
 
+    /// Whether a text has 1 to `limit` bytes without NUL.
     public static func isName(_ text: String, limit: Int) -> Bool {
         (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
+    /// Whether a goal may have the name.
     public static func isGoal(_ text: String) -> Bool { NameRule.admitsGoal(text) }
 
     /// Returns the text of an error for a name that is not ``isGoal(_:)``: what is required, and what was found.
@@ -103,7 +109,7 @@ public struct EventInput {
         return try EventAmount.number(value, "value", in: place)
     }
 
-    /// Returns `{"tags":{…}}`, or `{}` if there are none.
+    /// Returns the `tags` as the detail that is stored with the event: `{"tags":{…}}`, or `{}` if there are none.
     public func tags() throws(CoreError) -> [UInt8] {
         guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
         let pointer = place.appending("tags")
@@ -120,6 +126,7 @@ public struct EventInput {
 }
 
 extension GoalEvent {
+    /// The members of a goal event.
     public static let members = ["id", "user_id", "goal", "value", "timestamp", "tags", "sdk_key"]
 
     /// Parses `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`.

@@ -3,8 +3,10 @@ import Chronology
 public import JSON
 public import Storage
 
-/// Events as JSON. A reader resumes after a `cursor`; `detail` has everything else that was recorded.
+/// Writes stored events as JSON, for exports and the feed. A reader continues an export after the `cursor` of the last
+/// event. `detail` has what was recorded of an event besides the other members.
 public enum EventLine {
+    /// Writes an exposure.
     public static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("cursor", stored.number)
@@ -13,6 +15,7 @@ public enum EventLine {
         writer.endObject()
     }
 
+    /// Writes a goal event.
     public static func append(_ stored: StoredGoalEvent, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("cursor", stored.number)
@@ -22,7 +25,7 @@ public enum EventLine {
         writer.endObject()
     }
 
-    /// Writes the members without those that identify the event and the user.
+    /// Writes the members of an exposure, except those that identify the event and the user.
     static func appendMembers(of stored: StoredExposure, to writer: inout JSONWriter) {
         let exposure = stored.exposure
         writer.member("experiment_id", exposure.experimentID.string)
@@ -34,6 +37,7 @@ public enum EventLine {
         appendDetail(exposure.sdkKey, exposure.payload, &writer)
     }
 
+    /// Writes the members of a goal event, except those that identify the event and the user.
     static func appendMembers(of event: GoalEvent, to writer: inout JSONWriter) {
         writer.member("goal", event.goal.string)
         writer.key("value")
@@ -43,6 +47,7 @@ public enum EventLine {
         appendDetail(event.sdkKey, event.payload, &writer)
     }
 
+    /// Writes the members that exposures and goal events share.
     private static func appendDetail(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
         if !sdkKey.isEmpty { writer.member("sdk_key", sdkKey) }
         writer.key("detail")

@@ -5,13 +5,19 @@ internal import Synchronization
 
 /// Passes events to the store. A transaction has many events, but not so many that other changes wait long.
 ///
-/// Requests do not wait for exposures of decisions: if the queue is full, these are dropped and counted; if the store
-/// is overloaded, they are submitted again. Events that clients send are acknowledged when they are durable. If there
-/// is no room, they are refused at once.
+/// There are two kinds of submissions, which differ when there is no room:
+/// - Exposures that decisions cause (``add(_:onFailure:)``). Requests do not wait for them. If the queue is full, they
+///   are dropped and counted; if the store is overloaded, they keep their place and are submitted again.
+/// - Events that clients send (``record(_:)``). They are acknowledged when they are durable. If the queue is full or
+///   the store is overloaded, they are refused at once.
+///
+/// At most one transaction is in progress. `submit` begins one if there is none; its completion begins the next, as
+/// long as there are submissions.
 public final class EventQueue: Sendable {
+    /// Receives the outcome of each event of a submission, in their order.
     public typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
 
-    /// Events of which all or none are stored.
+    /// Events that are stored together: all or none.
     private struct Submission {
         let events: [ReceivedEvent]
         /// The approximate size in memory.
@@ -32,14 +38,16 @@ public final class EventQueue: Sendable {
     }
 
     private struct State {
-        /// The submissions; those before `next` are stored or being stored.
         var submissions: [Submission] = []
+        /// The index of the next submission to store. Earlier ones are stored or being stored.
         var next = 0
+        /// The numbers of events that are not stored yet, and of their bytes.
         var waitingEvents = 0
         var waitingBytes = 0
         var isWriting = false
         var statistics = EventStatistics()
 
+        /// Removes and returns the next submissions: the fewest with at least `limit` events, or else all.
         mutating func take(events limit: Int) -> [Submission] {
             let start = next
             var count = 0
@@ -48,6 +56,7 @@ public final class EventQueue: Sendable {
                 next += 1
             }
             let taken = Array(submissions[start..<next])
+            // The array is shortened only from time to time, because this moves all elements.
             if next == submissions.count || next >= 4_096 {
                 submissions.removeFirst(next)
                 next = 0
@@ -67,10 +76,11 @@ public final class EventQueue: Sendable {
     private let writing = DispatchGroup()
     /// The delay before events are submitted again to an overloaded store.
     private let pause: DispatchTimeInterval
-    /// The number of events from which on no submission is added to a transaction.
+    /// A transaction gets no further submission once it has this number of events.
     private static let batch = 512
 
-    /// Creates a queue with its own session; for a copy, which has less memory, with half the capacity.
+    /// Creates a queue with a session of its own. A queue before a copy (``Storage/Store/isCopy``), as on an edge, has
+    /// half the capacity, because such a process has less memory.
     public convenience init(store: any Store) throws(StorageError) {
         let session = try BackgroundSession(store, label: "events")
         self.init(capacity: store.isCopy ? 32_768 : 65_536) { events, completion in
@@ -120,6 +130,7 @@ public final class EventQueue: Sendable {
         try await completed { afterEarlier($0) }
     }
 
+    /// Stores events, all or none; see ``record(_:)``.
     func record(_ events: [UserEvent], _ completion: @escaping Completion) {
         guard !events.isEmpty else { return completion(.success([])) }
         if !submit(Submission(events: events, isAwaited: true, completion: completion)) {
@@ -127,6 +138,8 @@ public final class EventQueue: Sendable {
         }
     }
 
+    /// Calls back when everything that was added before is stored or has failed. An empty submission in the queue marks
+    /// the place.
     func afterEarlier(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let submission = Submission(events: [], isAwaited: true) { result in
             if case .failure(.overloaded) = result { return completion(.failure(.overloaded)) }
@@ -135,6 +148,8 @@ public final class EventQueue: Sendable {
         if !submit(submission) { completion(.failure(.overloaded)) }
     }
 
+    /// Appends a submission, and begins to write if no transaction is in progress.
+    ///
     /// - Returns: whether there was room.
     private func submit(_ submission: Submission) -> Bool {
         enum Step {
@@ -164,6 +179,7 @@ public final class EventQueue: Sendable {
         return statistics.waiting
     }
 
+    /// Writes the next submissions in a transaction. Without any, writing ends.
     private func writeNext() {
         let submissions = state.withLock { state -> [Submission] in
             let submissions = state.take(events: Self.batch)
@@ -174,10 +190,11 @@ public final class EventQueue: Sendable {
         write(submissions)
     }
 
+    /// Stores submissions in one transaction. If the store is overloaded, exposures of decisions are stored again after
+    /// a pause, and everything else fails.
     private func write(_ submissions: [Submission]) {
         record(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {
-                // Exposures of decisions keep their place in the queue.
                 settle(submissions.filter(\.isAwaited), result)
                 let others = submissions.filter { !$0.isAwaited }
                 return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in
@@ -189,6 +206,7 @@ public final class EventQueue: Sendable {
         }
     }
 
+    /// Counts the outcomes, and reports to each submission those of its events.
     private func settle(_ submissions: [Submission], _ result: Result<[EventOutcome], StorageError>) {
         count(result, of: submissions)
         var start = 0
@@ -199,6 +217,7 @@ public final class EventQueue: Sendable {
         }
     }
 
+    /// Counts the events of submissions that are no longer waiting.
     private func count(_ result: Result<[EventOutcome], StorageError>, of submissions: [Submission]) {
         state.withLock { state in
             for submission in submissions {
@@ -241,17 +260,18 @@ public struct EventStatistics: Sendable {
     public var repeated: UInt64 = 0
     /// Exposures that happened while their experiment was not running.
     public var notRunning: UInt64 = 0
-    /// Exposures of decisions for which there was no room, and events while the store was read-only.
+    /// Exposures of decisions that found no room, and events that a read-only store refused.
     public var dropped: UInt64 = 0
     public var failed: UInt64 = 0
     /// Events of edges that were dropped, because their users were erased since they were accepted.
     public var erased: UInt64 = 0
 
+    /// Counts an event by its outcome.
     mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
         case (.notRunning, _): notRunning &+= 1
-        // The sender repeats or resolves the event, which is counted then.
+        // The caller submits the event again, or finds that its user was erased. It is counted then.
         case (.outdated, _), (.removed, _): break
         case (.stored, .exposure): storedExposures &+= 1
         case (.stored, .goal): storedGoals &+= 1
@@ -274,11 +294,12 @@ extension UserEvent {
         }
     }
 
-    /// The size of a text outside the event: up to 15 bytes are stored inline.
+    /// The size of a text's own allocation. Swift stores up to 15 bytes inline, without an allocation.
     private static func memory(of text: String) -> Int {
         text.utf8.count > 15 ? text.utf8.count + allocation : 0
     }
 
+    /// The size of an event with its payload, in bytes.
     private static func memory(with payload: [UInt8]) -> Int {
         MemoryLayout<ReceivedEvent>.stride + payload.count + allocation
     }

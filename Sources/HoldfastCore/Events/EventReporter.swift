@@ -1,8 +1,11 @@
 import Bucketing
 public import Storage
 
-/// Records the events that clients report. An exposure that names a variation enrolls a user without an assignment, if
-/// the newest definitions have the variation.
+/// Records the events that clients report.
+///
+/// An exposure that names a variation also enrolls the user: it stores the variation as the assignment if the user has
+/// none, provided that the newest definitions have the variation. If this process does not have the newest definitions,
+/// the store returns the exposure as outdated. The reporter then loads them and submits the exposure again.
 public struct EventReporter: Sendable {
     private let events: EventQueue
     private let catalog: ProjectCatalog
@@ -40,7 +43,7 @@ public struct EventReporter: Sendable {
 }
 
 extension UserEvent {
-    /// Returns the event, updated from the current definitions.
+    /// Returns the event as the current definitions would enroll its user.
     fileprivate func renewed(in projects: [String: Project]) -> UserEvent {
         guard case .exposure(let exposure) = self else { return self }
         return .exposure(exposure.enrolling(exposure.enrollsWith != nil, in: projects))
@@ -48,16 +51,17 @@ extension UserEvent {
 }
 
 extension Exposure {
-    /// Returns the exposure, updated from the current definitions.
+    /// Returns the exposure with the version of the current definitions by which it enrolls its user.
     ///
     /// - Parameter enrolls: whether the exposure enrolls a user without an assignment, if the definitions have the
     ///   variation.
     public func enrolling(_ enrolls: Bool, in projects: [String: Project]) -> Exposure {
         var exposure = self
-        exposure.enrollsWith =
-            enrolls
-            ? projects[sdkKey]?.enrollingVersion(
-                experimentID: experimentID, variationID: variationID, isImported: isImported) : nil
+        exposure.enrollsWith = nil
+        if enrolls, let project = projects[sdkKey] {
+            exposure.enrollsWith = project.enrollingVersion(
+                experimentID: experimentID, variationID: variationID, isImported: isImported)
+        }
         return exposure
     }
 }

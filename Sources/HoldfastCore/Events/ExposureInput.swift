@@ -11,12 +11,16 @@ public struct ExposureInput {
     public let happenedAt: Instant
     public let project: Project
     public let experiment: Experiment
-    /// `nil` if the event names no variation; the user's assignment then counts.
+    /// The variation that the event names; `nil` if it names none, so that the user's assignment counts.
     private let variation: Variation?
     private let place: JSONPointer
 
+    /// The members of an exposure.
     public static let members = ["user_id", "experiment", "variation_id", "variation_key", "timestamp", "sdk_key"]
 
+    /// Parses an exposure, and looks up its project, experiment and variation.
+    ///
+    /// - Throws: a refusal that is retriable if the project or experiment is unknown, because it may be defined later.
     public init(
         _ body: EventInput, _ projects: ProjectView, for access: ProjectAccess
     ) throws(EventRefusal) {
@@ -54,6 +58,7 @@ public struct ExposureInput {
         place = []
     }
 
+    /// Returns the variation that `variation_id` or `variation_key` names; `nil` without both.
     static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
         let id = try body.object.optionalText("variation_id", in: body.place)
         let key = try body.object.optionalText("variation_key", in: body.place)
@@ -84,8 +89,8 @@ public struct ExposureInput {
     ///
     /// - Parameters:
     ///   - profile: the user's profile, if it was read.
-    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation, because the
-    ///     server to which it is sent may know the user.
+    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation. An edge leaves
+    ///     the variation open, because its upstream may have an assignment that the edge lacks.
     /// - Throws: 422 if the event names no variation and the user has none.
     public func exposure(_ profile: ProfileRecord?, isOpen: Bool = false) throws(EventRefusal) -> Exposure {
         let held = DecisionService(datafile: project.datafile)

@@ -4,8 +4,8 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// An exposure that a client reports by ids after its own decision. No datafile of this server need have the
-/// experiment: a team may use the server for profiles only, and upload the datafile later.
+/// An exposure that a client reports by ids, after it has decided itself as Optimizely's SDKs do. The experiment need
+/// not be in any datafile of this server: a team may use the server for profiles only, and upload the datafile later.
 public struct ReportedExposure {
     public let userID: Identifier
     public let happenedAt: Instant
@@ -15,7 +15,7 @@ public struct ReportedExposure {
     /// The id of the variation; `nil` if the client sends only the key.
     public let variationID: Identifier?
     public let variationKey: Identifier?
-    /// A JSON object.
+    /// The details to store with the exposure, as a JSON object.
     public let payload: [UInt8]
 
     public init(
@@ -34,7 +34,7 @@ public struct ReportedExposure {
     /// Returns the exposure to record.
     ///
     /// - Parameters:
-    ///   - projects: the projects that the exposure may belong to. The first one that has the experiment counts.
+    ///   - projects: the projects that the exposure may belong to. It belongs to the first one that has the experiment.
     ///   - place: the place of the decision in the body.
     /// - Throws: 422 if the experiment does not have the variation, or if an id is too long.
     public func exposure(in projects: [Project], at place: JSONPointer) throws(CoreError) -> Exposure {

@@ -3,10 +3,11 @@ public import Chronology
 public import JSON
 public import Storage
 
-/// The kinds of changes that readers of the feed choose from.
+/// The kinds of changes in the feed, from which readers choose.
 public enum FeedKind: String, Sendable, CaseIterable {
     case assignment, exposure, goal, attributes, merge, erasure
 
+    /// The kind of a change.
     public init(_ change: FeedEntry.Change) {
         switch change {
         case .assignment, .emptyProfile: self = .assignment

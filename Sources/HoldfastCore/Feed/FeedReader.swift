@@ -3,7 +3,11 @@ import Dispatch
 public import Storage
 import Synchronization
 
-/// Reads the feed for all its followers, with a session of its own, because reads may wait for open transactions.
+/// Reads the feed of changes for all its followers: edges, and clients of `GET /v1/feed`.
+///
+/// The feed consists of rows, one for each transaction. A row has a line for each change. A ``Storage/FeedCursor`` is a
+/// position between two lines. Rows are numbered, but a transaction with a smaller number may be committed later. Such
+/// rows must not be skipped, so a read waits for open transactions. It therefore uses a session of its own.
 public final class FeedReader: Sendable {
     /// Why the feed cannot be read from a cursor.
     public enum Failure: Error, Sendable {
@@ -16,9 +20,11 @@ public final class FeedReader: Sendable {
         case store(StorageError)
     }
 
-    /// Lines, each with the cursor after it, and the cursor after everything that was read.
+    /// Lines that were read.
     public struct Batch: Sendable {
+        /// The lines, each with the time at which the change was recorded and the cursor after the line.
         public var lines: [(entry: FeedEntry, at: Instant, cursor: FeedCursor)] = []
+        /// The cursor after everything that was read, including lines of other kinds than the requested ones.
         public var next: FeedCursor
         /// Whether no change was committed after ``next`` when the batch was read.
         public var isAtEnd = false
@@ -27,9 +33,17 @@ public final class FeedReader: Sendable {
     private let store: any Store
     private let session = Mutex<BackgroundSession?>(nil)
     private let isEnding: @Sendable () -> Bool
-    /// The number of the newest row when it was last read, and the time of that read in monotonic nanoseconds.
-    private let newest = Mutex((epoch: Int64(0), number: Int64(0), seenAt: UInt64(0)))
-    /// See ``Storage/FeedPage/settledTo``.
+    /// The newest row when it was last read.
+    private struct NewestRow {
+        var epoch: Int64 = 0
+        var number: Int64 = 0
+        /// When the last read began, in monotonic nanoseconds.
+        var seenAt: UInt64 = 0
+    }
+
+    private let newest = Mutex(NewestRow())
+    /// The number up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``), so that reads
+    /// need not wait for them.
     private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
 
     /// The interval at which waiting readers check for new rows. One reader checks for all of them.
@@ -37,9 +51,9 @@ public final class FeedReader: Sendable {
     /// How long the result of a check is shared. It is shorter than ``pollInterval``, so that the next check is not
     /// skipped.
     private static let freshNanoseconds: UInt64 = 45_000_000
-    /// The maximum number of rows that are read at once. A row is a commit and may have a thousand lines, so a reader
-    /// that wants few lines begins with one row.
+    /// The maximum number of rows that are read at once.
     private static let pageRows = 16
+    /// A reader that requests fewer lines begins with one row instead, because a row may have a thousand lines.
     private static let fewLines = 256
     /// The approximate maximum size of a batch in bytes.
     private static let batchBytes = 4 << 20
@@ -58,10 +72,15 @@ public final class FeedReader: Sendable {
         }
     }
 
+    /// Reads a page of rows.
+    ///
+    /// - Parameters:
+    ///   - number: the number of the first row.
+    ///   - limit: the maximum number of rows; 0 to read only the end of the feed.
     private func page(from number: Int64, limit: Int) async throws(Failure) -> FeedPage {
         let known = settled.withLock { $0 }
         var page = try await page(from: number, limit: limit, settledTo: known.number)
-        // The database may have been replaced by another one.
+        // The database was replaced by another one, whose rows have other numbers.
         if page.epoch != known.epoch, known.number > 0 {
             page = try await self.page(from: number, limit: limit, settledTo: 0)
         }
@@ -97,7 +116,9 @@ public final class FeedReader: Sendable {
 
     // MARK: Cursors
 
-    /// Returns the cursor after everything that is committed.
+    /// Returns the cursor after the newest line.
+    ///
+    /// - Throws: ``Failure/store(_:)`` if a transaction stays open for too long, so that the end cannot be determined.
     public func end() async throws(Failure) -> FeedCursor {
         let page = try await page(from: 1, limit: 0)
         guard page.isSettled else {
@@ -106,7 +127,7 @@ public final class FeedReader: Sendable {
         return page.next
     }
 
-    /// Returns the cursor before everything that is kept.
+    /// Returns the cursor before the oldest line that is kept.
     public func start() async throws(Failure) -> FeedCursor {
         let page = try await page(from: .max, limit: 1)
         return FeedCursor(epoch: page.epoch, number: page.start, lines: 0)
@@ -123,9 +144,10 @@ public final class FeedReader: Sendable {
     /// Reads lines in order.
     ///
     /// - Parameters:
-    ///   - cursor: where to begin.
+    ///   - cursor: the cursor after which to begin.
     ///   - kinds: the kinds of lines to return.
     ///   - limit: the maximum number of lines. There may be fewer, although more follow.
+    /// - Throws: ``Failure/gone`` if changes after the cursor have been deleted.
     public func read(
         after cursor: FeedCursor, kinds: Set<FeedKind>, limit: Int
     ) async throws(Failure) -> Batch {
@@ -144,6 +166,8 @@ public final class FeedReader: Sendable {
                 }
             }
             if page.rows.count < rows {
+                // There are no further rows. The cursor moves to the end only if no open transaction may add an earlier
+                // row.
                 if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number - 1 {
                     batch.next = page.next
                     batch.isAtEnd = true
@@ -155,7 +179,7 @@ public final class FeedReader: Sendable {
         return batch
     }
 
-    /// Reads lines in order up to a cursor, or a few more.
+    /// Reads lines in order up to a cursor. There may be a few more, because rows are read in pages.
     ///
     /// - Parameter end: at most ``end()``.
     public func read(
@@ -166,15 +190,17 @@ public final class FeedReader: Sendable {
             let next = try await read(after: batch.next, kinds: kinds, limit: limit - batch.lines.count)
             guard next.next != batch.next else { break }
             batch.lines += next.lines
-            (batch.next, batch.isAtEnd) = (next.next, next.isAtEnd)
+            batch.next = next.next
+            batch.isAtEnd = next.isAtEnd
         }
         return batch
     }
 
     /// Waits until there may be a line after a cursor.
     ///
-    /// - Parameter isWanted: asked again and again, whether to go on.
-    /// - Returns: `false` if there is none by the deadline, nobody wants it any more, or the server is shutting down.
+    /// - Parameter isWanted: returns whether to go on waiting; called at each check.
+    /// - Returns: `false` if there is none by the deadline, if it is no longer wanted, or if the server is shutting
+    ///   down.
     public func wait(
         after cursor: FeedCursor, until deadline: ContinuousClock.Instant, while isWanted: () -> Bool
     ) async throws -> Bool {
@@ -186,6 +212,7 @@ public final class FeedReader: Sendable {
         return false
     }
 
+    /// Returns the number of the newest row, as of a moment ago. All waiting readers share one check of the store.
     private func newestPlace() async throws(Failure) -> (epoch: Int64, number: Int64) {
         let now = DispatchTime.now().uptimeNanoseconds
         let known: (epoch: Int64, number: Int64)? = newest.withLock { newest in
@@ -196,7 +223,10 @@ public final class FeedReader: Sendable {
         }
         if let known { return known }
         let page = try await page(from: .max, limit: 1)
-        newest.withLock { ($0.epoch, $0.number) = (page.epoch, page.end) }
+        newest.withLock { newest in
+            newest.epoch = page.epoch
+            newest.number = page.end
+        }
         return (page.epoch, page.end)
     }
 }
@@ -208,18 +238,24 @@ extension FeedReader.Batch {
         return (next.number, next.lines) >= (end.number, end.lines)
     }
 
-    /// Appends the lines of a row from the cursor on.
+    /// Appends the lines of a row after ``next``, and moves the cursor.
+    ///
+    /// - Parameter entries: all lines of the row; `nil` for a line whose user has been erased.
     fileprivate mutating func take(
         _ entries: [FeedEntry?], of row: FeedRow, _ kinds: Set<FeedKind>, _ limit: Int
     ) {
         let first = row.number == next.number ? next.lines : 0
         for (index, entry) in entries.enumerated() where index >= first && lines.count < limit {
-            next.number = index == entries.count - 1 ? row.number + 1 : row.number
-            next.lines = index == entries.count - 1 ? 0 : index + 1
+            let isLast = index == entries.count - 1
+            next.number = isLast ? row.number + 1 : row.number
+            next.lines = isLast ? 0 : index + 1
             guard let entry, kinds.contains(FeedKind(entry.change)) else { continue }
             lines.append((entry, row.recordedAt, next))
         }
-        // The row has no lines after the cursor.
-        if first >= entries.count { (next.number, next.lines) = (row.number + 1, 0) }
+        // If the row has no lines after the cursor, the next row follows.
+        if first >= entries.count {
+            next.number = row.number + 1
+            next.lines = 0
+        }
     }
 }

@@ -3,8 +3,10 @@ import JSON
 public import Storage
 
 extension CoreError {
-    /// Describes an operation that the store did not perform. Only damaged data is reported with its cause. Other causes
-    /// concern the server, so only the log and readiness show them.
+    /// Describes an operation that the store did not perform.
+    ///
+    /// Only damaged data is reported with its cause. Other causes concern the operator of the server, not its clients,
+    /// so only the log and `GET /readyz` show them.
     public init(_ error: StorageError) {
         switch error {
         case .tooManyAssignments(let limit):

@@ -15,6 +15,7 @@ public final class DecisionMetrics: Sendable {
     private let holdout = Atomic<UInt64>(0)
     private let none = Atomic<UInt64>(0)
 
+    /// Counts a decision.
     public func count(_ source: DecisionSource) {
         switch source {
         case .requested: requested.add(1, ordering: .relaxed)
@@ -28,6 +29,7 @@ public final class DecisionMetrics: Sendable {
         }
     }
 
+    /// The number of decisions with this origin since the server started.
     public func value(_ source: DecisionSource) -> UInt64 {
         switch source {
         case .requested: requested.load(ordering: .relaxed)
@@ -51,6 +53,7 @@ public final class AttributeMetrics: Sendable {
     private let scans = Atomic<UInt64>(0)
     private let examined = Atomic<UInt64>(0)
 
+    /// The numbers since the server started.
     public struct Totals {
         /// The numbers of values that were set or removed, and of values that were already stored.
         public let changed, unchanged: UInt64
@@ -64,88 +67,19 @@ public final class AttributeMetrics: Sendable {
             scans: scans.load(ordering: .relaxed), examined: examined.load(ordering: .relaxed))
     }
 
+    /// Counts the values of a request.
+    ///
+    /// - Parameters:
+    ///   - changes: the number of values that were changed.
+    ///   - values: the number of values in the request.
     public func count(changed changes: Int, of values: Int) {
         changed.add(UInt64(changes), ordering: .relaxed)
         unchanged.add(UInt64(max(0, values - changes)), ordering: .relaxed)
     }
 
+    /// Counts a scan for a segment.
     public func countScan(of users: Int) {
         scans.add(1, ordering: .relaxed)
         examined.add(UInt64(users), ordering: .relaxed)
-    }
-}
-
-/// Counts the evaluations of flags in apps, which client libraries report. Thread-safe.
-public final class ReportedEvaluations: Sendable {
-    /// Why a flag had its value, or why the app got its default.
-    public enum Reason: String, Sendable, CaseIterable {
-        case forced, override, whitelist, stored, bucketed, holdout, rollout, disabled
-        case noRule = "no_rule"
-        case unknown
-        case notFetched = "not_fetched"
-        case flagNotFound = "flag_not_found"
-        case wrongType = "wrong_type"
-    }
-
-    public struct Series: Hashable, Sendable {
-        public var sdkKey: String
-        /// `nil` for a flag that the datafile does not have.
-        public var flagKey: Identifier?
-        /// `nil` for a default.
-        public var variationKey: Identifier?
-        public var reason: Reason
-
-        public init(sdkKey: String, flagKey: Identifier?, variationKey: Identifier?, reason: Reason) {
-            self.sdkKey = sdkKey
-            self.flagKey = flagKey
-            self.variationKey = variationKey
-            self.reason = reason
-        }
-    }
-
-    private struct State {
-        var counts: [Series: UInt64] = [:]
-        /// The ids of the last reports. When there are ``rememberedReports``, they replace the older generation.
-        var recent: Set<Identifier> = []
-        var older: Set<Identifier> = []
-    }
-
-    private let state = Mutex(State())
-
-    /// The maximum number of series. Evaluations beyond it are counted without flag and variation.
-    private static let seriesLimit = 10_000
-    /// The number of reports within which a repeated report is recognised.
-    private static let rememberedReports = 10_000
-
-    public init() {}
-
-    /// Adds the counts of a report, unless it was added already.
-    ///
-    /// - Returns: whether the report is new.
-    public func add(_ counts: [(series: Series, count: UInt64)], id: Identifier) -> Bool {
-        state.withLock { state in
-            guard !state.older.contains(id), state.recent.insert(id).inserted else { return false }
-            if state.recent.count >= Self.rememberedReports {
-                state.older = state.recent
-                state.recent = []
-            }
-            for (series, count) in counts {
-                var series = series
-                if state.counts[series] == nil, state.counts.count >= Self.seriesLimit {
-                    (series.flagKey, series.variationKey) = (nil, nil)
-                }
-                state.counts[series, default: 0] &+= count
-            }
-            return true
-        }
-    }
-
-    /// All series in a stable order.
-    public var all: [(series: Series, count: UInt64)] {
-        func key(_ series: Series) -> [String] {
-            [series.sdkKey, series.flagKey?.string ?? "", series.variationKey?.string ?? "", series.reason.rawValue]
-        }
-        return state.withLock { $0.counts }.map { ($0.key, $0.value) }
-            .sorted { key($0.series).lexicographicallyPrecedes(key($1.series)) }
     }
 }

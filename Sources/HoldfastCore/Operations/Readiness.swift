@@ -3,12 +3,14 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Whether the server is ready for requests: its store responds, and it is not shutting down.
+/// Whether the server is ready for requests: its store responds, and it is not shutting down. A load balancer asks this
+/// by `GET /readyz`.
 public final class Readiness: Sendable {
     /// The operations for which the server must be ready.
     public enum Operations: Sendable {
         /// Lookups, and decisions about users who have an assignment.
         case reads
+        /// All operations.
         case readsAndWrites
     }
 
@@ -43,15 +45,21 @@ public final class Readiness: Sendable {
     }
 }
 
-/// The state of a store, determined by probes. The result of a probe is shared by all checks within its freshness.
+/// The state of a store, determined by probes.
+///
+/// A check uses the result of the last probe while it is fresh. Otherwise it waits for the probe in progress, or begins
+/// one. A probe that takes too long counts as failed, and so do all checks until it ends: no further probes are begun
+/// meanwhile.
 private final class ProbedState: Sendable {
     private struct State {
         /// The result of the last probe of the store, and its time.
         var lastResult: Result<Void, StorageError>?
         var lastProbe = DispatchTime(uptimeNanoseconds: 0)
+        /// The checks that wait for the probe in progress.
         var waiting: [@Sendable (String?) -> Void] = []
-        /// How many probes have begun, and whether the last one is in progress.
+        /// The number of probes that have begun.
         var probes: UInt64 = 0
+        /// Whether the last one is in progress.
         var isProbing = false
         /// Whether the probe in progress has taken longer than ``timeout``.
         var isLate = false
@@ -59,7 +67,7 @@ private final class ProbedState: Sendable {
 
     private static let executor = DispatchExecutor(label: "readiness")
     private let probeStore: @Sendable () async throws(StorageError) -> Void
-    /// What is known to fail beside the probe, or although it succeeded.
+    /// Returns a failure that the store knows of, even if the probe succeeds.
     private let failure: @Sendable () -> StorageError?
     private let state = Mutex(State())
     private let freshness: DispatchTimeInterval
@@ -81,6 +89,7 @@ private final class ProbedState: Sendable {
         await settled { check($0) }
     }
 
+    /// Calls back with the failure: at once if the last result can be used, otherwise after the probe.
     private func check(_ completion: @escaping @Sendable (String?) -> Void) {
         enum Step {
             case complete(String?)
@@ -104,6 +113,9 @@ private final class ProbedState: Sendable {
         }
     }
 
+    /// Probes the store in the background, and reports a failure if it takes too long.
+    ///
+    /// - Parameter number: the number of the probe, so that its timeout does not concern a later one.
     private func probe(_ number: UInt64) {
         Task(executorPreference: Self.executor) {
             let result = await Result.of { () throws(StorageError) in try await self.probeStore() }
@@ -135,6 +147,7 @@ private final class ProbedState: Sendable {
         for completion in waiting { completion(reason(result)) }
     }
 
+    /// Returns what fails according to the result of a probe; `nil` if nothing does.
     private func reason(_ result: Result<Void, StorageError>) -> String? {
         switch result {
         case .success: failure()?.description

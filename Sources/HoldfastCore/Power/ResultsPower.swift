@@ -3,8 +3,8 @@ import Chronology
 import Statistics
 import Storage
 
-/// The statistical power of a comparison: the lift that it can detect with the users so far, and the time until it can
-/// detect the lift of interest.
+/// The statistical power of a comparison: the smallest lift that it can detect with the current users, and the time
+/// until it can detect the lift of interest.
 public struct ResultsPower: Sendable {
     /// The smallest lift that is detected with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?
@@ -15,6 +15,9 @@ public struct ResultsPower: Sendable {
     /// The maximum of ``days``: ten years.
     static let dayLimit = 3_650.0
 
+    /// - Parameters:
+    ///   - rates: the numbers of users enrolled per day.
+    ///   - effect: the lift of interest; `nil` if there is none.
     init(
         _ power: Power, users: (variation: Double, baseline: Double), rates: (variation: Double, baseline: Double),
         effect: Double?
@@ -39,6 +42,7 @@ public struct EnrollmentRate: Sendable {
     private static let window: Int64 = 7
 
     init(_ days: [ExperimentTally.Day], at now: Instant) {
+        // Today is not over, so it does not count.
         let today = now.day
         let start = max(today - Self.window, days.first?.day ?? today)
         let length = max(0, today - start)
@@ -50,6 +54,7 @@ public struct EnrollmentRate: Sendable {
         rates = users.mapValues { Double($0) / Double(length) }
     }
 
+    /// The number of users of a variation per day.
     public subscript(variationID: Identifier) -> Double { rates[variationID] ?? 0 }
 
     /// Users of all variations per day; `nil` if there is no whole day yet.
@@ -57,6 +62,7 @@ public struct EnrollmentRate: Sendable {
 }
 
 extension VariationData {
+    /// Returns the power of the comparison of a goal's rates.
     func conversionPower(
         against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
     ) -> ResultsPower {
@@ -65,13 +71,16 @@ extension VariationData {
             users: (users, baseline.users), rates: rates, effect: query.effect)
     }
 
+    /// Returns the power of the comparison of a goal's mean values.
     func valuePower(
         against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
     ) -> ResultsPower {
         power(of: baseline.value.sample, against: baseline, rates, query)
     }
 
-    /// - Parameter sample: the sample of the baseline.
+    /// Returns the power of the comparison of means.
+    ///
+    /// - Parameter sample: the sample of the baseline, whose mean and variance are assumed for both sides.
     func power(
         of sample: Sample, against baseline: VariationData, _ rates: (variation: Double, baseline: Double),
         _ query: ResultsQuery

@@ -11,6 +11,9 @@ import Storage
 /// the first step of Holm's procedure; guardrails do not divide it. β (1 minus the power) is divided by the number of
 /// guardrails plus one, because a variation is shipped only if all guardrails are shown to be no worse (Schultzberg,
 /// Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple metrics, 2024).
+///
+/// The mean, the standard deviation and the traffic are those of the request, or else those observed in this experiment
+/// or in others. ``SampleSizeScenario`` computes the needs from them.
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
@@ -21,6 +24,7 @@ public struct SampleSizeEstimate: Sendable {
         /// Whether the experiment has a bandit. Its users are weighted, and metrics are not adjusted.
         var isOfBandit = false
 
+        /// The numbers of metrics by which α and β are divided.
         var primaryMetrics: Int { max(1, metrics.primary.count) }
         var guardrails: Int { metrics.guardrails.count }
 
@@ -41,7 +45,16 @@ public struct SampleSizeEstimate: Sendable {
         public var users: Double?
         /// The number of days from now; `nil` if the traffic is unknown, or if it takes more than ten years.
         public var days: Double?
+        /// The smallest effect that is detected after the requested number of days; `nil` if no days are requested, or
+        /// if there is no such effect.
         public var detectableEffect: Double?
+    }
+
+    /// A cap that would shorten the experiment, and the needs with it.
+    private struct CapProposal {
+        let cap: ProposedCap
+        let one: Needs
+        let always: Needs
     }
 
     /// The minimum number of users of the baseline, and of those who reached the goal, from which a mean is estimated.
@@ -50,26 +63,35 @@ public struct SampleSizeEstimate: Sendable {
 
     private let experiment: Experiment
     private let metric: MetricDefinition
+    /// Whether the request is about a goal, without the definition of a metric.
     private let isGoal: Bool
+    /// The margin of a guardrail as a share of the baseline's mean; `nil` if the metric is to be improved.
     private let margin: Double?
     let rule: Rule
+    /// The effect or the margin in the response; `nil` if only the detectable effect is requested.
     private let effect: Double?
+    /// The number of comparisons of primary metrics, by which α is divided.
     private let comparisons: Int
+    /// α and the power of one comparison.
     private let alpha: Double
     private let power: Double
+    /// The mean and the standard deviation of the baseline, and the key of the experiment in which they were observed.
     private let baseline: (value: Power.Baseline, source: Identifier?)
     private let traffic: (usersPerDay: Double, source: Identifier?)?
+    /// The current number of users of each variation.
     private let enrolled: [Double]
     /// The share of the experiment's users that each variation gets.
     private let shares: [Double]
     private let baselineIndex: Int
+    /// The requested number of days from now.
     private let days: Double?
-    private let scene: Scene
+    private let scenario: SampleSizeScenario
+    /// The needs for one look that is planned in advance.
     public let one: Needs
+    /// The needs for looks at any time.
     public let always: Needs
-    /// A cap that would shorten the experiment, and the needs with it; `nil` if the metric has a cap, or if no cap
-    /// would shorten the experiment.
-    private var proposed: (cap: ProposedCap, one: Needs, always: Needs)?
+    /// A cap that would shorten the experiment; `nil` if the metric has a cap, or if no cap would shorten it.
+    private var proposal: CapProposal?
 
     /// - Parameters:
     ///   - metric: the metric of the request.
@@ -78,8 +100,7 @@ public struct SampleSizeEstimate: Sendable {
     /// - Throws: 422 if a required number is neither given nor observed.
     public init(
         _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, own: ResultsTotals,
-        others: [ResultsTotals],
-        at now: Instant
+        others: [ResultsTotals], at now: Instant
     ) throws(CoreError) {
         let experiment = own.experiment
         self.experiment = experiment
@@ -92,45 +113,41 @@ public struct SampleSizeEstimate: Sendable {
         rule.power = request.power ?? rule.power
         self.rule = rule
         days = try request.days(from: now)
-        let given = request.minimumEffect
-        let guardrail = isGoal ? nil : rule.metrics.guardrails.first { $0.metric == metric.key }
-        var wanted: ExperimentMetrics.Margin?
-        if let share = request.margin {
-            wanted = .share(share)
-        } else if given == nil {
-            wanted = guardrail?.margin
-        }
+
+        let requestedMargin = Self.margin(request, rule, metric, isGoal: isGoal)
         let sign: Double = metric.direction == .decrease ? -1 : 1
-        let minimum = given ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
-        guard wanted != nil || minimum != nil || days != nil else {
+        let minimum = request.minimumEffect ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
+        guard requestedMargin != nil || minimum != nil || days != nil else {
             throw CoreError(
                 .unprocessable,
                 "`minimum_effect` or `margin` is required to compute users, or `days` or `until` to compute the effect",
                 at: ["minimum_effect"])
         }
-        let parts = experiment.variations.map { Double(experiment.shares[$0.id] ?? 0) }
-        let sum = parts.reduce(0, +)
-        let base = try ExperimentResults.baseline(of: experiment, nil).id
-        baselineIndex = experiment.variations.firstIndex { $0.id == base } ?? 0
-        shares = parts.map { sum > 0 ? $0 / sum : 0 }
-        let compared = shares.indices.filter { [baselineIndex] index in index != baselineIndex && parts[index] > 0 }
-        guard !compared.isEmpty, parts[baselineIndex] > 0 else {
+
+        let weights = experiment.variations.map { Double(experiment.shares[$0.id] ?? 0) }
+        let sum = weights.reduce(0, +)
+        let baselineID = try ExperimentResults.baseline(of: experiment, nil).id
+        baselineIndex = experiment.variations.firstIndex { $0.id == baselineID } ?? 0
+        shares = weights.map { sum > 0 ? $0 / sum : 0 }
+        let compared = shares.indices.filter { [baselineIndex] index in index != baselineIndex && weights[index] > 0 }
+        guard !compared.isEmpty, weights[baselineIndex] > 0 else {
             throw CoreError(
                 .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
         }
+
         comparisons = rule.primaryMetrics * compared.count
-        alpha = wanted == nil ? rule.alpha / Double(comparisons) : rule.alpha
+        alpha = requestedMargin == nil ? rule.alpha / Double(comparisons) : rule.alpha
         power = 1 - (1 - rule.power) / Double(1 + rule.guardrails)
         let sources = request.source == nil ? [own] + others : others
         baseline = try Self.baseline(request, metric, sources)
-        switch wanted {
+        switch requestedMargin {
         case .share(let share): margin = share
         case .absolute(let number): margin = number / abs(baseline.value.mean)
         case nil: margin = nil
         }
         effect = margin ?? minimum
-        // For a guardrail this is the effect that must be excluded.
-        let tested = margin.map { -sign * $0 } ?? effect
+        // For a guardrail, the effect that must be excluded.
+        let testedEffect = margin.map { -sign * $0 } ?? effect
         traffic = Self.traffic(request, sources, of: experiment, at: now)
         guard days == nil || traffic != nil else {
             throw CoreError(
@@ -138,29 +155,43 @@ public struct SampleSizeEstimate: Sendable {
                 "`users_per_day` is required, because nobody was enrolled on a whole day in \(Self.list(sources))",
                 at: ["users_per_day"])
         }
-        let counts = Dictionary(
-            own.tally.variations.map { ($0.variationID, $0.counted) }, uniquingKeysWith: { first, _ in first })
-        enrolled = experiment.variations.map { Double(counts[$0.id] ?? 0) }
-        scene = Scene(
+
+        let tallies = own.tally.byVariation
+        enrolled = experiment.variations.map { Double(tallies[$0.id]?.counted ?? 0) }
+        scenario = SampleSizeScenario(
             shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
-            usersPerDay: traffic?.usersPerDay, effect: tested, days: days, isDecrease: tested.map { $0 < 0 } ?? false)
-        (one, always) = scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+            usersPerDay: traffic?.usersPerDay, effect: testedEffect, days: days,
+            isDecrease: testedEffect.map { $0 < 0 } ?? false)
+        (one, always) = scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+
         let source = sources.first { $0.experiment.key == baseline.source }
         guard let cap = source?.userTotals.flatMap({ ProposedCap($0) }), metric.lacksCap else { return }
         let limited = cap.limiting(mean: baseline.value.mean, standardDeviation: baseline.value.standardDeviation)
-        let needs = scene.needs(
+        let needs = scenario.needs(
             .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: alpha, power: power,
             isGuardrail: margin != nil)
-        proposed = (cap, needs.one, needs.always)
+        proposal = CapProposal(cap: cap, one: needs.one, always: needs.always)
     }
 
     /// Returns the needs for detecting the effect with another power.
     func needs(power: Double) -> (one: Needs, always: Needs) {
-        scene.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+        scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+    }
+
+    /// Returns the margin of the request, or else that of the metric if it is a guardrail of the experiment; `nil` if
+    /// the metric is to be improved, as by a request with a minimum effect.
+    private static func margin(
+        _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, isGoal: Bool
+    ) -> ExperimentMetrics.Margin? {
+        if let share = request.margin { return .share(share) }
+        guard request.minimumEffect == nil, !isGoal else { return nil }
+        return rule.metrics.guardrails.first { $0.metric == metric.key }?.margin
     }
 
     // MARK: Observations
 
+    /// Returns the mean and the standard deviation of the baseline, and the key of the experiment in which they were
+    /// observed; `nil` for the key if the request has them.
     private static func baseline(
         _ request: SampleSizeRequest, _ metric: MetricDefinition, _ sources: [ResultsTotals]
     ) throws(CoreError) -> (Power.Baseline, Identifier?) {
@@ -187,6 +218,8 @@ public struct SampleSizeEstimate: Sendable {
                 + "did what '\(metric.key)' counts in \(list(sources))", at: ["baseline"])
     }
 
+    /// Returns the number of users per day, and the key of the experiment in which they were enrolled; `nil` for the
+    /// key if the request has the number.
     private static func traffic(
         _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
     ) -> (Double, Identifier?)? {
@@ -201,72 +234,9 @@ public struct SampleSizeEstimate: Sendable {
         return nil
     }
 
+    /// Returns the keys of experiments for an error.
     private static func list(_ sources: [ResultsTotals]) -> String {
         sources.map { "'\($0.experiment.key)'" }.joined(separator: ", ")
-    }
-}
-
-/// The variations with their current and future users.
-private struct Scene {
-    let shares: [Double]
-    let enrolled: [Double]
-    let baseline: Int
-    let compared: [Int]
-    let usersPerDay: Double?
-    let effect: Double?
-    let days: Double?
-    let isDecrease: Bool
-
-    private static let mostUsers = 1e12
-
-    func needs(
-        _ baseline: Power.Baseline, alpha: Double, power target: Double, isGuardrail: Bool
-    ) -> (one: SampleSizeEstimate.Needs, always: SampleSizeEstimate.Needs) {
-        func power(_ looks: Power.Looks) -> Power {
-            Power(
-                of: baseline, alpha: alpha, target: target, looks: looks,
-                aim: isGuardrail ? .nonInferiority : .difference
-            )
-        }
-        return (needs(power(.one)), needs(power(.any(tuning: ResultsQuery.tuning))))
-    }
-
-    /// Returns the needs of the comparison that needs most.
-    private func needs(_ power: Power) -> SampleSizeEstimate.Needs {
-        var needs = SampleSizeEstimate.Needs()
-        if let effect {
-            needs.users = greatest { index in
-                power.time(toFind: effect, until: Self.mostUsers) { (shares[index] * $0, shares[baseline] * $0) }
-            }
-            needs.days = greatest { index in
-                usersPerDay.flatMap { rate in
-                    power.time(toFind: effect, until: ResultsPower.dayLimit) { users(index, after: $0, rate) }
-                }
-            }
-        }
-        if let days, let usersPerDay {
-            needs.detectableEffect = greatest { index in
-                let (users, baselineUsers) = users(index, after: days, usersPerDay)
-                return power.smallestEffect(users: users, baselineUsers: baselineUsers, decrease: isDecrease)
-                    .map { abs($0) }
-            }
-            .map { isDecrease && power.aim == .difference ? -$0 : $0 }
-        }
-        return needs
-    }
-
-    private func users(_ index: Int, after days: Double, _ rate: Double) -> (variation: Double, baseline: Double) {
-        (enrolled[index] + days * rate * shares[index], enrolled[baseline] + days * rate * shares[baseline])
-    }
-
-    /// - Returns: `nil` if the value of any comparison is `nil`.
-    private func greatest(_ of: (Int) -> Double?) -> Double? {
-        var greatest = 0.0
-        for index in compared {
-            guard let number = of(index) else { return nil }
-            greatest = max(greatest, number)
-        }
-        return greatest
     }
 }
 
@@ -296,15 +266,16 @@ extension SampleSizeEstimate {
         object["days"] = Self.json(days)
         object["one_look"] = json(one)
         object["any_time"] = json(always)
-        object["proposed_cap"] = proposed.map { json($0.cap, $0.one, $0.always) } ?? .null
+        object["proposed_cap"] = proposal.map { json($0) } ?? .null
         return .object(object)
     }
 
-    private func json(_ proposed: ProposedCap, _ one: Needs, _ always: Needs) -> JSONValue {
-        [
-            "cap": .shortest(proposed.cap), "greatest_users": .integer(Int64(proposed.greatest.users)),
-            "share_of_users": .number(proposed.greatest.shareOfUsers),
-            "share_of_sum": .number(proposed.greatest.shareOfSum), "one_look": json(one), "any_time": json(always),
+    private func json(_ proposal: CapProposal) -> JSONValue {
+        let greatest = proposal.cap.greatest
+        return [
+            "cap": .shortest(proposal.cap.cap), "greatest_users": .integer(Int64(greatest.users)),
+            "share_of_users": .number(greatest.shareOfUsers), "share_of_sum": .number(greatest.shareOfSum),
+            "one_look": json(proposal.one), "any_time": json(proposal.always),
         ]
     }
 
@@ -316,6 +287,7 @@ extension SampleSizeEstimate {
         ]
     }
 
+    /// Returns needs in the format of the response, with the number of users of each variation.
     func json(_ needs: Needs) -> JSONValue {
         let users = needs.users.map { total in shares.map { (total * $0).rounded(.up) } }
         let variations = zip(experiment.variations, users ?? []).map { variation, users -> JSONValue in

@@ -25,18 +25,21 @@ public struct SampleSizeOverview: Sendable {
         }
     }
 
+    /// The estimate for one of several metrics.
     fileprivate struct Part {
         let role: Verdict.Role
         let metric: Identifier
-        /// The estimate; the failure names the number that is neither given nor observed.
+        /// The estimate. A failure names the number that is neither in the request nor observed.
         let estimate: Result<SampleSizeEstimate, CoreError>
     }
 
+    /// The estimate for the most important metric.
     private let first: SampleSizeEstimate
+    /// The estimates for all metrics; empty if the request is about a single metric.
     private let parts: [Part]
 
     /// - Parameter subjects: at least one metric, the most important first.
-    /// - Throws: 422 if a number that the first metric requires is neither given nor observed.
+    /// - Throws: 422 if a number that the first metric requires is neither in the request nor observed.
     public init?(
         _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Instant
     ) throws(CoreError) {
@@ -96,7 +99,8 @@ extension SampleSizeOverview.Part {
 }
 
 extension SampleSizeEstimate.Needs {
-    /// Returns the greatest of several needs.
+    /// Returns the greatest numbers of users and days of several metrics; `nil` instead of a number that any of them
+    /// lacks.
     fileprivate static func greatest(of needs: [Self]) -> Self {
         func greatest(_ numbers: [Double?]) -> Double? {
             let known = numbers.compactMap { $0 }

@@ -5,7 +5,8 @@ public import JSON
 import Statistics
 import Storage
 
-/// The request for a ``SampleSizeEstimate``.
+/// The body of `POST /v1/experiments/{key}/plan`: which metric, effect or time to estimate, and the numbers that
+/// replace observed ones.
 public struct SampleSizeRequest: Sendable {
     /// The goal to estimate; `nil` for a metric.
     private var goal: Identifier?
@@ -24,10 +25,10 @@ public struct SampleSizeRequest: Sendable {
     var standardDeviation: Double?
     /// The number of users of all variations per day; `nil` to use the observed enrollment.
     var usersPerDay: Double?
-    /// The number of days from now for which the detectable effect is requested.
+    /// The number of days from now for which the detectable effect is requested, or else the time.
     private var days: Double?
     private var until: Instant?
-    /// The experiment whose users determine traffic and baseline; `nil` for this one, or others of its flags.
+    /// The experiment from whose users baseline and traffic are taken; `nil` for this one, or others of its flags.
     public var source: Identifier?
 
     private static let members = [
@@ -35,6 +36,8 @@ public struct SampleSizeRequest: Sendable {
         "users_per_day", "days", "until", "from",
     ]
 
+    /// Parses the body.
+    ///
     /// - Throws: 400 if the value is not an object; 422 with every wrong member.
     public init(_ value: JSONValue) throws(CoreError) {
         var faults = FaultCollector()
@@ -95,7 +98,8 @@ public struct SampleSizeRequest: Sendable {
         if let goal {
             // A goal can be estimated without the definition of a metric.
             var metric = MetricDefinition(key: goal, kind == .total ? .total : .conversion)
-            (metric.goal, metric.adjustment) = (goal, .none)
+            metric.goal = goal
+            metric.adjustment = .none
             found = metric
         } else {
             guard let key = metric ?? rule.metrics.primary.first else {
@@ -113,6 +117,7 @@ public struct SampleSizeRequest: Sendable {
         return found
     }
 
+    /// - Throws: 422 if the request has a baseline that the kind of the metric cannot have.
     private func checkBaseline(of metric: MetricDefinition) throws(CoreError) {
         guard metric.statistic == .rate else {
             guard (baseline == nil) == (standardDeviation == nil), baseline != 0 else {

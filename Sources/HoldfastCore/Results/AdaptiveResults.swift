@@ -5,10 +5,17 @@ import JSON
 import Statistics
 public import Storage
 
-/// Estimates for an experiment whose bandit has changed the weights. Each user is weighted with the inverse of the
-/// probability of the user's variation, which is the share of the variation in the user's allocation period.
+/// Estimates for an experiment whose bandit has changed the weights of the variations.
+///
+/// Plain means are biased then: a variation gets many users after it did well, and users of another time may differ.
+/// Each user is therefore weighted with the inverse of the probability of the user's variation (``AdaptiveMeans``). The
+/// probability is the share of the variation in the allocation period in which the user was enrolled.
+///
+/// The store counts totals by allocation period (``SeriesDefinition/Content/periods``) only since the experiment has
+/// had its bandit. Users who were exposed earlier are in the tally of all users only. They are the rest that remains
+/// when the periods are subtracted from that tally.
 public struct AdaptiveResults: Sendable {
-    /// The samples of a variation by which it is compared.
+    /// The weighted samples of a variation.
     struct Samples: Sendable {
         var conversion: Sample
         var value: Sample
@@ -21,12 +28,12 @@ public struct AdaptiveResults: Sendable {
     /// The samples, in the order of the variations.
     let samples: [Samples]
 
-    /// Reads the users of an experiment by periods.
+    /// Reads the tallies of an experiment by allocation period.
     ///
     /// - Parameters:
     ///   - name: the goal, or the name under which a metric is tallied.
     ///   - time: when the results were frozen; `nil` for the current ones.
-    /// - Returns: `nil` if the experiment has no bandit.
+    /// - Returns: `nil` if the experiment has no bandit, or if its periods are not tallied yet.
     public static func read(
         _ name: Identifier, of experiment: Experiment, in project: Project, frozenAt time: Instant?,
         _ store: any StoreSession
@@ -46,60 +53,110 @@ public struct AdaptiveResults: Sendable {
         _ tally: ExperimentTally, _ periods: BreakdownTally, of variations: [Identifier],
         _ counted: (ExperimentTally) -> ExperimentTally
     ) {
-        let known = Dictionary(tally.periods.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
-        let all = counted(tally)
-        var rest = Dictionary(all.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
-        var restByPeriod = all.countedByPeriod
-        var batches: [(since: Instant, batch: AdaptiveMeans.Batch?, values: [Sample], users: Int)] = []
-        func add(_ shares: [Double]?, since: Instant, _ tallies: [Identifier: VariationTally]) {
-            let data = variations.map { VariationData(tallies[$0] ?? VariationTally(variationID: $0)) }
-            let users = variations.reduce(0) { $0 + (tallies[$1]?.counted ?? 0) }
-            guard users > 0 else { return }
-            let batch = shares.flatMap(Self.normalized).map {
-                AdaptiveMeans.Batch(shares: $0, samples: data.map(\.conversion))
-            }
-            batches.append((since, batch, data.map(\.value.sample), users))
-        }
-        for index in periods.indices {
-            let number = Int64(index)
-            let tallies = Dictionary(
-                counted(periods.tally(of: index)).variations.map { ($0.variationID, $0) },
-                uniquingKeysWith: { first, _ in first })
-            for (id, tally) in tallies {
-                rest[id]?.subtract(tally)
-                restByPeriod[number]?[id]? -= tally.counted
-            }
-            let shares = known[number]?.allocation.shares
-            add(
-                shares.map { shares in variations.map { Double(shares[$0] ?? 0) } },
-                since: known[number]?.since ?? .distantFuture, tallies)
-        }
-        // Only the number of the other users is known by period. This is sufficient if the ratio never changed before
-        // the bandit.
-        var average: [Double]?
-        for (number, users) in restByPeriod {
-            let users = Double(variations.reduce(0) { $0 + max(0, users[$1] ?? 0) })
-            guard users > 0, let shares = known[number]?.allocation.shares,
-                let ratio = Self.normalized(variations.map { Double(shares[$0] ?? 0) })
-            else { continue }
-            average = zip(average ?? ratio.map { _ in 0 }, ratio).map { $0 + $1 * users }
-        }
-        add(average, since: .distantPast, rest)
-        batches.sort { $0.since < $1.since }
-        let usable = batches.compactMap { entry in entry.batch.map { (batch: $0, values: entry.values) } }
-        let conversions = AdaptiveMeans(usable.map(\.batch), of: variations.count).samples
+        let batches = Self.batches(tally, periods, of: variations, counted)
+        let usable = batches.compactMap { batch in batch.probabilities.map { (probabilities: $0, batch: batch) } }
+        let conversions = AdaptiveMeans(
+            usable.map { AdaptiveMeans.Batch(shares: $0.probabilities, samples: $0.batch.conversions) },
+            of: variations.count
+        ).samples
         let values = AdaptiveMeans(
-            usable.map { AdaptiveMeans.Batch(shares: $0.batch.shares, samples: $0.values) }, of: variations.count
+            usable.map { AdaptiveMeans.Batch(shares: $0.probabilities, samples: $0.batch.values) },
+            of: variations.count
         ).samples
         samples = zip(conversions, values).map { Samples(conversion: $0, value: $1) }
-        usersWithoutProbability = batches.reduce(0) { $0 + ($1.batch == nil ? $1.users : 0) }
+        usersWithoutProbability = batches.reduce(0) { $0 + ($1.probabilities == nil ? $1.users : 0) }
         users = batches.reduce(0) { $0 + $1.users } - usersWithoutProbability
     }
 
+    // MARK: Batches of users with the same probabilities
+
+    /// Users whose variations had the same probabilities.
+    private struct Batch {
+        let since: Instant
+        /// The probability of each variation; `nil` if it is unknown.
+        let probabilities: [Double]?
+        /// The unweighted samples of each variation: of the rate, and of the mean value.
+        let conversions: [Sample]
+        let values: [Sample]
+        let users: Int
+
+        /// - Parameter shares: the share of each variation in the allocation; `nil` if it is unknown.
+        /// - Returns: `nil` without users.
+        init?(
+            since: Instant, shares: [Double]?, _ tallies: [Identifier: VariationTally], of variations: [Identifier]
+        ) {
+            users = variations.reduce(0) { $0 + (tallies[$1]?.counted ?? 0) }
+            guard users > 0 else { return nil }
+            let data = variations.map { VariationData(tallies[$0] ?? VariationTally(variationID: $0)) }
+            self.since = since
+            probabilities = shares.flatMap(AdaptiveResults.normalized)
+            conversions = data.map(\.conversion)
+            values = data.map(\.value.sample)
+        }
+    }
+
+    /// Returns a batch for each allocation period, and one for the users from before the bandit, in the order of time.
+    private static func batches(
+        _ tally: ExperimentTally, _ periods: BreakdownTally, of variations: [Identifier],
+        _ counted: (ExperimentTally) -> ExperimentTally
+    ) -> [Batch] {
+        let allocations = Dictionary(tally.periods.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
+        let all = counted(tally)
+        // The users from before the bandit: all users, from whom those of each period are subtracted below.
+        var earlier = all.byVariation
+        var earlierByPeriod = all.countedByPeriod
+        var batches: [Batch] = []
+        for index in periods.indices {
+            let number = Int64(index)
+            let tallies = counted(periods.tally(of: index)).byVariation
+            for (id, tally) in tallies {
+                earlier[id]?.subtract(tally)
+                earlierByPeriod[number]?[id]? -= tally.counted
+            }
+            let period = allocations[number]
+            let batch = Batch(
+                since: period?.since ?? .distantFuture, shares: period.map { shares(of: variations, in: $0) }, tallies,
+                of: variations)
+            if let batch { batches.append(batch) }
+        }
+        let average = averageShares(of: variations, earlierByPeriod, allocations)
+        if let batch = Batch(since: .distantPast, shares: average, earlier, of: variations) { batches.append(batch) }
+        return batches.sorted { $0.since < $1.since }
+    }
+
+    /// Returns the mean of the shares in the periods before the bandit, weighted by the numbers of users. Of these
+    /// users only the number is known by period, not what they did. One mean for all of them is exact if the ratio
+    /// never changed before the bandit.
+    ///
+    /// - Parameter counted: the numbers of users by period and variation.
+    /// - Returns: relative shares; `nil` if there are no users in a period with a known allocation.
+    private static func averageShares(
+        of variations: [Identifier], _ counted: [Int64: [Identifier: Int]], _ allocations: [Int64: AllocationPeriod]
+    ) -> [Double]? {
+        var average: [Double]?
+        for (number, byVariation) in counted {
+            let users = Double(variations.reduce(0) { $0 + max(0, byVariation[$1] ?? 0) })
+            guard users > 0, let period = allocations[number],
+                let ratio = normalized(shares(of: variations, in: period))
+            else { continue }
+            average = zip(average ?? ratio.map { _ in 0 }, ratio).map { $0 + $1 * users }
+        }
+        return average
+    }
+
+    /// Returns the share of each variation in a period, in the unit of the allocation.
+    private static func shares(of variations: [Identifier], in period: AllocationPeriod) -> [Double] {
+        let shares = period.allocation.shares
+        return variations.map { Double(shares[$0] ?? 0) }
+    }
+
+    /// Returns the shares as parts of 1; `nil` if all are 0.
     private static func normalized(_ shares: [Double]) -> [Double]? {
         let sum = shares.reduce(0, +)
         return sum > 0 ? shares.map { $0 / sum } : nil
     }
+
+    // MARK: Chances
 
     /// Returns the probability of each variation to be the best one.
     ///
@@ -109,11 +166,13 @@ public struct AdaptiveResults: Sendable {
             of: samples.map { statistic == .rate ? $0.conversion : $0.value }, statistic, isDecrease: isDecrease)
     }
 
+    /// Returns the probability of each sample to have the best mean; see ``chances(_:isDecrease:)``.
     static func chances(
         of samples: [Sample], _ statistic: MetricDefinition.Statistic, isDecrease: Bool
     ) -> [Double]? {
         let total = samples.reduce(0) { $0 + $1.count }
-        // With few users the estimated variance of a variation may be far too small, or 0.
+        // With few users the estimated variance of a variation may be far too small, or 0. The variance of its mean is
+        // therefore at least that of a Bayesian estimate of the rate, or that by the pooled variance of all variations.
         let pooled = samples.reduce(0) { $0 + $1.count * $1.variance } / total
         guard !samples.isEmpty, samples.allSatisfy({ $0.count > 0 }), pooled > 0 else { return nil }
         let means = samples.map { sample -> Effect in
@@ -128,7 +187,15 @@ public struct AdaptiveResults: Sendable {
     }
 }
 
+extension ExperimentTally {
+    /// The tallies of the variations, by id.
+    var byVariation: [Identifier: VariationTally] {
+        Dictionary(variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+    }
+}
+
 extension VariationTally {
+    /// Removes the counted users of another tally, and what they did.
     fileprivate mutating func subtract(_ other: VariationTally) {
         counted -= other.counted
         goal = goal + -other.goal
@@ -136,6 +203,7 @@ extension VariationTally {
 }
 
 extension Double {
+    /// The nearest number from 0 to 1.
     fileprivate var clamped: Double { Swift.min(Swift.max(self, 0), 1) }
 }
 
@@ -144,6 +212,7 @@ extension Beta {
 }
 
 extension Project {
+    /// Whether a bandit changes the weights of an experiment.
     public func hasBandit(_ experiment: Experiment) -> Bool {
         definitions.experiment(id: experiment.id)?.details.bandit != nil
     }
@@ -152,7 +221,8 @@ extension Project {
 // MARK: - Looks of a bandit
 
 extension Bandit.Look {
-    /// Reads the users of an experiment for a look of its bandit.
+    /// Reads the users of an experiment, and computes from them what its bandit learns: the chance of each variation to
+    /// be the best one by the first primary metric. If there are none, ``reason`` tells why the weights stay.
     static func read(
         _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
     ) async throws -> Bandit.Look {
@@ -176,11 +246,10 @@ extension Bandit.Look {
         let counted = measured.counted(at: now)
         let results = AdaptiveResults(measured.tally, periods, of: ids, counted)
         look.users = results.users
-        let tallies = Dictionary(
-            counted(measured.tally).variations.map { ($0.variationID, $0.counted) }, uniquingKeysWith: +)
-        let few = experiment.variations.filter { tallies[$0.id] ?? 0 < bandit.leastUsers }.map(\.key.string)
-        guard few.isEmpty else {
-            look.reason = "fewer than \(bandit.leastUsers) users in \(few.joined(separator: ", "))"
+        let tallies = counted(measured.tally).byVariation
+        let small = experiment.variations.filter { tallies[$0.id]?.counted ?? 0 < bandit.leastUsers }.map(\.key.string)
+        guard small.isEmpty else {
+            look.reason = "fewer than \(bandit.leastUsers) users in \(small.joined(separator: ", "))"
             return look
         }
         guard let chances = results.chances(metric.statistic, isDecrease: metric.direction == .decrease) else {
@@ -193,9 +262,13 @@ extension Bandit.Look {
 }
 
 extension MeasuredMetric {
-    /// Returns a function that removes the users whose time window has not ended.
-    func counted(at now: Instant) -> (ExperimentTally) -> ExperimentTally {
-        let last = ResultsFilter().lastDay(definition, at: now)
-        return { tally in last.map { tally.enrolled(on: Int64.min...$0) } ?? tally }
+    /// Returns a function that removes users from a tally who may still do what the metric counts, because their time
+    /// window has not ended.
+    fileprivate func counted(at now: Instant) -> (ExperimentTally) -> ExperimentTally {
+        let lastDay = ResultsFilter().lastDay(definition, at: now)
+        return { tally in
+            guard let lastDay else { return tally }
+            return tally.enrolled(on: Int64.min...lastDay)
+        }
     }
 }

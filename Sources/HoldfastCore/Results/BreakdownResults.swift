@@ -3,11 +3,13 @@ public import Chronology
 import Definitions
 public import Storage
 
-/// The results for the users with each value of an attribute. They are exploratory: no verdict depends on them.
+/// The results for each group of users with the same value of an attribute, such as the users of each country. They are
+/// exploratory: no verdict depends on them.
 ///
-/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg with
-/// always-valid p-values, as secondary metrics are.
+/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg
+/// with always-valid p-values, as secondary metrics are.
 public struct BreakdownResults: Sendable {
+    /// The value of the attribute that the users of a group have.
     public enum Name: Sendable, Equatable {
         /// The users for whom the attribute had no value.
         case none
@@ -16,6 +18,7 @@ public struct BreakdownResults: Sendable {
         case other
     }
 
+    /// The results of the users with one value.
     public struct Group: Sendable {
         public let name: Name
         public let results: ExperimentResults
@@ -23,7 +26,7 @@ public struct BreakdownResults: Sendable {
         public let findings: [Verdict.Finding?]
     }
 
-    /// The stored totals of the groups.
+    /// The stored totals of the groups, and the series in which the store counts them.
     public struct Totals: Sendable {
         public let series: TrackedSeries
         public let tally: BreakdownTally
@@ -53,7 +56,7 @@ public struct BreakdownResults: Sendable {
         return Totals(series: found, tally: tally)
     }
 
-    /// Returns the breakdown of an experiment by an attribute.
+    /// Returns the series in which the store counts the groups of an attribute.
     ///
     /// - Parameter parameter: the query parameter that names the attribute, for errors.
     /// - Throws: 422 if the experiment has no such breakdown.
@@ -89,10 +92,14 @@ public struct BreakdownResults: Sendable {
         }
         usersWithoutGroup = max(0, whole.counted - found.reduce(0) { $0 + $1.results.counted })
         countsSince = usersWithoutGroup > 0 ? totals.series.since : nil
+
+        // The comparisons of all groups are tested together. The findings have the order of the comparisons: those of
+        // the first group, then those of the second, and so on.
         let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
-        let findings = Verdict.findings(
-            found.flatMap { group in compared.map { group.results.comparison(.secondary, of: $0) } },
-            alpha: 1 - whole.query.confidence)
+        let comparisons = found.flatMap { group in
+            compared.map { group.results.comparison(.secondary, of: $0) }
+        }
+        let findings = Verdict.findings(comparisons, alpha: 1 - whole.query.confidence)
         groups = found.enumerated().map { position, group in
             let own = findings.dropFirst(position * compared.count).prefix(compared.count)
             return Group(
@@ -101,6 +108,8 @@ public struct BreakdownResults: Sendable {
         }
     }
 
+    /// Returns the name of a group by its index: 0 for users without a value, then the values in their order, then the
+    /// users with other values.
     private static func name(_ index: Int, _ series: TrackedSeries) -> Name {
         if index == BreakdownGroup.none { return .none }
         guard series.groupValues.indices.contains(index - 1) else { return .other }

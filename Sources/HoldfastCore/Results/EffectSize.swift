@@ -21,7 +21,7 @@ public struct EffectSize: Sendable, CustomStringConvertible {
         liftInterval = evidence.liftInterval(alpha: alpha)
     }
 
-    /// The lift as text, or the difference if the lift is not bounded.
+    /// The lift as text, such as `lift +5.1% (+1.2% to +9.3%)`; the difference if the lift is not bounded.
     public var description: String {
         if let lift, let interval = liftInterval {
             return "lift \(Verdict.percent(lift)) (\(Verdict.percent(interval.lowerBound)) to "
@@ -30,7 +30,7 @@ public struct EffectSize: Sendable, CustomStringConvertible {
         return inUnits + (lift == nil ? "" : "; the lift is not bounded")
     }
 
-    /// The difference as text.
+    /// The difference as text, such as `difference +0.21 EUR (+0.05 to +0.37)`.
     var inUnits: String {
         let interval = differenceInterval.map {
             " (\(Verdict.number($0.lowerBound)) to \(Verdict.number($0.upperBound)))"
@@ -40,7 +40,8 @@ public struct EffectSize: Sendable, CustomStringConvertible {
 }
 
 extension Verdict {
-    /// Returns a share as a percentage with one decimal.
+    /// Returns a share as a percentage with one decimal, such as `+5.1%` for 0.051. From 10,000% on only the magnitude
+    /// is named.
     static func percent(_ share: Double, signed: Bool = true) -> String {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10

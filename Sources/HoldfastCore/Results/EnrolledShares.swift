@@ -2,107 +2,128 @@ import Bucketing
 import Statistics
 import Storage
 
-/// The possible splits of the users who are enrolled in a period.
+/// The possible splits of the users who are enrolled in an allocation period.
 ///
-/// Bucket values are uniform among new users. Returning users who were not enrolled before have only some of the bucket
-/// values, and users whose variation was removed have the bucket values of that variation. When weights are changed
-/// together with the traffic, these users are split in another ratio. The number of returning users is unknown, so the
-/// split of each period may be any mixture of these ratios.
+/// New users have all bucket values with the same probability, so their split is that of the allocation. Two kinds of
+/// returning users are split otherwise:
+/// - Users whom no earlier allocation enrolled have only the bucket values that it left unassigned. Example: an
+///   allocation gives the values 0 to 4,999 to A and B in equal parts. The next one gives 0 to 7,499 to A, and the rest
+///   to B. Of the users who return, only those with values from 5,000 on are enrolled now, half of them in A instead of
+///   three quarters.
+/// - Users whose variation was removed have the bucket values of that variation.
+///
+/// The number of returning users is unknown, so the split of a period may be any mixture of these ratios, its
+/// components.
 ///
 /// The allocations of a project must be added in their order. The time per allocation is bounded.
 struct EnrolledShares {
+    /// The indices of the variations, by id.
     private let indices: [Identifier: Int]
     /// Sets of bucket values: for each combination of earlier allocations, the values that none of them has assigned.
-    private var outside = DistinctSets()
+    private var unassigned = DistinctSets()
     /// The bucket values that each variation had.
     private var former: [Identifier: DistinctSets] = [:]
     /// The number of sets that were compared with a variation or an allocation, so that tests can measure the work.
     private(set) var comparisons = 0
 
-    /// The number of sets of bucket values that are kept. With more, every split counts as possible.
+    /// The maximum number of different sets of bucket values that are kept. With more, every split counts as possible.
     static let limit = 256
 
     init(_ variations: [Identifier]) {
         indices = Dictionary(variations.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Returns the shares of new users, followed by the possible shares of returning users if these are requested.
+    /// Adds the next allocation.
+    ///
+    /// - Parameter returning: whether the splits of returning users are requested.
+    /// - Returns: the possible splits, as the number of bucket values of each variation. That of new users is the
+    ///   first.
     mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
-        let allocated = ranges(allocation)
-        let owners = Set(allocated.map(\.id))
-        defer { add(allocated, of: owners) }
-        let ranges = allocated.map { (index: indices[$0.id], values: $0.values) }
-        let all = shares(of: .all, ranges)
-        guard returning else { return [all] }
-        var components = [all]
-        var known: Set<[Double]> = [all]
-        let sum = all.reduce(0, +)
+        let ranges = ownedRanges(allocation)
+        let owners = Set(ranges.map(\.owner))
+        defer { add(ranges, of: owners) }
+        let ofNewUsers = shares(of: .all, ranges)
+        guard returning else { return [ofNewUsers] }
+        var components = [ofNewUsers]
+        var known: Set<[Double]> = [ofNewUsers]
+        let sum = ofNewUsers.reduce(0, +)
         func append(_ shares: [Double]) {
             let total = shares.reduce(0, +)
             // A component with the same ratio as new users adds nothing.
-            let differs = zip(shares, all).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
+            let differs = zip(shares, ofNewUsers).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
             if total > 0, differs, known.insert(shares).inserted { components.append(shares) }
         }
-        let removed = former.filter { !owners.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
-        guard ([outside] + removed).allSatisfy({ !$0.isFull }) else {
-            for index in all.indices where all[index] > 0 {
-                append(all.indices.map { $0 == index ? 1 : 0 })
+        let ofRemovedVariations = former.filter { !owners.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
+        guard ([unassigned] + ofRemovedVariations).allSatisfy({ !$0.isFull }) else {
+            // Every split is a mixture of those in which one variation has all users.
+            for index in ofNewUsers.indices where ofNewUsers[index] > 0 {
+                append(ofNewUsers.indices.map { $0 == index ? 1 : 0 })
             }
             return components
         }
-        for sets in [outside] + removed {
+        for sets in [unassigned] + ofRemovedVariations {
             for set in sets.elements { append(shares(of: set, ranges)) }
         }
         guard components.count > SampleRatio.componentLimit else { return components }
-        return [all] + SampleRatio.covering(Array(components.dropFirst()))
+        return [ofNewUsers] + SampleRatio.covering(Array(components.dropFirst()))
     }
 
     /// Returns the number of bucket values of a set that each variation owns.
     private mutating func shares(of set: CountedSet, _ ranges: [OwnedRange]) -> [Double] {
         var shares = [Double](repeating: 0, count: indices.count)
         comparisons += indices.count
-        for (index, values) in ranges {
-            if let index { shares[index] += Double(set.count(in: values)) }
+        for range in ranges {
+            if let index = range.index { shares[index] += Double(set.count(in: range.values)) }
         }
         return shares
     }
 
-    private mutating func add(_ allocated: [(id: Identifier, values: Range<Int>)], of owners: Set<Identifier>) {
+    /// Remembers the bucket values of each owner, and those that the allocation leaves unassigned.
+    private mutating func add(_ ranges: [OwnedRange], of owners: Set<Identifier>) {
         for id in owners where former[id]?.isFull != true {
-            former[id, default: DistinctSets()].insert(BucketSet(allocated.lazy.filter { $0.id == id }.map(\.values)))
+            former[id, default: DistinctSets()].insert(BucketSet(ranges.lazy.filter { $0.owner == id }.map(\.values)))
         }
-        guard !outside.isFull else { return }
-        let rest = BucketSet.all.subtracting(BucketSet(allocated.lazy.map(\.values)))
+        guard !unassigned.isFull else { return }
+        let rest = BucketSet.all.subtracting(BucketSet(ranges.lazy.map(\.values)))
         // The sets are closed under intersection, so a set that is already present adds nothing.
-        guard !rest.isEmpty, !outside.contains(rest) else { return }
-        comparisons += outside.elements.count
-        for element in outside.elements where !element.set.isSubset(of: rest) {
-            outside.insert(element.set.intersection(rest))
+        guard !rest.isEmpty, !unassigned.contains(rest) else { return }
+        comparisons += unassigned.elements.count
+        for element in unassigned.elements where !element.set.isSubset(of: rest) {
+            unassigned.insert(element.set.intersection(rest))
         }
-        outside.insert(rest)
+        unassigned.insert(rest)
     }
 
-    /// A range of bucket values with an owner, and the owner's index if it is one of the variations.
-    private typealias OwnedRange = (index: Int?, values: Range<Int>)
+    /// A range of bucket values that an allocation gives to a variation.
+    private struct OwnedRange {
+        let owner: Identifier
+        /// The index of the owner, if it is one of the experiment's current variations.
+        let index: Int?
+        let values: Range<Int>
+    }
 
-    private func ranges(_ allocation: TrafficAllocation) -> [(id: Identifier, values: Range<Int>)] {
-        var ranges: [(id: Identifier, values: Range<Int>)] = []
+    /// Returns the ranges of bucket values that an allocation gives to variations. The end of each range is the start
+    /// of the next.
+    private func ownedRanges(_ allocation: TrafficAllocation) -> [OwnedRange] {
+        var ranges: [OwnedRange] = []
         var start = 0
         for range in allocation.ranges {
             let end = min(range.end, Bucketer.bucketCount)
             guard end > start else { continue }
-            if !range.entityID.string.isEmpty { ranges.append((range.entityID, start..<end)) }
+            if !range.entityID.string.isEmpty {
+                ranges.append(OwnedRange(owner: range.entityID, index: indices[range.entityID], values: start..<end))
+            }
             start = end
         }
         return ranges
     }
 }
 
-/// Different sets of bucket values, none empty.
+/// Different sets of bucket values, none empty: at most ``EnrolledShares/limit``.
 private struct DistinctSets {
     private(set) var elements: [CountedSet] = []
     private var known: Set<BucketSet> = []
-    /// Whether sets were left out.
+    /// Whether the limit is reached, so that a set was left out.
     private(set) var isFull = false
 
     func contains(_ set: BucketSet) -> Bool { known.contains(set) }
@@ -114,7 +135,7 @@ private struct DistinctSets {
     }
 }
 
-/// A set of bucket values that counts the values in a range in constant time.
+/// A set of bucket values that counts its values in a range in constant time.
 private struct CountedSet {
     let set: BucketSet
     /// The number of values before each word; the last element is the number of all values.
@@ -136,7 +157,7 @@ private struct CountedSet {
     }
 }
 
-/// A set of bucket values, a bit for each.
+/// A set of bucket values as a bit map.
 private struct BucketSet: Hashable {
     fileprivate private(set) var words = [UInt64](repeating: 0, count: (Bucketer.bucketCount + 63) / 64)
 
@@ -148,7 +169,8 @@ private struct BucketSet: Hashable {
 
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
 
-    /// A few operations for each word; the standard hash of all words would take most of the time of results.
+    /// Mixes the words with a few operations each, because hashing each word with `Hasher` would take most of the time
+    /// of results.
     func hash(into hasher: inout Hasher) {
         hasher.combine(words.reduce(0) { ($0 ^ $1) &* 0x9E37_79B9_7F4A_7C15 ^ ($0 &>> 29) })
     }

@@ -3,7 +3,9 @@ public import Definitions
 import Statistics
 
 extension ExperimentMetrics.Margin: CustomStringConvertible {
-    /// The hypothesis that the metric has become worse by just the margin.
+    /// Returns the hypothesis that the metric has become worse by exactly the margin. A guardrail is tested against it.
+    ///
+    /// - Parameter isDecrease: whether less is better.
     func edge(isDecrease: Bool) -> NullHypothesis {
         switch self {
         case .share(let share): .lift(isDecrease ? share : -share)

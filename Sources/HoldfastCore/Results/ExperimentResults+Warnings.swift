@@ -28,7 +28,9 @@ extension ExperimentResults {
         public var message: String
     }
 
-    /// The verdict by these results alone.
+    // MARK: Verdict
+
+    /// The verdict by these results alone, without the other metrics of the experiment.
     public var verdict: Verdict {
         let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
         let comparisons = variations.indices.compactMap { index in
@@ -42,6 +44,20 @@ extension ExperimentResults {
 
     /// The subject of the verdict: a statistic of the goal, or the key of the metric.
     public var judged: String { measured?.definition.key.string ?? query.metric.rawValue }
+
+    // MARK: Groups of warnings
+
+    /// All warnings, the most important first.
+    public var warnings: [Warning] {
+        guard counted > 0 else {
+            return [noExposuresWarning, notRunningWarning].compactMap { $0 }
+        }
+        return [
+            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
+            notRunningWarning, goalWarning, fillingWarning, rangeWarning, filterWarning, dominanceWarning,
+        ]
+        .compactMap { $0 }
+    }
 
     /// The warnings because of which the users are not comparable.
     var invalidatingWarnings: [Warning] {
@@ -71,16 +87,7 @@ extension ExperimentResults {
         return warnings.filter { !general.contains($0.code) }
     }
 
-    public var warnings: [Warning] {
-        guard counted > 0 else {
-            return [noExposuresWarning, notRunningWarning].compactMap { $0 }
-        }
-        return [
-            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, multipleVariationsWarning,
-            notRunningWarning, goalWarning, fillingWarning, rangeWarning, filterWarning, dominanceWarning,
-        ]
-        .compactMap { $0 }
-    }
+    // MARK: Single warnings
 
     private var noExposuresWarning: Warning {
         // Names the excluded users, because a first test of an experiment is often made with an override.
@@ -88,9 +95,9 @@ extension ExperimentResults {
             chosen > 0 ? "\(chosen) with an override or a forced variation" : nil,
             multipleVariations > 0 ? "\(multipleVariations) with several variations" : nil,
         ].compactMap { $0 }
-        let left = others.isEmpty ? "" : "; left out: \(others.joined(separator: ", "))"
+        let excluded = others.isEmpty ? "" : "; left out: \(others.joined(separator: ", "))"
         return Warning(
-            code: .noExposures, message: "no user who counts has been exposed to this experiment yet" + left)
+            code: .noExposures, message: "no user who counts has been exposed to this experiment yet" + excluded)
     }
 
     private var notRunningWarning: Warning? {
@@ -105,9 +112,13 @@ extension ExperimentResults {
     private var sampleRatioWarning: Warning? {
         guard sampleRatio.isMismatch, let p = sampleRatio.pValue else { return nil }
         let counts = variations.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
-        let broken = sampleRatio.periods.filter { $0.pValue.map { $0 < SampleRatioCheck.threshold } ?? false }
-        let places = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
-        let since = places.isEmpty ? "" : ", mostly under the allocation since \(places.joined(separator: ", "))"
+        // With several periods, names those whose own split is broken.
+        let broken = sampleRatio.periods.filter { period in
+            guard let pValue = period.pValue else { return false }
+            return pValue < SampleRatioCheck.threshold
+        }
+        let times = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
+        let since = times.isEmpty ? "" : ", mostly under the allocation since \(times.joined(separator: ", "))"
         return Warning(
             code: .sampleRatioMismatch,
             message:
@@ -143,11 +154,12 @@ extension ExperimentResults {
                 + "and make another experiment of what you find")
     }
 
+    /// Warns that the ratio of the variations was changed. With a bandit, only metrics that it does not weight are
+    /// affected.
     private var changeWarning: Warning? {
         let times = sampleRatio.changes.map(\.rfc3339)
         guard !times.isEmpty else { return nil }
         if adaptive != nil {
-            // Ratios have no weighted estimate.
             guard measured?.definition.statistic == .ratio else { return nil }
             return Warning(
                 code: .weightsChanged,
@@ -182,6 +194,7 @@ extension ExperimentResults {
                 + "check the split and the tracking before you believe any difference")
     }
 
+    /// Warns if more than 1% of the users were exposed to several variations.
     private var multipleVariationsWarning: Warning? {
         let all = counted + multipleVariations
         guard multipleVariations * 100 > all else { return nil }
@@ -217,7 +230,7 @@ extension ExperimentResults {
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
     }
 
-    /// The share of the sum from which a warning is issued, if one user in a thousand has it.
+    /// A warning is issued if one user in a thousand has this share of the sum of all values.
     private static let dominantShare = 0.2
 
     private var dominanceWarning: Warning? {
@@ -236,8 +249,8 @@ extension ExperimentResults {
                 + "results decides them")
     }
 
-    /// Returns the number of days from now until the effect of interest is detected with a cap, by always-valid
-    /// intervals.
+    /// Returns the number of days from now until always-valid intervals detect the effect of interest with a cap, in
+    /// the variation that takes longest; `nil` if there is no such effect, or if it takes more than ten years.
     private func days(with proposed: ProposedCap) -> Double? {
         let effect = query.effect ?? measured?.definition.minimumEffect
         guard let effect, let baseline, let estimate = measured == nil ? baseline.value : baseline.metric else {
@@ -261,6 +274,7 @@ extension ExperimentResults {
         return longest
     }
 
+    /// Formats a share for texts: with one decimal below 10%.
     private static func percent(_ share: Double) -> String {
         let percent = share * 100
         return percent < 10 ? "\((percent * 10).rounded() / 10)%" : "\(Int(percent.rounded()))%"

@@ -5,8 +5,18 @@ import Statistics
 public import Storage
 
 /// The results of an experiment for one goal or metric: each variation compared with the baseline.
+///
+/// They are computed from tallies, which the store keeps by variation and day of enrollment:
+/// 1. The query restricts the days of enrollment (``ResultsQuery/enrolledOn``), and excludes users whose time window
+///    has not ended (``enrolledUntil``).
+/// 2. The split of the users is compared with the traffic allocation (``sampleRatio``). This also determines the ranges
+///    of days in which the ratio of the variations did not change.
+/// 3. Each variation is compared with the baseline within each of these ranges, and the differences are combined
+///    (``VariationData``). A bandit changes the ratio all the time, so its users are weighted instead (``adaptive``).
+///
+/// ``Warning`` and ``verdict`` interpret the results.
 public struct ExperimentResults: Sendable {
-    /// One variation.
+    /// A variation with its numbers of users and its estimates.
     public struct VariationResult: Sendable {
         public var id: Identifier
         public var key: Identifier
@@ -25,6 +35,7 @@ public struct ExperimentResults: Sendable {
         /// The steps of a funnel; empty for other metrics.
         public var steps: [Step] = []
 
+        /// The key as text, for sentences.
         public var name: String { key.string }
     }
 
@@ -63,6 +74,7 @@ public struct ExperimentResults: Sendable {
         /// of looks.
         static let threshold = 0.01
 
+        /// Whether a p-value is below the threshold, corrected for the number of p-values.
         public var isSuspicious: Bool {
             let pValues = [conversionPValue, valuePValue].compactMap { $0 }
             return pValues.contains { $0 * Double(pValues.count) < Self.threshold }
@@ -120,60 +132,100 @@ public struct ExperimentResults: Sendable {
         self.measured = measured
         self.otherGoals = otherGoals
         notRunning = tally.notRunning
-        let all = query.enrolledOn.map(tally.enrolled) ?? tally
-        let sampleRatio = SampleRatioCheck(all, of: experiment)
-        self.sampleRatio = sampleRatio
-        let lastDay = query.filter.lastDay(measured?.definition, at: now)
-        func counted(_ tally: ExperimentTally) -> ExperimentTally {
-            let tally = query.enrolledOn.map(tally.enrolled) ?? tally
-            return lastDay.map { tally.enrolled(on: Int64.min...$0) } ?? tally
-        }
-        enrolledUntil = lastDay
-        let adaptive = periods.map { AdaptiveResults(tally, $0, of: experiment.variations.map(\.id), counted) }
-        self.adaptive = adaptive
-        let tally = counted(tally)
         let baseline = try Self.baseline(of: experiment, query.baseline)
-        let shares = experiment.shares
-        let known = Set(experiment.variations.map(\.id))
-        let variationTallies = tally.variations
-        let tallies = variationTallies.filter { known.contains($0.variationID) }
-        removedVariations = variationTallies.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
+        let selection = UserSelection(
+            enrolledOn: query.enrolledOn, lastDay: query.filter.lastDay(measured?.definition, at: now))
+        enrolledUntil = selection.lastDay
+        // The split and the rate of enrollment also include users whose time window has not ended.
+        let enrolled = selection.enrolled(tally)
+        sampleRatio = SampleRatioCheck(enrolled, of: experiment)
+        enrollment = EnrollmentRate(enrolled.days, at: now)
+        adaptive = periods.map { periods in
+            AdaptiveResults(tally, periods, of: experiment.variations.map(\.id), selection.counted)
+        }
+
+        let counted = selection.counted(tally)
+        let currentIDs = Set(experiment.variations.map(\.id))
+        let variationTallies = counted.variations
+        removedVariations =
+            variationTallies
+            .filter { !currentIDs.contains($0.variationID) && $0.users != UserCounts() }
             .map { RemovedVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
-        days = tally.days.map { day in
+        days = counted.days.map { day in
             ExperimentTally.Day(
-                day: day.day, variations: day.variations.filter { known.contains($0.variationID) })
+                day: day.day, variations: day.variations.filter { currentIDs.contains($0.variationID) })
         }
-        let enrollment = EnrollmentRate(all.days, at: now)
-        self.enrollment = enrollment
-        let definition = measured?.definition
+
+        let users = UsersByVariation(counted, by: adaptive == nil ? sampleRatio.daysByRatio : [])
+        let hasValues =
+            measured == nil
+            && variationTallies.contains { currentIDs.contains($0.variationID) && $0.goal.hasValues }
+        let samples = adaptive?.samples
+        let baselineIndex = experiment.variations.firstIndex { $0.id == baseline.id }
+        let comparer = VariationComparer(
+            baselineID: baseline.id, baseline: users.data(of: baseline.id, baselineIndex.flatMap { samples?[$0] }),
+            definition: measured?.definition, hasValues: hasValues, users: users, enrollment: enrollment, query: query)
         let steps = Self.steps(
-            measured, counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
-        let hasValues = definition == nil && tallies.contains(where: \.goal.hasValues)
-        let users = UsersByVariation(tally, by: adaptive == nil ? sampleRatio.daysByRatio : [])
-        func data(_ id: Identifier, _ index: Int?) -> VariationData {
-            users.data(of: id, index.flatMap { adaptive?.samples[$0] })
+            measured, selection.counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
+        let weights = experiment.shares
+        var results: [VariationResult] = []
+        for (index, variation) in experiment.variations.enumerated() {
+            results.append(
+                comparer.result(
+                    of: variation, samples?[index], weight: weights[variation.id] ?? 0,
+                    expectedShare: sampleRatio.expectedShares?[index], steps: steps[variation.id] ?? []))
         }
-        let reference = data(baseline.id, experiment.variations.firstIndex { $0.id == baseline.id })
-        let variations = experiment.variations.enumerated().map { index, variation in
-            let id = variation.id
-            let (tally, data) = (users.tally(of: id), data(id, index))
-            let against = id == baseline.id ? nil : reference
-            var result = VariationResult(
-                id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
-                expectedShare: sampleRatio.expectedShares?[index], tally: tally,
-                conversion: data.estimate(.rate, against: against, query),
-                value: hasValues ? data.estimate(.mean, against: against, adjustment: .shown, query) : nil,
-                metric: definition.map { data.estimate($0, against: against, query) }, steps: steps[id] ?? [])
-            if against != nil {
-                let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])
-                result.conversion.power = data.conversionPower(against: reference, rates, query)
-                result.metric?.power = definition.flatMap { data.power($0, against: reference, rates, query) }
-                if hasValues { result.value?.power = data.valuePower(against: reference, rates, query) }
-            }
-            return result
+        variations = results
+        controlCheck = Self.controlCheck(results, measured?.definition, hasValues: hasValues) { users.data(of: $0) }
+    }
+
+    /// The goal or the key of the metric that is compared.
+    public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
+
+    /// Returns the estimate for the verdict: that of the metric, or of the statistic of the goal that the query names.
+    public func estimate(of variation: VariationResult) -> Estimate? {
+        guard measured == nil else { return variation.metric }
+        return query.metric == .conversion ? variation.conversion : variation.value
+    }
+
+    /// The variation with which the others are compared.
+    public var baseline: VariationResult? { variations.first(where: \.isBaseline) }
+
+    /// Whether an event of the goal has a value.
+    public var hasValues: Bool { variations.contains { $0.value != nil } }
+
+    /// The number of users who count.
+    public var counted: Int { variations.reduce(0) { $0 + $1.tally.counted } }
+    /// The number of users who were exposed to more than one variation; they do not count.
+    public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.multipleVariations } }
+    /// The number of users whose variation was not chosen by chance, but by an override or a forced variation; they do
+    /// not count.
+    public var chosen: Int { variations.reduce(0) { $0 + $1.tally.chosen } }
+
+    /// The number of counted users of variations that the experiment no longer has.
+    public var excludedUsers: Int { removedVariations.reduce(0) { $0 + $1.users.counted } }
+
+    // MARK: Users who count
+
+    /// The restriction of an experiment's users by their days of enrollment.
+    private struct UserSelection {
+        /// The days that the query requests; `nil` for all.
+        let enrolledOn: ClosedRange<Int64>?
+        /// The last day whose users count, because their time window has ended; `nil` if all users count.
+        let lastDay: Int64?
+
+        /// Returns the users who were enrolled on the requested days.
+        func enrolled(_ tally: ExperimentTally) -> ExperimentTally {
+            guard let enrolledOn else { return tally }
+            return tally.enrolled(on: enrolledOn)
         }
-        self.variations = variations
-        controlCheck = Self.controlCheck(variations, definition, hasValues: hasValues) { users.data(of: $0) }
+
+        /// Returns the users who were enrolled on the requested days, and whose time window has ended.
+        func counted(_ tally: ExperimentTally) -> ExperimentTally {
+            let tally = enrolled(tally)
+            guard let lastDay else { return tally }
+            return tally.enrolled(on: Int64.min...lastDay)
+        }
     }
 
     /// The tallies of each variation, in total and by ranges of days of enrollment in which the ratio of the variations
@@ -184,8 +236,7 @@ public struct ExperimentResults: Sendable {
         private let parts: [Identifier: [VariationTally]]
 
         init(_ tally: ExperimentTally, by ranges: [ClosedRange<Int64>]) {
-            tallies = Dictionary(
-                tally.variations.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
+            tallies = tally.byVariation
             var parts: [Identifier: [VariationTally]] = [:]
             for (index, range) in ranges.enumerated() where ranges.count > 1 {
                 for part in tally.enrolled(on: range).variations {
@@ -201,6 +252,45 @@ public struct ExperimentResults: Sendable {
 
         func data(of id: Identifier, _ adaptive: AdaptiveResults.Samples? = nil) -> VariationData {
             VariationData(tally(of: id), parts[id], adaptive)
+        }
+    }
+
+    // MARK: Comparisons
+
+    /// Compares variations with the baseline, one at a time.
+    private struct VariationComparer {
+        let baselineID: Identifier
+        let baseline: VariationData
+        /// The metric; `nil` for a goal.
+        let definition: MetricDefinition?
+        /// Whether an event of the goal has a value.
+        let hasValues: Bool
+        let users: UsersByVariation
+        let enrollment: EnrollmentRate
+        let query: ResultsQuery
+
+        /// - Parameters:
+        ///   - adaptive: the weighted samples of the variation, if the experiment has a bandit.
+        ///   - weight: the variation's share of the current traffic.
+        func result(
+            of variation: Variation, _ adaptive: AdaptiveResults.Samples?, weight: Int, expectedShare: Double?,
+            steps: [Step]
+        ) -> VariationResult {
+            let id = variation.id
+            let data = users.data(of: id, adaptive)
+            let reference = id == baselineID ? nil : baseline
+            var result = VariationResult(
+                id: id, key: variation.key, isBaseline: id == baselineID, weight: weight, expectedShare: expectedShare,
+                tally: users.tally(of: id), conversion: data.estimate(.rate, against: reference, query),
+                value: hasValues ? data.estimate(.mean, against: reference, adjustment: .shown, query) : nil,
+                metric: definition.map { data.estimate($0, against: reference, query) }, steps: steps)
+            if let reference {
+                let rates = (variation: enrollment[id], baseline: enrollment[baselineID])
+                result.conversion.power = data.conversionPower(against: reference, rates, query)
+                result.metric?.power = definition.flatMap { data.power($0, against: reference, rates, query) }
+                if hasValues { result.value?.power = data.valuePower(against: reference, rates, query) }
+            }
+            return result
         }
     }
 
@@ -224,6 +314,10 @@ public struct ExperimentResults: Sendable {
         return steps
     }
 
+    /// Returns the variation with which the others are compared.
+    ///
+    /// - Parameter name: the key or id of a variation; `nil` for `control`, or else the first variation.
+    /// - Throws: 422 if the experiment does not have the variation.
     static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
         let variations = experiment.variations
         let found =
@@ -240,6 +334,7 @@ public struct ExperimentResults: Sendable {
         return found
     }
 
+    /// Returns the A/A test; `nil` unless the experiment has both `control` and `control-check`.
     private static func controlCheck(
         _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool,
         _ data: (Identifier) -> VariationData
@@ -256,26 +351,4 @@ public struct ExperimentResults: Sendable {
         }
         return ControlCheck(conversionPValue: pValue(.rate), valuePValue: hasValues ? pValue(.mean) : nil)
     }
-
-    /// The goal or the key of the metric that is compared.
-    public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
-
-    /// Returns the estimate for the verdict: that of the metric, or of the statistic of the goal that the query names.
-    public func estimate(of variation: VariationResult) -> Estimate? {
-        guard measured == nil else { return variation.metric }
-        return query.metric == .conversion ? variation.conversion : variation.value
-    }
-
-    public var baseline: VariationResult? { variations.first(where: \.isBaseline) }
-
-    /// Whether an event of the goal has a value.
-    public var hasValues: Bool { variations.contains { $0.value != nil } }
-
-    public var counted: Int { variations.reduce(0) { $0 + $1.tally.counted } }
-    /// The number of users who were exposed to more than one variation; they do not count.
-    public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.multipleVariations } }
-    public var chosen: Int { variations.reduce(0) { $0 + $1.tally.chosen } }
-
-    /// The number of counted users of variations that the experiment no longer has.
-    public var excludedUsers: Int { removedVariations.reduce(0) { $0 + $1.users.counted } }
 }

@@ -21,8 +21,8 @@ public struct FrozenExperiment: Sendable {
         retiredVariations = ProjectDefinitions(compiled).retiredVariations(of: experiment)
     }
 
-    /// Returns the part of an experiment in a datafile that is stored with its results: without user ids, and without
-    /// references to other parts of the datafile.
+    /// Returns the definition of an experiment to store with its frozen results. It has no user ids (whitelists), and
+    /// no references to other parts of the datafile (audiences).
     static func definition(of source: JSONObject) -> JSONValue {
         var definition = source
         definition["forcedVariations"] = [:]
@@ -33,7 +33,8 @@ public struct FrozenExperiment: Sendable {
 }
 
 extension ProjectDefinitions {
-    /// The experiments that the change concludes, whose results are to be kept.
+    /// Returns the experiments that a change of the definitions concludes. The store freezes their results with the
+    /// change.
     ///
     /// - Parameter edit: what differs, if it is known.
     func freezes(since former: ProjectDefinitions?, _ edit: DatafileEdit? = nil) -> [ResultsFreeze] {

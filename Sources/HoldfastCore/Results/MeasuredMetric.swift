@@ -5,11 +5,15 @@ import Statistics
 public import Storage
 
 /// A metric of an experiment with its tallies.
+///
+/// A metric is tallied like a goal, under the name of its series (``MetricDefinition/series``), or under the name of
+/// the goal if it needs no series. A funnel has a name and a tally for each step.
 public struct MeasuredMetric: Sendable {
     public let definition: MetricDefinition
     /// Whether events from before the metric was defined are still being added to the totals.
     public let isFilling: Bool
-    /// The tallies lack events that were received before this time; `nil` if they lack none.
+    /// The tallies lack events that were received before this time, because they had been deleted when the metric was
+    /// defined; `nil` if they lack none.
     public let countsSince: Instant?
     /// The tally of each step of a funnel; a single one for other metrics.
     let tallies: [ExperimentTally]
@@ -44,21 +48,23 @@ public struct MeasuredMetric: Sendable {
             }
             return try await store.read(.tally(experimentID: experimentID, goal: name))
         }
-        guard let wanted = definition.series else {
+        guard let needed = definition.series else {
             let name = definition.goals[0]
             let tally = try await tally(name)
             return (MeasuredMetric(definition, [tally], names: [name], isFilling: false, countsSince: nil), frozen)
         }
-        let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == wanted }
+        let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == needed }
         var tallies: [ExperimentTally] = []
-        // No totals have this name, so the tally has only the numbers of users.
+        // If the series is not tracked yet, a name without totals is read: the tally then has only the numbers of
+        // users.
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
-        let first = tallies[0].days.first?.day
+        let firstDay = tallies[0].days.first?.day
         let since = series?.since ?? .epoch
-        let isCut = first.map { $0 < since.day } ?? false
+        let lacksEvents = firstDay.map { $0 < since.day } ?? false
         let measured = MeasuredMetric(
-            definition, tallies, names: names, isFilling: series?.state != .filled, countsSince: isCut ? since : nil)
+            definition, tallies, names: names, isFilling: series?.state != .filled,
+            countsSince: lacksEvents ? since : nil)
         return (measured, frozen)
     }
 
@@ -77,7 +83,7 @@ public struct MeasuredMetric: Sendable {
 }
 
 extension VariationData {
-    /// - Parameter definition: the definition of the metric, for its direction; `nil` for a goal.
+    /// Returns the estimate of a metric, compared with the baseline.
     func estimate(
         _ definition: MetricDefinition, against baseline: VariationData?, _ query: ResultsQuery
     ) -> ExperimentResults.Estimate {
@@ -95,6 +101,10 @@ extension VariationData {
         return Sample(count: users, mean: value.mean, variance: value.residualVariance)
     }
 
+    /// Returns the power of the comparison of a metric. The effect of interest is that of the query, or else the
+    /// metric's minimum effect.
+    ///
+    /// - Parameter rates: the numbers of users enrolled per day.
     func power(
         _ definition: MetricDefinition, against baseline: VariationData,
         _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery

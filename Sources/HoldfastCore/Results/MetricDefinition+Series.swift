@@ -5,7 +5,8 @@ import JSON
 public import Storage
 
 extension MetricDefinition {
-    /// What is computed of users' events; `nil` if the totals of the goal itself have it.
+    /// The computation over users' events that the metric needs; `nil` if the totals of the goal, which the store
+    /// always counts, are sufficient.
     public var series: SeriesDefinition? {
         let end = window.map { TimeSpan(days: $0) }
         let covariate = covariate
@@ -38,7 +39,8 @@ extension MetricDefinition {
         }
     }
 
-    /// Users who reached a goal count once, also before their exposure, if their rate is adjusted as a mean.
+    /// The cap of a rate that is adjusted by CUPED. It is then the mean of sums of events, so the cap of 1 makes a user
+    /// count once, both before and after the exposure.
     private var rateCap: Double? { adjustment == .none ? nil : 1 }
 }
 
@@ -47,19 +49,21 @@ extension MetricDefinition.Term {
 }
 
 extension ProjectDefinitions {
-    /// What is computed of users' events for the metrics and breakdowns of each experiment, and of each holdout, by its id.
+    /// The computations over users' events for the metrics, breakdowns and bandits of experiments, and for holdouts; by
+    /// the id of the experiment or holdout. The store keeps the totals of each.
     public var series: [Identifier: [SeriesDefinition]] {
         var series: [Identifier: [SeriesDefinition]] = [:]
-        func add(_ measured: ExperimentMetrics, of id: Identifier, isBandit: Bool = false) {
+        func add(_ measured: ExperimentMetrics, of id: Identifier, hasBandit: Bool = false) {
             var found = measured.breakdowns.map { SeriesDefinition(.breakdown($0)) }
+            // Two metrics may need the same computation.
             for definition in measured.all.compactMap({ metrics[$0]?.series }) where !found.contains(definition) {
                 found.append(definition)
             }
-            if isBandit { found.append(SeriesDefinition(.periods)) }
+            if hasBandit { found.append(SeriesDefinition(.periods)) }
             if !found.isEmpty { series[id] = found }
         }
         for experiment in experiments.notable {
-            add(experiment.details.metrics, of: experiment.id, isBandit: experiment.details.bandit != nil)
+            add(experiment.details.metrics, of: experiment.id, hasBandit: experiment.details.bandit != nil)
         }
         for holdout in holdouts { add(holdout.metrics, of: holdout.id) }
         return series

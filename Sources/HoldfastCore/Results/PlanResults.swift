@@ -3,17 +3,20 @@ public import Definitions
 public import JSON
 import Storage
 
-/// The results of all metrics of an experiment, with one verdict over them.
+/// The results of all metrics of an experiment, with one verdict over them. All comparisons of all metrics are tested
+/// together; see ``Verdict``.
 public struct PlanResults: Sendable {
+    /// A metric with its results.
     public struct Metric: Sendable {
         public let role: Verdict.Role
         public let results: ExperimentResults
         /// The findings, in the order of the variations; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
-        /// The findings about the share of users behind a guardrail, in the same order; empty if the share is not
-        /// watched.
+        /// The findings about the share of users with any event of a guardrail, in the same order; empty if the share
+        /// is not watched. See ``Verdict/Role/shareOfGuardrail(margin:)``.
         public let shareFindings: [Verdict.Finding?]
 
+        /// The warnings about this metric only.
         public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
     }
 
@@ -30,27 +33,34 @@ public struct PlanResults: Sendable {
         guard let first = metrics.first?.results else { return nil }
         let names = first.variations.map(\.name)
         let baseline = first.variations.firstIndex(where: \.isBaseline) ?? 0
-        let variations = names.indices.filter { $0 != baseline }
-        let shares = metrics.map { $1.shareRole($0) }
-        let comparisons =
-            metrics.flatMap { role, results in variations.map { results.comparison(role, of: $0) } }
-            + zip(metrics, shares).flatMap { metric, role in
-                role.map { role in variations.map { metric.results.comparison(role, of: $0) } } ?? []
-            }
-        let reasons = Verdict.Conditions(of: metrics.filter { $0.role == .primary }.map(\.results), first)
+        let compared = names.indices.filter { $0 != baseline }
+        let shareRoles = metrics.map { role, results in results.shareRole(role) }
+
+        // First the comparisons of all metrics, then those of the watched shares of users.
+        var comparisons: [Verdict.Comparison] = []
+        for (role, results) in metrics {
+            comparisons += compared.map { results.comparison(role, of: $0) }
+        }
+        for (metric, shareRole) in zip(metrics, shareRoles) {
+            guard let shareRole else { continue }
+            comparisons += compared.map { metric.results.comparison(shareRole, of: $0) }
+        }
+        let obstacles = Verdict.Obstacles(of: metrics.filter { $0.role == .primary }.map(\.results), first)
         let verdict = Verdict(
-            comparisons, names: names, baseline: baseline, alpha: alpha, invalid: reasons.invalid,
-            unready: reasons.unready)
+            comparisons, names: names, baseline: baseline, alpha: alpha, invalid: obstacles.invalid,
+            unready: obstacles.unready)
         self.verdict = verdict
         self.alpha = alpha
-        var rest = verdict.findings[...]
-        func next() -> [Verdict.Finding?] {
-            let own = rest.prefix(variations.count)
-            rest = rest.dropFirst(variations.count)
+
+        // The findings have the order of the comparisons, so those of the next metric are taken from the front.
+        var remaining = verdict.findings[...]
+        func takeFindings() -> [Verdict.Finding?] {
+            let own = remaining.prefix(compared.count)
+            remaining = remaining.dropFirst(compared.count)
             return names.indices.map { variation in own.first { $0.variation == variation } }
         }
-        let findings = metrics.map { _ in next() }
-        let shareFindings = shares.map { $0 == nil ? [] : next() }
+        let findings = metrics.map { _ in takeFindings() }
+        let shareFindings = shareRoles.map { $0 == nil ? [] : takeFindings() }
         self.metrics = metrics.indices.map { index in
             Metric(
                 role: metrics[index].role, results: metrics[index].results, findings: findings[index],
@@ -95,15 +105,19 @@ extension Project {
 }
 
 extension Verdict {
-    /// The conditions because of which there is no verdict, independently of the metrics.
-    fileprivate struct Conditions {
+    /// The warnings, as sentences, because of which there is no verdict.
+    fileprivate struct Obstacles {
+        /// Why the users are not comparable.
         var invalid: [String] = []
+        /// Why there is too little data.
         var unready: [String] = []
 
-        /// - Parameter primary: the results of the primary metrics, from which the control checks are taken.
+        /// - Parameters:
+        ///   - primary: the results of the primary metrics. Each metric has an A/A test of its own.
+        ///   - first: the results of any metric, for the warnings that all metrics share.
         init(of primary: [ExperimentResults], _ first: ExperimentResults) {
-            for warning in (primary.isEmpty ? [first] : primary).flatMap(\.invalidatingWarnings)
-            where !invalid.contains(warning.message) {
+            let checked = primary.isEmpty ? [first] : primary
+            for warning in checked.flatMap(\.invalidatingWarnings) where !invalid.contains(warning.message) {
                 invalid.append(warning.message)
             }
             unready = first.generalUnreadiness.map(\.message)
@@ -112,19 +126,22 @@ extension Verdict {
 }
 
 extension ExperimentResults {
+    /// Returns a variation's comparison for the verdict. It has no evidence while a warning says that the metric is not
+    /// ready.
     func comparison(_ role: Verdict.Role, of index: Int) -> Verdict.Comparison {
         let estimate = role.isShareOfUsers ? variations[index].conversion : self.estimate(of: variations[index])
         return comparison(role, of: index, unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
     }
 
+    /// Returns a variation's comparison for the verdict, with the given evidence.
     func comparison(_ role: Verdict.Role, of index: Int, _ evidence: Evidence?) -> Verdict.Comparison {
         Verdict.Comparison(
             metric: subject, role: role, isDecrease: measured?.definition.direction == .decrease,
             unit: role.isShareOfUsers ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
-    /// Returns the role of the share of users behind a metric. The share is watched for guardrails that are totals or
-    /// means; `nil` for others.
+    /// Returns the role of the share of users with any event that a metric counts; `nil` if the share is not watched.
+    /// It is watched for guardrails that are totals or means and have a relative margin.
     func shareRole(_ role: Verdict.Role) -> Verdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
         switch measured?.definition.kind {

@@ -4,6 +4,10 @@ public import Definitions
 public import Storage
 
 /// A restriction of the users whom results count, and of the time in which their events count.
+///
+/// A restriction to the value of an attribute is read from stored totals, because the store counts each group of a
+/// breakdown. For a restriction to a segment or to a number of days there are no totals: the users are counted one by
+/// one.
 public struct ResultsFilter: Sendable {
     /// Only users whose attribute had this value at the first exposure. The attribute must have a breakdown.
     var attribute: (name: Identifier, value: Identifier)?
@@ -15,12 +19,15 @@ public struct ResultsFilter: Sendable {
     public var countsWholeTimes = false
 
     static let parameters = ["attribute", "value", "segment", "window", "days"]
+    /// The allowed values of ``days``.
     private static let dayRange = 0.01...3_650.0
     /// The maximum number of users who are counted one by one.
     static let limit = 1_000_000
 
     public init() {}
 
+    /// Parses the query parameters of a request.
+    ///
     /// - Throws: 400 with the parameter that is wrong.
     init(_ query: [String: String]) throws(CoreError) {
         switch (query["attribute"], query["value"]) {
@@ -42,9 +49,11 @@ public struct ResultsFilter: Sendable {
         }
     }
 
+    /// The attribute that a query restricts, and the value that users must have.
     public var attributeName: Identifier? { attribute?.name }
     public var attributeValue: Identifier? { attribute?.value }
 
+    /// Whether there is no restriction.
     public var isEmpty: Bool { attribute == nil && !countsIndividually && !countsWholeTimes }
 
     /// Whether users must be counted one by one, from their current records.
@@ -55,23 +64,28 @@ public struct ResultsFilter: Sendable {
 
     /// The restriction in words; `nil` if there is none.
     var description: String? {
-        let parts = [
+        let restrictions = [
             attribute.map { "users whose '\($0.name)' was '\($0.value)' at their exposure" },
             segment.map { "users who are in the segment '\($0)' now" },
             days.map { "what users did in the first \($0.shortest) days since their exposure" },
         ]
-        let found = parts.compactMap { $0 }
-        return found.isEmpty ? nil : found.joined(separator: ", and of them only ")
+        let given = restrictions.compactMap { $0 }
+        return given.isEmpty ? nil : given.joined(separator: ", and of them only ")
     }
 
-    /// Returns the last day of enrollment whose users count; `nil` if all do. With ``countsWholeTimes``, and always for
-    /// retention, users do not count before their time window has ended, because they could still come back.
+    /// Returns the last day of enrollment whose users count; `nil` if all users count.
+    ///
+    /// With ``countsWholeTimes``, and always for retention, users do not count before their time window has ended,
+    /// because they could still come back.
     func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
-        return [definition?.series?.to, time].compactMap { $0 }.min().map { (now - $0).day - 1 }
+        guard let window = [definition?.series?.to, time].compactMap({ $0 }).min() else { return nil }
+        return (now - window).day - 1
     }
 
+    /// Checks that there is a time window whose end can be awaited.
+    ///
     /// - Throws: 422 if ``countsWholeTimes``, but neither ``days`` nor the metric defines a time window.
     public func check(_ definition: MetricDefinition?) throws(CoreError) {
         guard countsWholeTimes, days == nil, definition?.series?.to == nil else { return }
@@ -81,7 +95,8 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and events that count.
+    /// Returns the tallies of the users and events that count; none if neither an attribute nor a segment nor a number
+    /// of days is restricted.
     ///
     /// - Parameters:
     ///   - names: the name of the goal or the metric; for a funnel one for each step.
@@ -93,33 +108,68 @@ public struct ResultsFilter: Sendable {
     public func tallies(
         _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
         enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?, _ schema: AttributeSchema,
-        _ catalog: ProjectCatalog,
-        _ store: any StoreSession
+        _ catalog: ProjectCatalog, _ store: any StoreSession
     ) async throws -> [ExperimentTally] {
-        var group: (series: TrackedSeries, index: Int)?
-        if let attribute {
-            let series = try await BreakdownResults.series(
-                attribute.name, of: experiment, parameter: "attribute", store)
-            guard let position = series.groupValues.firstIndex(of: attribute.value) else {
-                let known = series.groupValues.map(\.string).joined(separator: ", ")
-                throw CoreError(
-                    .unprocessable,
-                    "`value` must be a value of '\(attribute.name)' that has a group of its own (\(known.isEmpty ? "none" : known)); "
-                        + "got '\(attribute.value)'" + Spelling.hint(for: attribute.value, among: series.groupValues))
-            }
-            group = (series, position + 1)
-        }
+        let group = try await group(of: experiment, store)
         guard countsIndividually else {
             guard let group else { return [] }
-            var tallies: [ExperimentTally] = []
-            for name in names {
-                let tally = try await store.read(
-                    .breakdown(
-                        experimentID: experiment.id, series: group.series.number, goal: name, frozenAt: frozenAt))
-                tallies.append(tally.tally(of: group.index))
-            }
-            return tallies
+            return try await Self.tallies(of: group, names, experiment, frozenAt: frozenAt, store)
         }
+        try checkCount(whole, enrolledOn: days, frozenAt: frozenAt)
+        let matcher = try matcher(schema)
+        let shortened = try shortened(definition)
+        var scan = ParticipantScan(
+            experiment.id, names: names + (group.map { [$0.series.names[0]] } ?? []), withAttributes: matcher != nil)
+        scan.enrolledOn = days
+        let count = ParticipantCount(
+            scan: scan, names: names, periods: whole.periods, matcher: matcher, group: group?.index,
+            shortened: shortened)
+        return try await catalog.whileCounting { session in try await count.run(session) }
+    }
+
+    /// A group of a breakdown: the users who had one value of the attribute.
+    private struct Group {
+        let series: TrackedSeries
+        /// The index of the group, from 1; see ``BreakdownGroup``.
+        let index: Int
+    }
+
+    /// Returns the group with the value of ``attribute``; `nil` if there is no such restriction.
+    ///
+    /// - Throws: 422 if the experiment has no breakdown by the attribute, or if the value has no group of its own.
+    private func group(of experiment: Experiment, _ store: any StoreSession) async throws -> Group? {
+        guard let attribute else { return nil }
+        let series = try await BreakdownResults.series(attribute.name, of: experiment, parameter: "attribute", store)
+        guard let position = series.groupValues.firstIndex(of: attribute.value) else {
+            let known = series.groupValues.map(\.string).joined(separator: ", ")
+            throw CoreError(
+                .unprocessable,
+                "`value` must be a value of '\(attribute.name)' that has a group of its own (\(known.isEmpty ? "none" : known)); "
+                    + "got '\(attribute.value)'" + Spelling.hint(for: attribute.value, among: series.groupValues))
+        }
+        return Group(series: series, index: position + 1)
+    }
+
+    /// Reads the stored tallies of a group.
+    private static func tallies(
+        of group: Group, _ names: [Identifier], _ experiment: Experiment, frozenAt: Instant?,
+        _ store: any StoreSession
+    ) async throws -> [ExperimentTally] {
+        var tallies: [ExperimentTally] = []
+        for name in names {
+            let tally = try await store.read(
+                .breakdown(
+                    experimentID: experiment.id, series: group.series.number, goal: name, frozenAt: frozenAt))
+            tallies.append(tally.tally(of: group.index))
+        }
+        return tallies
+    }
+
+    /// - Throws: 422 if the users cannot be counted one by one: if the results are frozen, or if there are too many
+    ///   users.
+    private func checkCount(
+        _ whole: ExperimentTally, enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?
+    ) throws(CoreError) {
         guard frozenAt == nil else {
             throw CoreError(
                 .unprocessable,
@@ -133,43 +183,46 @@ public struct ResultsFilter: Sendable {
                 "at most \(Self.limit) users can be counted by `segment` or `days`; got \(users): narrow them by "
                     + "`enrolled_from` and `enrolled_to`")
         }
-        var matcher: SegmentMatcher?
-        if let segment {
-            guard let known = schema.segments[segment] else {
-                throw CoreError(.unprocessable, "`segment` must be defined: \(schema.unknownSegment(segment))")
-            }
-            matcher = SegmentMatcher(known, schema: schema)
+    }
+
+    /// Returns the test of whether a user is in ``segment``; `nil` if there is no such restriction.
+    ///
+    /// - Throws: 422 if the segment is not defined.
+    private func matcher(_ schema: AttributeSchema) throws(CoreError) -> SegmentMatcher? {
+        guard let segment else { return nil }
+        guard let known = schema.segments[segment] else {
+            throw CoreError(.unprocessable, "`segment` must be defined: \(schema.unknownSegment(segment))")
         }
-        var shortened: ShortenedSeries?
-        if let time {
-            shortened = ShortenedSeries(definition, first: time)
-            guard shortened != nil else {
-                throw CoreError(
-                    .unprocessable,
-                    "`days` must be greater than the metric's `from`; got \(self.days.map(\.shortest) ?? "")")
-            }
+        return SegmentMatcher(known, schema: schema)
+    }
+
+    /// Returns the computation over the events in the first ``days``; `nil` if there is no such restriction.
+    ///
+    /// - Throws: 422 if no event in these days could count.
+    private func shortened(_ definition: SeriesDefinition) throws(CoreError) -> ShortenedSeries? {
+        guard let time else { return nil }
+        guard let shortened = ShortenedSeries(definition, first: time) else {
+            throw CoreError(
+                .unprocessable,
+                "`days` must be greater than the metric's `from`; got \(self.days.map(\.shortest) ?? "")")
         }
-        var scan = ParticipantScan(
-            experiment.id, names: names + (group.map { [$0.series.names[0]] } ?? []), withAttributes: matcher != nil)
-        scan.enrolledOn = days
-        let count = ParticipantCount(
-            scan: scan, names: names, periods: whole.periods, matcher: matcher, group: group?.index,
-            shortened: shortened)
-        return try await catalog.whileCounting { session in try await count.run(session) }
+        return shortened
     }
 }
 
-/// A count of users of an experiment, one by one.
+/// A count of the users of an experiment, one by one, in pages of the store.
 private struct ParticipantCount: Sendable {
     let scan: ParticipantScan
     let names: [Identifier]
     let periods: [AllocationPeriod]
     let matcher: SegmentMatcher?
-    /// The number of the group whose users count, from 1; a participant's last total has the participant's group. `nil` for
-    /// all users.
+    /// The index of the group whose users count, from 1; `nil` for all users. The scan then reads one more total of
+    /// each participant than there are ``names``: the last one is the index of the participant's group.
     let group: Int?
+    /// The computation over events, if only some events count; `nil` to use the stored totals.
     let shortened: ShortenedSeries?
 
+    /// The totals of a goal are summed by variation and day of enrollment.
     private struct Key: Hashable {
         var variationID: Identifier
         var day: Int64
@@ -179,6 +232,7 @@ private struct ParticipantCount: Sendable {
     func run(_ session: any StoreSession) async throws(StorageError) -> [ExperimentTally] {
         var scan = scan
         var users: [Cohort: UserCounts] = [:]
+        // The sums of each name.
         var goals = [[Key: GoalTally]](repeating: [:], count: names.count)
         repeat {
             let page = try await session.read(.participants(scan))
@@ -208,6 +262,7 @@ private struct ParticipantCount: Sendable {
         }
     }
 
+    /// Whether a participant is in the segment and in the group.
     private func counts(_ participant: Participant) -> Bool {
         if let matcher {
             guard let attributes = participant.attributes, attributes.withUnsafeBytes({ matcher.matches($0) }) else {
@@ -215,6 +270,7 @@ private struct ParticipantCount: Sendable {
             }
         }
         guard let group else { return true }
-        return participant.totals.last.flatMap { $0 }.map { Int(exactly: $0.afterValue) == group } ?? false
+        guard case let total?? = participant.totals.last else { return false }
+        return Int(exactly: total.afterValue) == group
     }
 }

@@ -3,12 +3,14 @@ public import Chronology
 public import Definitions
 public import Storage
 
-/// Reads the totals of an experiment for the results of a goal, of a metric, or of all metrics of the plan.
+/// Reads the totals of an experiment for the results of a goal, of a metric, or of all metrics of the plan. The results
+/// are then computed from ``ResultsTotals`` or ``PlanTotals``.
 public struct ResultsReader {
-    /// The access to records of single users, which some results need.
+    /// The access to records of single users, which filters by segment or time and warnings about single users need.
     public struct Users: Sendable {
         let catalog: ProjectCatalog
         let schema: AttributeSchema
+        /// The totals of single users that were read recently.
         let known: UserTotals.Cache
 
         public init(_ catalog: ProjectCatalog, _ schema: AttributeSchema, _ known: UserTotals.Cache) {
@@ -99,20 +101,23 @@ public struct ResultsReader {
     /// The maximum number of goals that a warning names.
     private static let namedGoals = 20
 
+    /// Reads the tallies by allocation period; `nil` without a bandit.
     private func periods(of name: Identifier, _ frozen: FrozenResults?) async throws -> BreakdownTally? {
         try await AdaptiveResults.read(
             name, of: experiment, in: scope.project, frozenAt: frozen?.frozenAt, session)
     }
 
+    /// Reads the totals of single users; `nil` if few users cannot have most of the sum.
     private func userTotals(_ name: Identifier, _ tally: ExperimentTally) async throws -> UserTotals? {
         guard let users else { return nil }
         return try await users.known.totals(name, tally, of: experiment.id, users.catalog, at: scope.now)
     }
 
-    /// Returns the totals, restricted by the query's filter.
+    /// Returns the totals of the users and events that the query's filter selects.
     private func filtered(_ totals: ResultsTotals) async throws -> ResultsTotals {
         let definition = totals.measured?.definition
         guard let users, let goal = query.goal ?? definition?.goals.first else { return totals }
+        // A filter that restricts nothing returns no tallies.
         let tallies = try await query.filter.tallies(
             totals.measured?.names ?? [goal],
             definition?.series ?? SeriesDefinition(.sum(.init(goal, .value), cap: nil)), of: experiment, totals.tally,
@@ -121,8 +126,10 @@ public struct ResultsReader {
         return totals.of(last, totals.measured?.of(tallies))
     }
 
-    /// Checks that totals were frozen, if the query names a time. Without a time, a conclusion from a datafile of
-    /// another database has no frozen totals, and the current ones are used.
+    /// Checks that totals were frozen if the query names their time.
+    ///
+    /// Without a time, missing frozen totals are no error. A concluded experiment in a datafile of another database has
+    /// none, and its current totals are used.
     private func requireFrozen(_ frozen: FrozenResults?) throws(CoreError) {
         guard case .frozen(let time) = query.moment, frozen == nil else { return }
         throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
@@ -167,91 +174,5 @@ public struct ResultsScope: Sendable {
                     + Spelling.hint(for: key, among: metrics.all))
         }
         return metric
-    }
-}
-
-/// The stored totals of an experiment for a goal or a metric, from which results are computed off the event loops.
-public struct ResultsTotals: Sendable {
-    let scope: ResultsScope
-    var tally: ExperimentTally
-    /// The metric; `nil` for a goal.
-    var measured: MeasuredMetric?
-    /// The tallies by allocation period, if the experiment has a bandit.
-    var periods: BreakdownTally?
-    var otherGoals: [Identifier] = []
-    /// The frozen totals of the conclusion that the query requests; `nil` if there are none.
-    var frozen: FrozenResults?
-    /// The totals of single users; `nil` for frozen or capped totals, and if few users cannot have most of the sum.
-    var userTotals: UserTotals?
-    /// The totals by the values of an attribute, if the query requests a breakdown.
-    var groups: BreakdownResults.Totals?
-
-    var experiment: Experiment { scope.experiment }
-
-    /// Returns the totals of some of the users.
-    fileprivate func of(_ tally: ExperimentTally, _ measured: MeasuredMetric?) -> ResultsTotals {
-        ResultsTotals(scope: scope, tally: tally, measured: measured, frozen: frozen)
-    }
-
-    /// The experiment of the totals: the current one, or the one at the time when they were frozen.
-    private struct Subject {
-        let experiment: Experiment
-        /// The keys of former variations, by id.
-        let formerKeys: [Identifier: Identifier]
-        let now: Instant
-    }
-
-    private func subject() throws(CoreError) -> Subject {
-        guard let frozen else {
-            return Subject(
-                experiment: experiment, formerKeys: scope.project.definitions.retiredVariations(of: experiment),
-                now: scope.now)
-        }
-        let former = try FrozenExperiment(frozen.definition)
-        return Subject(
-            experiment: former.experiment, formerKeys: former.retiredVariations, now: frozen.frozenAt)
-    }
-
-    /// - Throws: 422 if the baseline does not exist; 503 if the frozen experiment does not compile.
-    public func results() throws(CoreError) -> ExperimentResults {
-        let subject = try subject()
-        var results = try results(scope.query, of: subject)
-        guard let groups else { return results }
-        results.breakdown = try BreakdownResults(groups, of: results) { tally, measured throws(CoreError) in
-            try of(tally, measured).results(scope.query, of: subject)
-        }
-        return results
-    }
-
-    /// Computes the results for each day of enrollment.
-    public func series() throws(CoreError) -> ResultsSeries {
-        let subject = try subject()
-        return try ResultsSeries(results(scope.query, of: subject)) { query throws(CoreError) in
-            try results(query, of: subject)
-        }
-    }
-
-    private func results(_ query: ResultsQuery, of subject: Subject) throws(CoreError) -> ExperimentResults {
-        var results = try ExperimentResults(
-            subject.experiment, sdkKey: scope.project.sdkKey, query, tally, of: measured, periods: periods,
-            otherGoals: otherGoals, formerKeys: subject.formerKeys, frozenAt: frozen?.frozenAt, now: subject.now)
-        results.userTotals = userTotals
-        return results
-    }
-}
-
-/// The stored totals of all metrics of a plan.
-public struct PlanTotals: Sendable {
-    let metrics: [(role: Verdict.Role, totals: ResultsTotals)]
-    let alpha: Double
-
-    /// The totals of the most important metric.
-    public var first: ResultsTotals? { metrics.first?.totals }
-
-    /// - Returns: `nil` if there are no metrics.
-    public func results() throws(CoreError) -> PlanResults? {
-        var results: [(role: Verdict.Role, results: ExperimentResults)] = []
-        for (role, totals) in metrics { results.append((role, try totals.results())) }
-        return PlanResults(results, alpha: alpha)
     }
 }

@@ -2,8 +2,8 @@ import Bucketing
 public import Definitions
 import Storage
 
-/// The results of an experiment by day of enrollment. The results of a day include all users who were enrolled until
-/// then, with all their events until now.
+/// The results of an experiment by day of enrollment, for a chart of how they developed. The results of a day include
+/// all users who were enrolled until that day, with all their events until now.
 public struct ResultsSeries: Sendable {
     /// The results of all users.
     public let whole: ExperimentResults

@@ -6,9 +6,11 @@ import Storage
 
 /// Compares the split of users into variations with the traffic allocation.
 ///
-/// The users of each allocation period are compared with its own allocation, and the evidence is combined. A change of
-/// weights is therefore not a mismatch, and a loss of users in a single period is still detected. Only the current
-/// variations of the experiment are compared.
+/// The users of each allocation period are compared with its own allocation, and the evidence is combined (see
+/// ``SampleRatio``). A change of weights is therefore not a mismatch, and a loss of users in a single period is still
+/// detected. Only the current variations of the experiment are compared.
+///
+/// Consecutive periods with the same ratio of the variations are compared as one, a ``Stratum``.
 public struct SampleRatioCheck: Sendable {
     /// A period in which the ratio of the variations did not change.
     public struct Period: Sendable {
@@ -28,14 +30,15 @@ public struct SampleRatioCheck: Sendable {
     public let periods: [Period]
     /// The always-valid p-value of all periods together; `nil` without users.
     public let pValue: Double?
-    /// The share of all counted users that the allocations of the periods give to each variation; `nil` if no allocation
-    /// is known.
+    /// The share of all counted users that the allocations of the periods give to each variation; `nil` if no
+    /// allocation is known.
     public let expectedShares: [Double]?
 
     /// A p-value below this threshold means that the split is broken. It is also the maximum probability that a correct
     /// split ever falls below it, at any number of looks.
     static let threshold = 0.0005
 
+    /// Whether the users are not split as the traffic allocation says.
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 
     /// The times at which the ratio of the variations was changed while users were enrolled.
@@ -58,21 +61,23 @@ public struct SampleRatioCheck: Sendable {
     init(_ tally: ExperimentTally, of experiment: Experiment) {
         let variations = experiment.variations.map(\.id)
         let counted = tally.countedByPeriod
-        let used = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
-        let others = Array(used.subtracting(tally.periods.map(\.number)))
-        var strata = Self.strata(tally.periods, variations) { !others.isEmpty || used.contains($0) }
-        if !others.isEmpty {
-            // Without any change of the ratio, all users got their variations under it. A variation that had users before
-            // periods were known, and has no traffic now, shows that there was a change.
+        let usedNumbers = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
+        // The numbers of periods whose allocation is unknown, although they have users.
+        let unknownNumbers = Array(usedNumbers.subtracting(tally.periods.map(\.number)))
+        var strata = Self.strata(tally.periods, variations) { !unknownNumbers.isEmpty || usedNumbers.contains($0) }
+        if !unknownNumbers.isEmpty {
+            // If the ratio never changed, users of unknown periods got their variations under the current one, too. A
+            // variation that has such users, but no traffic now, shows that there was a change.
             let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
-            let hadTraffic = variations.map { id in others.contains { counted[$0]?[id] ?? 0 > 0 } }
-            let isKnown =
+            let hadTraffic = variations.map { id in unknownNumbers.contains { counted[$0]?[id] ?? 0 > 0 } }
+            let neverChanged =
                 strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
-                && !zip(shares, hadTraffic).contains { $0 == 0 && $1 }
-            if isKnown, !strata.isEmpty {
-                strata[0].numbers += others
+                && !zip(shares, hadTraffic).contains { share, hadTraffic in share == 0 && hadTraffic }
+            if neverChanged, !strata.isEmpty {
+                strata[0].numbers += unknownNumbers
             } else {
-                strata.insert(Stratum(since: nil, numbers: others, components: isKnown ? [shares] : []), at: 0)
+                let components = neverChanged ? [shares] : []
+                strata.insert(Stratum(since: nil, numbers: unknownNumbers, components: components), at: 0)
             }
         }
         let users = strata.map { stratum in
@@ -84,17 +89,24 @@ public struct SampleRatioCheck: Sendable {
     /// - Parameter users: the counted users of each variation, for each stratum.
     init(_ strata: [Stratum], users: [[Int]]) {
         let test = SampleRatio(
-            zip(strata, users).map { SampleRatio.Period(counts: $1, expected: $0.components) })
-        let all = zip(zip(strata, users), test.tests).map { pair, test in
-            Period(
-                since: pair.0.since, users: pair.1, shares: pair.0.components.first.flatMap(Self.normalized),
-                pValue: test?.pValue)
+            zip(strata, users).map { stratum, users in
+                SampleRatio.Period(counts: users, expected: stratum.components)
+            })
+        var all: [Period] = []
+        for (index, stratum) in strata.enumerated() {
+            all.append(
+                Period(
+                    since: stratum.since, users: users[index],
+                    shares: stratum.components.first.flatMap(Self.normalized), pValue: test.tests[index]?.pValue))
         }
-        periods = Array(all.dropFirst(all.firstIndex(where: \.hasUsers) ?? max(0, all.count - 1)))
+        // Without any users, the last period is kept.
+        let first = all.firstIndex(where: \.hasUsers) ?? max(0, all.count - 1)
+        periods = Array(all.dropFirst(first))
         pValue = test.pValue
         expectedShares = Self.expectedShares(periods)
     }
 
+    /// Returns the mean of the periods' shares, weighted by their numbers of users.
     private static func expectedShares(_ periods: [Period]) -> [Double]? {
         var sum: [Double] = []
         for period in periods {
@@ -106,6 +118,7 @@ public struct SampleRatioCheck: Sendable {
         return normalized(sum) ?? periods.last?.shares
     }
 
+    /// Returns the shares as parts of 1; `nil` if all are 0.
     private static func normalized(_ shares: [Double]) -> [Double]? {
         let sum = shares.reduce(0, +)
         return sum > 0 ? shares.map { $0 / sum } : nil
@@ -113,13 +126,17 @@ public struct SampleRatioCheck: Sendable {
 
     // MARK: Periods with the same ratio
 
-    /// Periods in which the ratio of the variations did not change, and the possible shares of their users.
+    /// Consecutive allocation periods in which the ratio of the variations did not change.
     struct Stratum: Sendable {
+        /// The begin of the first period; `nil` if it is unknown.
         var since: Instant?
+        /// The numbers of the periods.
         var numbers: [Int64]
-        /// The possible shares; those of new users come first.
+        /// The possible shares of the users, whose true split is a mixture of them (see ``EnrolledShares``). Those of
+        /// new users come first. Empty if the allocation is unknown.
         var components: [[Double]]
 
+        /// Adds the possible shares of another period.
         mutating func append(_ others: ArraySlice<[Double]>) {
             components += others
             if components.count > SampleRatio.componentLimit {
@@ -128,6 +145,8 @@ public struct SampleRatioCheck: Sendable {
         }
     }
 
+    /// Combines consecutive periods with the same ratio, separately for each project that has the experiment.
+    ///
     /// - Parameter hasUsers: returns whether users may have been enrolled in the period with this number. For other
     ///   periods the possible splits of returning users are not computed.
     static func strata(
@@ -136,14 +155,15 @@ public struct SampleRatioCheck: Sendable {
         var strata: [Stratum] = []
         for (_, periods) in Dictionary(grouping: periods, by: \.sdkKey) {
             var enrolled = EnrolledShares(variations)
-            var last: Int?
+            // The index of the stratum of the preceding period of this project.
+            var current: Int?
             for period in periods {
                 let components = enrolled.components(of: period.allocation, returning: hasUsers(period.number))
-                if let last, ratio(strata[last].components[0]) == ratio(components[0]) {
-                    strata[last].numbers.append(period.number)
-                    strata[last].append(components.dropFirst())
+                if let current, ratio(strata[current].components[0]) == ratio(components[0]) {
+                    strata[current].numbers.append(period.number)
+                    strata[current].append(components.dropFirst())
                 } else {
-                    last = strata.count
+                    current = strata.count
                     strata.append(Stratum(since: period.since, numbers: [period.number], components: components))
                 }
             }

@@ -4,7 +4,8 @@ public import Definitions
 public import Storage
 internal import Synchronization
 
-/// The totals of users of an experiment under one name, to determine whether few users have most of the sum.
+/// The totals of single users of an experiment for a goal or metric, such as the amount that each user has spent. They
+/// show whether few users have most of the sum, and which cap would help (``ProposedCap``).
 ///
 /// At most ``limit`` users are read, in the order of their ids. For a larger experiment they are a sample.
 public struct UserTotals: Sendable {
@@ -13,6 +14,7 @@ public struct UserTotals: Sendable {
     /// The totals greater than 0, in descending order.
     let totals: [Double]
 
+    /// The number of users from which on no further page is read.
     static let limit = 100_000
 
     init(users: Int, totals: [Double]) {
@@ -20,11 +22,13 @@ public struct UserTotals: Sendable {
         self.totals = totals.filter { $0 > 0 }.sorted(by: >)
     }
 
+    /// Reads the totals of the users who count, page by page.
     private static func read(
         _ name: Identifier, of experimentID: Identifier, _ session: any StoreSession
     ) async throws(StorageError) -> Self {
         var scan = ParticipantScan(experimentID, names: [name])
-        var (users, totals): (Int, [Double]) = (0, [])
+        var users = 0
+        var totals: [Double] = []
         repeat {
             let page = try await session.read(.participants(scan))
             for participant in page.participants where participant.users.counted > 0 {
@@ -37,7 +41,7 @@ public struct UserTotals: Sendable {
         return Self(users: users, totals: totals)
     }
 
-    /// The totals that were read last, so that frequent queries for results do not read them again for some time.
+    /// Keeps the totals for a minute, so that frequent queries for results do not read them again.
     public final class Cache: Sendable {
         private struct Key: Hashable {
             var experimentID: Identifier
@@ -45,12 +49,14 @@ public struct UserTotals: Sendable {
         }
 
         private let known = Mutex<[Key: (time: Instant, totals: UserTotals)]>([:])
-        private static let (duration, limit) = (TimeSpan.minutes(1), 64)
+        private static let duration = TimeSpan.minutes(1)
+        /// The maximum number of entries.
+        private static let limit = 64
 
         public init() {}
 
-        /// Returns the totals of the users who count. They are read in the background, and only if the tally does not
-        /// exclude that few users have most of the sum.
+        /// Returns the totals of the users who count. They are read in the background, and only if few users may have
+        /// most of the sum according to the tally.
         ///
         /// - Returns: `nil` if few users cannot have most of the sum.
         public func totals(
@@ -72,18 +78,21 @@ public struct UserTotals: Sendable {
             return totals
         }
 
-        /// Whether the standard deviation of the totals other than 0 exceeds their mean by more than the factor √7, as
-        /// for a log-normal distribution with a sigma above 1.4.
+        /// Whether the standard deviation of the totals other than 0 is more than √7 times their mean, as for a
+        /// log-normal distribution with a sigma above 1.4.
         private static func mayBeDominated(_ tally: ExperimentTally) -> Bool {
             var all = GoalTally()
             for variation in tally.variations { all = all + variation.goal }
             let sum = all.y.value
-            return all.converted >= 10 && sum > 0 && Double(all.converted) * all.yy.value > 8 * sum * sum
+            let sumOfSquares = all.yy.value
+            // With the mean m and n totals: variance > 7·m², which is sumOfSquares / n - m² > 7·m².
+            return all.converted >= 10 && sum > 0 && Double(all.converted) * sumOfSquares > 8 * sum * sum
         }
     }
 }
 
-/// A proposed limit of the totals of single users (winsorizing), and its effects.
+/// A proposed limit of the totals of single users (winsorizing), and its effects: few users with great totals no longer
+/// determine the variance, so an experiment needs fewer users.
 public struct ProposedCap: Sendable {
     public let cap: Double
     /// The users with the greatest totals, one in a thousand of all users: their number, their share of all users, and
@@ -102,17 +111,20 @@ public struct ProposedCap: Sendable {
 
     /// - Returns: `nil` if a cap would save too few users.
     init?(_ known: UserTotals) {
-        let (totals, count) = (known.totals, Double(known.users))
+        let totals = known.totals
+        let count = Double(known.users)
         let limited = max(1, Int(Double(totals.count) * Self.limitedShare))
         guard totals.count > limited, known.users > 1 else { return nil }
         let cap = Self.rounded(totals[limited])
         let capped = totals.map { min($0, cap) }
-        // The variance over all users, divided by the squared mean.
-        func variation(_ totals: [Double]) -> Double {
+        // The variance over all users, divided by the squared mean. The users that a relative effect needs are
+        // proportional to it.
+        func relativeVariance(_ totals: [Double]) -> Double {
             let sum = totals.reduce(0, +)
             return count * totals.reduce(0) { $0 + $1 * $1 } / (sum * sum) - 1
         }
-        let (before, after) = (variation(totals), variation(capped))
+        let before = relativeVariance(totals)
+        let after = relativeVariance(capped)
         guard before.isFinite, before > 0, after >= 0, after <= Self.mostUsers * before else { return nil }
         let sum = totals.reduce(0, +)
         let greatest = max(1, Int((count * Self.limitedShare).rounded()))
@@ -122,7 +134,7 @@ public struct ProposedCap: Sendable {
         users = after / before
     }
 
-    /// Rounds a limit to two digits.
+    /// Rounds a limit up to two significant digits. A limit below 1 stays.
     private static func rounded(_ number: Double) -> Double {
         guard number >= 1 else { return number }
         var unit = 1.0

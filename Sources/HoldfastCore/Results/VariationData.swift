@@ -3,9 +3,14 @@ import Definitions
 import Statistics
 import Storage
 
-/// The samples of the counted users of a variation, in total and by allocation period.
+/// The samples of the counted users of a variation, in total and in parts. It computes the estimates of results, and
+/// the contrasts with the baseline.
+///
+/// A part has the users of the days in which the ratio of the variations did not change
+/// (``SampleRatioCheck/daysByRatio``). Contrasts compare each part with the same part of the baseline and combine the
+/// differences, because a rate that changes over time is not an effect of the variation.
 struct VariationData {
-    /// The samples of some of the users.
+    /// The samples of all users, or of those of one range of days.
     struct Part {
         let users: Double
         let converted: Double
@@ -15,6 +20,8 @@ struct VariationData {
         /// denominators.
         let value: PairedSample
 
+        /// Converts sums of the store to samples. A tally has for each user y, the value since the exposure, and x, the
+        /// value before it.
         init(_ tally: VariationTally) {
             let goal = tally.goal
             let count = Double(tally.counted)
@@ -35,7 +42,7 @@ struct VariationData {
     }
 
     let total: Part
-    /// The parts by allocation period; only the total if there is a single period.
+    /// The parts; only the total if the ratio never changed.
     private let parts: [Part]
     /// The weighted samples of an experiment with a bandit; see ``AdaptiveResults``.
     let adaptive: AdaptiveResults.Samples?
@@ -50,7 +57,8 @@ struct VariationData {
         self.adaptive = adaptive
     }
 
-    /// The sample of all users.
+    /// Returns the sample of all users for a statistic, weighted if the experiment has a bandit; `nil` for a ratio that
+    /// has no denominator.
     func sample(_ statistic: MetricDefinition.Statistic) -> Sample? {
         switch statistic {
         case .rate: adaptive?.conversion ?? conversion
@@ -86,14 +94,19 @@ struct VariationData {
             guard min(total.convertedBefore, baseline.total.convertedBefore) >= Self.fewestDenominators else {
                 return nil
             }
-            return MeanContrast(
-                pairs.compactMap { own, other in own.value.ratio.flatMap { own in other.value.ratio.map { (own, $0) } }
-                })
+            var ratios: [(variation: Sample, baseline: Sample)] = []
+            for (own, other) in pairs {
+                guard let ownRatio = own.value.ratio, let otherRatio = other.value.ratio else { continue }
+                ratios.append((ownRatio, otherRatio))
+            }
+            return MeanContrast(ratios)
         }
     }
 
     /// Returns the contrast of means, adjusted by the users' values before the exposure (CUPED), and the share of the
-    /// variance that this removes; `nil` if there are no such values, and for a bandit. A rate is the mean of 1 and 0.
+    /// variance that the adjustment removes. A rate is adjusted as the mean of ones and zeros.
+    ///
+    /// - Returns: `nil` if no user has a value before the exposure, or if the experiment has a bandit.
     func adjustedContrast(against baseline: VariationData) -> ResultsComparison.Adjusted? {
         guard adaptive == nil, total.value.squaresBefore + baseline.total.value.squaresBefore > 0 else { return nil }
         let pairs = pairs(with: baseline)
@@ -103,8 +116,9 @@ struct VariationData {
         return (adjusted, raw.variance > 0 ? 1 - adjusted.variance / raw.variance : 0)
     }
 
+    /// Returns each part with the same part of the baseline.
     private func pairs(with baseline: VariationData) -> [(own: Part, other: Part)] {
-        // A side without users has no periods, so the totals are compared.
+        // A side without users has no parts, so the totals are compared.
         parts.count == baseline.parts.count ? zip(parts, baseline.parts).map { ($0, $1) } : [(total, baseline.total)]
     }
 
@@ -131,6 +145,8 @@ struct VariationData {
         return estimate
     }
 
+    /// Returns the probability that this variation is better than the other one if more is better, and the expected
+    /// loss of choosing it; `nil` if a side has too few users.
     private func chanceToWinAndExpectedLoss(
         _ statistic: MetricDefinition.Statistic, against other: VariationData
     ) -> (Double?, Double?) {

@@ -4,7 +4,7 @@ import Statistics
 import Storage
 
 /// The recommendation that follows from the results of one goal or metric, or of all metrics of a plan. It may be read
-/// at any time and as often as one likes.
+/// at any time, and any number of times.
 ///
 /// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than the
 /// margin in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with
@@ -14,6 +14,7 @@ import Storage
 /// procedure. A variation must pass every guardrail, so guardrails are not corrected, except against unnecessary
 /// stopping. The probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
+    /// What to do with the experiment.
     public enum Decision: String, Sendable, CaseIterable {
         /// A variation is better.
         case ship
@@ -59,6 +60,7 @@ public struct Verdict: Sendable {
         var evidence: Evidence?
     }
 
+    /// What the test of a comparison has shown.
     public struct Finding: Sendable {
         public enum Outcome: String, Sendable, CaseIterable {
             case better, worse, uncertain
@@ -72,11 +74,12 @@ public struct Verdict: Sendable {
         var unit = ""
         public var variation: Int
         public var outcome: Outcome
-        /// The effect; like the p-value `nil` if there is too little data. The intervals of a primary or secondary
-        /// metric exclude 0 if and only if the outcome is significant; for a guardrail the interval in the unit of the
-        /// margin excludes the margin.
+        /// The effect; `nil` if there is too little data. The intervals exclude the null hypothesis if and only if the
+        /// outcome is significant: 0 for a primary or secondary metric, the margin for a guardrail (in the interval
+        /// with the unit of the margin).
         public var effect: EffectSize?
-        /// The p-value, corrected according to the role. For a guardrail the null hypothesis is the margin.
+        /// The p-value, corrected according to the role; `nil` if there is too little data. For a guardrail the null
+        /// hypothesis is the margin.
         public var pValue: Double?
     }
 
@@ -100,44 +103,54 @@ public struct Verdict: Sendable {
     ) {
         let findings = Self.findings(comparisons, alpha: alpha)
         self.findings = findings
-        let sentences = Sentences(
+        let sentences = VerdictSentences(
             comparisons: comparisons, findings: findings, names: names, baseline: baseline,
             namesMetrics: subject == nil)
-        let variations = names.indices.filter { $0 != baseline }
         if !invalid.isEmpty {
-            (decision, winner, reasons) = (.invalid, nil, invalid)
+            decision = .invalid
+            winner = nil
+            reasons = invalid
             return
         }
         if !unready.isEmpty {
-            (decision, winner, reasons) = (.continue, nil, unready)
+            decision = .continue
+            winner = nil
+            reasons = unready
             return
         }
         guard comparisons.contains(where: { $0.role == .primary }) else {
-            (decision, winner) = (.continue, nil)
+            decision = .continue
+            winner = nil
             reasons = [
                 subject.map { "no variation has a \($0) that can be compared with that of '\(names[baseline])' yet" }
                     ?? "the plan has no primary metric that could be improved"
             ]
             return
         }
+        let variations = names.indices.filter { $0 != baseline }
         let shippable = variations.filter { Self.isShippable($0, findings) }
+        // Of several shippable variations, the one that improves the most important metric most.
         let best = shippable.max { left, right in
             Self.gains(of: left, comparisons, findings).lexicographicallyPrecedes(
                 Self.gains(of: right, comparisons, findings))
         }
         if let best {
-            (decision, winner) = (.ship, best)
+            decision = .ship
+            winner = best
             reasons =
                 sentences.certain(of: best) + variations.filter { $0 != best }.flatMap { sentences.certain(of: $0) }
         } else if !variations.isEmpty, variations.allSatisfy({ Self.isRuledOut($0, findings) }) {
-            (decision, winner) = (.stop, nil)
+            decision = .stop
+            winner = nil
             reasons = variations.flatMap { sentences.against($0) }
         } else {
-            (decision, winner) = (.continue, nil)
+            decision = .continue
+            winner = nil
             reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
         }
     }
 
+    /// Whether a variation improves a primary metric, worsens none, and is within the margin of every guardrail.
     private static func isShippable(_ variation: Int, _ findings: [Finding]) -> Bool {
         let own = findings.filter { $0.variation == variation }
         let primary = own.filter { $0.role == .primary }.map(\.outcome)
@@ -147,11 +160,13 @@ public struct Verdict: Sendable {
             }
     }
 
+    /// Whether a variation worsens a primary metric, or exceeds the margin of a guardrail.
     private static func isRuledOut(_ variation: Int, _ findings: [Finding]) -> Bool {
         findings.contains { $0.variation == variation && $0.rulesOut }
     }
 
-    /// Returns the significant improvement of each primary metric by a variation, in their order.
+    /// Returns how much a variation improves each primary metric, in the order of the metrics; 0 without a significant
+    /// improvement.
     private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
         zip(comparisons, findings).compactMap { comparison, finding in
             guard finding.variation == variation, finding.role == .primary else { return nil }
@@ -162,14 +177,18 @@ public struct Verdict: Sendable {
 
     // MARK: Findings
 
+    /// Tests comparisons: primary ones by Holm's procedure, secondary ones by that of Benjamini and Hochberg, and
+    /// guardrails against their margins.
+    ///
+    /// - Returns: a finding for each comparison, in their order.
     static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
-        /// Tests by Holm's procedure. Metrics without data count as tested, so that levels do not change when they get
-        /// data.
+        /// Tests the comparisons with a role together. Comparisons without data are included with the p-value 1, so
+        /// that the levels of the others do not change when the data arrives.
         func tested(
-            _ isWanted: (Role) -> Bool, _ test: ([Double], Double) -> [TestedHypothesis]
+            _ hasRole: (Role) -> Bool, _ procedure: ([Double], Double) -> [TestedHypothesis]
         ) -> [Int: TestedHypothesis] {
-            let indices = comparisons.indices.filter { isWanted(comparisons[$0].role) }
-            let results = test(indices.map { comparisons[$0].evidence?.pValue() ?? 1 }, alpha)
+            let indices = comparisons.indices.filter { hasRole(comparisons[$0].role) }
+            let results = procedure(indices.map { comparisons[$0].evidence?.pValue() ?? 1 }, alpha)
             return Dictionary(zip(indices, results), uniquingKeysWith: { first, _ in first })
         }
         let primary = tested({ $0 == .primary }) { Multiplicity.holm($0, alpha: $1) }
@@ -197,10 +216,15 @@ public struct Verdict: Sendable {
 
 extension Verdict.Finding {
     /// Whether the finding excludes shipping the variation.
-    fileprivate var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
+    var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
 
-    /// Compares a guardrail with its margin. The end of the interval on the worse side has the level α, because a
-    /// variation must pass every guardrail. The other end is corrected, because a single failure is sufficient to stop.
+    /// Compares a guardrail with its margin.
+    ///
+    /// The two errors need different levels. Wrongly passing a guardrail has the level α without a correction, because
+    /// a variation must pass every guardrail to be shipped. Wrongly failing one has the level α divided by the number
+    /// of guardrails, because a single failure is sufficient to stop. The ends of the intervals have the same levels.
+    ///
+    /// - Parameter count: the number of comparisons with a margin.
     fileprivate mutating func judge(
         _ evidence: Evidence, _ margin: ExperimentMetrics.Margin, isDecrease: Bool, alpha: Double, among count: Int
     ) {
@@ -210,11 +234,12 @@ extension Verdict.Finding {
         let p = evidence.pValue(edge)
         pValue = isWithin ? p : min(1, p * Double(count))
         if p < (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
-        // The lower end is on the worse side, unless less is better.
-        let (low, high) = isDecrease ? (corrected, alpha) : (alpha, corrected)
+        // The lower end of the interval is on the worse side, unless less is better.
+        let lowerLevel = isDecrease ? corrected : alpha
+        let upperLevel = isDecrease ? alpha : corrected
         func joined(_ interval: (Double) -> ClosedRange<Double>?) -> ClosedRange<Double>? {
-            guard let low = interval(low), let high = interval(high) else { return nil }
-            return low.lowerBound...high.upperBound
+            guard let lower = interval(lowerLevel), let upper = interval(upperLevel) else { return nil }
+            return lower.lowerBound...upper.upperBound
         }
         var effect = EffectSize(evidence, alpha: alpha, unit: unit)
         effect.liftInterval = joined { evidence.liftInterval(alpha: $0) }
@@ -224,7 +249,7 @@ extension Verdict.Finding {
 }
 
 extension Verdict.Role {
-    /// Whether the share of users is compared instead of the metric itself.
+    /// Whether the share of users with any event is compared instead of the metric itself.
     var isShareOfUsers: Bool { if case .shareOfGuardrail = self { true } else { false } }
 
     /// The margin of a guardrail; `nil` for other roles.
@@ -233,70 +258,5 @@ extension Verdict.Role {
         case .guardrail(let margin), .shareOfGuardrail(let margin): margin
         case .primary, .secondary: nil
         }
-    }
-}
-
-/// Formulates the findings as sentences.
-private struct Sentences {
-    let comparisons: [Verdict.Comparison]
-    let findings: [Verdict.Finding]
-    let names: [String]
-    let baseline: Int
-    let namesMetrics: Bool
-
-    func certain(of variation: Int) -> [String] {
-        sentences { finding in
-            guard finding.variation == variation, finding.outcome != .uncertain else { return false }
-            if finding.role.isShareOfUsers { return finding.outcome == .beyondMargin }
-            return finding.role != .secondary
-        }
-    }
-
-    func uncertain(of variation: Int) -> [String] {
-        sentences { finding in
-            guard finding.variation == variation, finding.outcome == .uncertain else { return false }
-            return finding.role != .secondary && !finding.role.isShareOfUsers
-        }
-    }
-
-    func against(_ variation: Int) -> [String] {
-        sentences { $0.variation == variation && $0.rulesOut }
-    }
-
-    private func sentences(_ isWanted: (Verdict.Finding) -> Bool) -> [String] {
-        findings.filter(isWanted).map { finding in
-            let (name, base) = ("'\(names[finding.variation])'", "'\(names[baseline])'")
-            let share = finding.role.isShareOfUsers ? " (share of users)" : ""
-            let metric = namesMetrics ? "\(finding.role.name) metric '\(finding.metric)'\(share): " : ""
-            return metric + statement(finding, name, base) + numbers(finding)
-        }
-    }
-
-    private func statement(_ finding: Verdict.Finding, _ name: String, _ base: String) -> String {
-        if let margin = finding.role.margin?.text(in: finding.unit) {
-            let limit = "by its margin of \(margin)"
-            switch finding.outcome {
-            case .withinMargin: return "\(name) is not worse than \(base) \(limit)"
-            case .beyondMargin:
-                return "\(name) is worse than \(base) by more than its margin of "
-                    + "\(margin)"
-            default: return "whether \(name) is worse than \(base) \(limit) is not certain yet"
-            }
-        }
-        switch finding.outcome {
-        case .uncertain: return "whether \(name) differs from \(base) is not certain yet"
-        default: return "\(name) is \(finding.outcome.rawValue) than \(base)"
-        }
-    }
-
-    private func numbers(_ finding: Verdict.Finding) -> String {
-        guard let effect = finding.effect, let pValue = finding.pValue else {
-            return ", because it has too few users yet"
-        }
-        let numbers = if case .absolute = finding.role.margin { effect.inUnits } else { "\(effect)" }
-        let count = comparisons.count { $0.role == finding.role }
-        let compared = namesMetrics ? "comparisons" : "variations"
-        let correction = finding.role == .primary && count > 1 ? ", corrected for \(count) \(compared)" : ""
-        return ": \(numbers), p \(ExperimentResults.short(pValue))\(correction)"
     }
 }

@@ -4,12 +4,17 @@ import Definitions
 public import JSON
 public import Storage
 
-/// The looks of a project's bandits that left the weights, which are stored beside the definitions.
+/// The last looks of a project's bandits that changed no weights.
+///
+/// A look that changes weights is part of the definitions. Any other look is stored beside them, because a change of
+/// the definitions is a new revision, which all processes and clients load. Descriptions of experiments show the later
+/// one.
 public struct BanditLooks: Sendable {
+    /// The bandits and their last looks, by the id of the experiment.
     private let bandits: [Identifier: Bandit]
     private var looks: [Identifier: StoredLook] = [:]
 
-    /// Reads them, if there is a bandit.
+    /// Reads the looks of a project, if it has a bandit.
     public init(_ project: Project, _ session: any StoreSession) async throws(StorageError) {
         self.init(project)
         if !bandits.isEmpty { add(try await session.read(.looks(sdkKey: project.sdkKey))) }
@@ -24,7 +29,7 @@ public struct BanditLooks: Sendable {
         for look in stored { looks[look.experimentID] = look }
     }
 
-    /// Adds the last look to an experiment's description.
+    /// Returns an experiment's description with the last look of its bandit.
     public func describe(_ experiment: Experiment, _ description: JSONValue) -> JSONValue {
         guard let bandit = bandits[experiment.id], let look = looks[experiment.id] else { return description }
         return bandit.describe(look, of: experiment, description)
@@ -32,6 +37,7 @@ public struct BanditLooks: Sendable {
 }
 
 extension ProjectDefinitions {
+    /// The bandits of all experiments, by the id of the experiment.
     fileprivate var bandits: [Identifier: Bandit] {
         Dictionary(
             experiments.notable.compactMap { experiment in experiment.details.bandit.map { (experiment.id, $0) } },
@@ -40,7 +46,7 @@ extension ProjectDefinitions {
 }
 
 extension Bandit {
-    /// Returns the bandit with a look that is stored beside the definitions, if it is later.
+    /// Returns the bandit with a look that is stored beside the definitions, if it is later than the bandit's own.
     func with(_ stored: StoredLook?) -> Bandit {
         guard let stored, stored.lookedAt > state.lookedAt ?? .distantPast, let object = stored.content.object else {
             return self

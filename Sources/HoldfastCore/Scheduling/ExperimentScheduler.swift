@@ -7,14 +7,18 @@ import Logging
 public import Storage
 internal import Synchronization
 
-/// Makes the changes of experiments that their schedules, ramps and bandits ask for, when they are due.
+/// Makes the changes of experiments that their schedules, ramps and bandits require, when they are due.
 ///
-/// Every process has one. What is due is decided by the stored definitions alone, and a change is stored only if they are
-/// still those that it was decided with. So each change is made exactly once, whichever processes run, and after all were
-/// killed by the next one that starts.
+/// Every process has a scheduler. Which change is due follows from the stored definitions alone, and a change is stored
+/// only if the definitions are still those by which it was decided. So each change is made exactly once, no matter
+/// which processes run. If all processes were killed, the next one that starts makes the changes that are due.
 ///
-/// The users of an experiment with an active ramp are looked at after each commit of this process, at most once in an
-/// interval, and otherwise every few intervals, because another process that has committed may be gone.
+/// In every interval of ``timer``:
+/// 1. ``timedExperiments()`` lists the experiments with a schedule, a ramp or a bandit.
+/// 2. ``beginLook()`` decides whether to read the users of experiments with an active ramp: after a commit of this
+///    process, and otherwise every ``longestQuiet`` intervals, because another process may have committed and then
+///    ended.
+/// 3. ``makeDueChange(of:in:at:looksAtUsers:)`` makes the due change of each experiment.
 public final class ExperimentScheduler: Sendable {
     private let catalog: ProjectCatalog
     private let store: any Store
@@ -23,18 +27,19 @@ public final class ExperimentScheduler: Sendable {
     private let timer = RepeatedTask(every: .milliseconds(250))
 
     private struct State {
-        /// The experiments with something to do, of the version of each project.
+        /// The experiments with a schedule, a ramp or a bandit, by SDK key, with the version of the project.
         var timed: [String: (version: Int64, keys: [Identifier])] = [:]
-        /// Commits of this process before the last look at users.
+        /// The number of commits of this process at the last look at users.
         var commits: UInt64?
-        /// Intervals since the last look.
+        /// The number of intervals since the last look at users.
         var quiet = 0
-        /// When what has failed is tried again.
+        /// When the change of an experiment, which was refused, is tried again.
         var retries: [Place: Instant] = [:]
-        /// The looks of bandits that left the weights, as far as this process knows them.
+        /// The last looks of bandits that changed no weights, as far as this process knows them; see ``BanditLooks``.
         var looks: [Place: StoredLook] = [:]
     }
 
+    /// Identifies an experiment.
     private struct Place: Hashable {
         let sdkKey: String
         let key: Identifier
@@ -42,7 +47,7 @@ public final class ExperimentScheduler: Sendable {
 
     /// The number of intervals after which users are looked at without a commit.
     private static let longestQuiet = 8
-    /// After which what was refused is tried again.
+    /// The time after which a refused change is tried again.
     private static let retryDelay = TimeSpan.minutes(1)
     static let author = Author(name: "experiment schedule")
 
@@ -51,7 +56,7 @@ public final class ExperimentScheduler: Sendable {
         self.store = store
     }
 
-    /// Begins to make changes, until ``close()``.
+    /// Begins to make due changes, until ``close()``.
     public func start() {
         timer.start { [weak self] in await self?.makeDueChanges() }
     }
@@ -66,10 +71,10 @@ public final class ExperimentScheduler: Sendable {
         let now = store.clock.now()
         let places = timedExperiments()
         guard !places.isEmpty else { return }
-        let looks = beginLook()
+        let looksAtUsers = beginLook()
         for (project, place) in places where !isWaiting(place, at: now) {
             do {
-                try await makeDueChange(of: place, in: project, at: now, looksAtUsers: looks)
+                try await makeDueChange(of: place, in: project, at: now, looksAtUsers: looksAtUsers)
                 state.withLock { _ = $0.retries.removeValue(forKey: place) }
             } catch is StorageError {
                 // The next interval tries again. Readiness reports the store.
@@ -85,11 +90,13 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
+    /// Whether an experiment's change was refused and is not tried again yet.
     private func isWaiting(_ place: Place, at now: Instant) -> Bool {
         timer.isClosed || state.withLock { $0.retries[place].map { now < $0 } ?? false }
     }
 
-    /// Returns the experiments with something to do.
+    /// Returns the experiments with a schedule, a ramp or a bandit. A project's definitions are searched once per
+    /// version.
     private func timedExperiments() -> [(project: Project, place: Place)] {
         let projects = catalog.snapshot().projects.values.filter { !$0.isSuperseded }
         return state.withLock { state in
@@ -108,17 +115,22 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    /// Returns whether the users are to be looked at now.
+    /// Returns whether the users of experiments with an active ramp are to be read in this interval.
     private func beginLook() -> Bool {
         let commits = store.metrics().commits
         return state.withLock { state in
             state.quiet += 1
             guard state.commits != commits || state.quiet >= Self.longestQuiet else { return false }
-            (state.commits, state.quiet) = (commits, 0)
+            state.commits = commits
+            state.quiet = 0
             return true
         }
     }
 
+    /// Makes the change of one experiment that is due, if there is one.
+    ///
+    /// A change by a schedule depends on the time alone. A step of a ramp and a look of a bandit also depend on the
+    /// users, which are read only if such a change may be due.
     private func makeDueChange(
         of place: Place, in project: Project, at now: Instant, looksAtUsers: Bool
     ) async throws {
@@ -131,43 +143,44 @@ public final class ExperimentScheduler: Sendable {
             bandit = definitions.experiments[place.key]?.details.bandit
         }
         let watch = try await watch(place.key, project, bandit, at: now)
+        // The bandit has looked, and no weight changes.
         if let look = watch?.bandit, let experiment = definitions.experiments[place.key],
             experiment.shares(look) == nil
         {
-            return try await keep(look, of: experiment, place, at: now)
+            return try await storeLook(look, of: experiment, place, at: now)
         }
         // Most looks at users change nothing.
         guard definitions.timedChange(of: place.key, at: now, watch?.users) != nil else { return }
         do {
             try await makeDueChange(place, at: now, watch)
         } catch let error as CoreError where error.kind != .unavailable {
-            // Enrolled users stay where they are, and a person decides.
+            // The step is not possible. The ramp is held instead, until a person decides.
             try await makeDueChange(place, at: now, watch, holding: error)
         }
     }
 
-    // MARK: Looks that leave the weights
+    // MARK: Looks of bandits that change no weights
 
-    /// Whether a bandit is to look, given the looks that left the weights. They are not in the definitions, because each
-    /// change of these is another revision for everybody.
+    /// Whether a look of a bandit is due, given its looks that changed no weights, which are not in the definitions.
     private func isLookDue(of place: Place, _ definitions: ProjectDefinitions, at now: Instant) async throws -> Bool {
         guard let experiment = definitions.experiments[place.key], let bandit = experiment.details.bandit else {
             return false
         }
         guard bandit.with(state.withLock { $0.looks[place] }).isDue(at: now) else { return false }
-        // Another process may have looked.
+        // Another process may have looked meanwhile.
         let looks = try await catalog.inBackground { try await $0.read(.looks(sdkKey: place.sdkKey)) }
         let look = looks.first { $0.experimentID == experiment.id }
         state.withLock { $0.looks[place] = look }
         return bandit.with(look).isDue(at: now)
     }
 
-    /// Stores a look, unless another process has looked since this one knew of the last.
-    private func keep(
+    /// Stores a look that changes no weights, unless another process has stored a newer one than this process knows.
+    private func storeLook(
         _ look: Bandit.Look, of experiment: ExperimentDefinition, _ place: Place, at now: Instant
     ) async throws {
         let former = state.withLock { $0.looks[place] }
-        var (before, after) = (experiment, experiment)
+        var before = experiment
+        var after = experiment
         before.details.bandit = experiment.details.bandit?.with(former)
         after.details.bandit?.note(look, at: now)
         guard let content = after.details.bandit?.state.stored else { return }
@@ -181,9 +194,10 @@ public final class ExperimentScheduler: Sendable {
         if isStored { state.withLock { $0.looks[place] = stored } }
     }
 
-    /// Looks at the users of an experiment.
+    /// Reads the users of an experiment.
     ///
-    /// - Parameter bandit: looks, too; `nil` if it is not due.
+    /// - Parameter bandit: the bandit whose look is due; `nil` if none is.
+    /// - Returns: `nil` if the datafile does not have the experiment.
     private func watch(
         _ key: Identifier, _ project: Project, _ bandit: Bandit?, at now: Instant
     ) async throws -> UserWatch? {
@@ -195,11 +209,11 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    /// Makes what is due by the newest definitions: another process may have been quicker, or a person has changed the
-    /// experiment.
+    /// Makes the change that is due by the newest definitions. There may be none: another process may have been
+    /// quicker, or a person may have changed the experiment.
     ///
-    /// - Parameter refusal: why the step of a ramp was not possible. Instead of it the ramp is held.
-    /// - Throws: the refusal if no step of a ramp is due.
+    /// - Parameter refusal: why the step of a ramp was not possible. The ramp is then held instead.
+    /// - Throws: `refusal` if the due change is not a step of a ramp.
     private func makeDueChange(
         _ place: Place, at now: Instant, _ watch: UserWatch?, holding refusal: CoreError? = nil
     ) async throws {
@@ -231,14 +245,14 @@ public final class ExperimentScheduler: Sendable {
 }
 
 extension TimedChange {
-    /// Whether a step of a ramp begins.
+    /// Whether the change begins a step of a ramp.
     fileprivate var isStep: Bool {
         if case .begin = self { true } else { false }
     }
 }
 
 extension ExperimentDefinition {
-    /// What its schedule and its ramp change, for the audit log.
+    /// The members that a schedule, a ramp or a bandit changes, for the audit log.
     fileprivate var timesForAudit: JSONValue {
         [
             "experiment": [

@@ -2,11 +2,11 @@ package import Dispatch
 import Storage
 import Synchronization
 
-/// Work that is repeated in the background until it is closed. Each repetition begins an interval after the one before has
-/// ended.
+/// Work that is repeated in the background until the task is closed or released. Each repetition begins an interval
+/// after the preceding one has ended.
 package final class RepeatedTask: Sendable {
     private let interval: DispatchTimeInterval
-    /// Its own, so that it waits for nobody who blocks a thread.
+    /// Its own executor, so that the work does not wait for other tasks that block a thread.
     private let executor = DispatchExecutor(label: "repeated-task")
     private let closed = Atomic<Bool>(false)
 
@@ -16,9 +16,12 @@ package final class RepeatedTask: Sendable {
 
     package var isClosed: Bool { closed.load(ordering: .relaxed) }
 
+    /// Begins to repeat the work.
+    ///
     /// - Parameters:
     ///   - delay: the time until the first run; the interval by default.
-    ///   - work: does not keep the owner of the task alive.
+    ///   - work: must capture the owner of the task weakly. Otherwise it keeps the owner alive until the task is
+    ///     closed.
     package func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + (delay ?? interval)) { [weak self] in
             guard let self, !isClosed else { return }
@@ -29,6 +32,7 @@ package final class RepeatedTask: Sendable {
         }
     }
 
+    /// Ends the repetition. Work in progress is completed.
     package func close() {
         closed.store(true, ordering: .relaxed)
     }

@@ -5,31 +5,35 @@ import JSON
 import Statistics
 import Storage
 
-/// What is known of the users of an experiment, and what is wrong with it.
+/// The state of an experiment's users, and the alarms about them. Ramps decide by it whether their next step is due,
+/// and the ``ExperimentMonitor`` reports the alarms.
 struct UserWatch: Sendable, Equatable {
+    /// The number of users, and the p-value of the test of their split.
     var evidence: Ramp.Evidence
     /// The number of exposures that happened while the experiment was not running.
     var notRunning = 0
-    /// In sentences, by the kind of the alarm.
+    /// The alarms as sentences, by kind.
     var alarms: [ExperimentWarning: String] = [:]
-    /// What the experiment's bandit has found; only the scheduler asks it, when it is due.
+    /// What the experiment's bandit has found; `nil` if it has not looked. Only the scheduler makes it look, when a
+    /// look is due.
     var bandit: Bandit.Look?
 
-    /// `nil` if nothing is wrong.
+    /// All alarms in one text; `nil` if there are none.
     var alarm: String? {
         alarms.isEmpty ? nil : ExperimentWarning.allCases.compactMap { alarms[$0] }.joined(separator: "; ")
     }
 
-    /// What decides whether a step is due.
+    /// The state as the rules of ramps and bandits use it.
     var users: WatchedUsers { WatchedUsers(evidence: evidence, alarm: alarm, look: bandit) }
 }
 
 extension UserWatch {
-    /// The probability that an experiment in which nothing is worse than its margin allows ever raises an alarm, for all
-    /// metrics and variations together, however often they are looked at.
+    /// The maximum probability of a false alarm about metrics: that an experiment in which no metric is worse, or worse
+    /// than its margin allows, ever raises one. It holds for all metrics and variations together, at any number of
+    /// looks.
     static let alpha = 0.05
 
-    /// Reads what a store has of the users of an experiment, and of its guardrails.
+    /// Reads the users of an experiment, and its guardrails and primary metrics.
     static func read(
         _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
     ) async throws -> UserWatch {
@@ -37,7 +41,9 @@ extension UserWatch {
         return try await read(experiment, of: project, tally, at: now, session)
     }
 
-    /// - Parameter tally: the users of the experiment.
+    /// Reads the guardrails and primary metrics of an experiment.
+    ///
+    /// - Parameter tally: the users of the experiment, which were read already.
     static func read(
         _ experiment: Experiment, of project: Project, _ tally: ExperimentTally, at now: Instant,
         _ session: any StoreSession
@@ -53,7 +59,7 @@ extension UserWatch {
         for (role, key) in watched {
             guard let metric = project.definitions.metrics[key] else { continue }
             let totals = try await reader.totals(of: metric)
-            // While earlier events are being filled in, some users lack what they did.
+            // While the totals are being filled with earlier events, users lack some of their events.
             guard totals.measured?.isFilling == false else { continue }
             let results = try totals.results()
             let indices = results.variations.indices.filter { !results.variations[$0].isBaseline }
@@ -61,11 +67,13 @@ extension UserWatch {
                 comparisons += indices.map { results.comparison(role, of: $0) }
             }
         }
+        // Metrics whose totals are still being filled count as tested, so that the level does not change later.
         watch.add(
             comparisons, experiment.variations.map(\.key.string), tests: max(comparisons.count, watched.count * others))
         return watch
     }
 
+    /// Checks the split of the users, without any metrics.
     init(_ experiment: Experiment, _ tally: ExperimentTally) {
         let check = SampleRatioCheck(tally, of: experiment)
         let users = tally.variations.reduce(0) { $0 + $1.counted + $1.multipleVariations }
@@ -79,29 +87,34 @@ extension UserWatch {
 }
 
 extension UserWatch {
-    /// Adds what is certainly worse, by comparisons that share one level.
+    /// Adds an alarm for each comparison in which a variation is certainly worse.
+    ///
+    /// - Parameters:
+    ///   - names: the names of the variations.
+    ///   - tests: the number of tests that share the level ``alpha`` (Bonferroni's correction).
     mutating func add(_ comparisons: [Verdict.Comparison], _ names: [String], tests: Int) {
         let alpha = Self.alpha / Double(max(1, tests))
         for comparison in comparisons where comparison.isWorse(alpha: alpha) {
             guard let effect = comparison.evidence.map({ EffectSize($0, alpha: alpha, unit: comparison.unit) }) else {
                 continue
             }
-            let (kind, sentence): (ExperimentWarning, String) =
-                switch comparison.role {
-                case .guardrail(let margin):
-                    (
-                        .guardrail,
-                        "the guardrail '\(comparison.metric)' is worse than its margin of \(margin.text(in: comparison.unit)) "
-                            + "allows"
-                    )
-                case .shareOfGuardrail(let margin):
-                    (
-                        .guardrail,
-                        "the share of users behind the guardrail '\(comparison.metric)' is worse than its margin of "
-                            + "\(margin) allows"
-                    )
-                case .primary, .secondary: (.primary, "the primary metric '\(comparison.metric)' is worse")
-                }
+            let kind: ExperimentWarning
+            let sentence: String
+            switch comparison.role {
+            case .guardrail(let margin):
+                kind = .guardrail
+                sentence =
+                    "the guardrail '\(comparison.metric)' is worse than its margin of \(margin.text(in: comparison.unit)) "
+                    + "allows"
+            case .shareOfGuardrail(let margin):
+                kind = .guardrail
+                sentence =
+                    "the share of users behind the guardrail '\(comparison.metric)' is worse than its margin of "
+                    + "\(margin) allows"
+            case .primary, .secondary:
+                kind = .primary
+                sentence = "the primary metric '\(comparison.metric)' is worse"
+            }
             let alarm = "\(sentence) in '\(names[comparison.variation])' (\(effect))"
             alarms[kind] = [alarms[kind], alarm].compactMap { $0 }.joined(separator: "; ")
         }
@@ -109,9 +122,10 @@ extension UserWatch {
 }
 
 extension Verdict.Comparison {
-    /// Whether the variation is certainly worse: by more than the margin of a guardrail, or at all.
+    /// Whether the variation is certainly worse than the baseline; for a guardrail by more than its margin.
     ///
-    /// - Parameter alpha: the probability of ever saying so of a variation that is as good as that.
+    /// - Parameter alpha: the maximum probability that this is ever true of a variation that is no worse, or no worse
+    ///   than the margin.
     func isWorse(alpha: Double) -> Bool {
         let edge = role.margin?.edge(isDecrease: isDecrease) ?? .noEffect
         guard let evidence, evidence.pValue(edge) < alpha else { return false }

@@ -3,8 +3,8 @@ public import Definitions
 import JSON
 import Storage
 
-/// Reads profiles from delimiter-separated values with named columns (RFC 4180), or as Cassandra's `COPY … TO` writes
-/// them.
+/// Reads profiles from delimiter-separated values with named columns, in the form of RFC 4180 or of Cassandra's
+/// `COPY … TO`.
 ///
 /// A record has a user and either one assignment or a whole map:
 /// - `user_id`, `experiment_id`, `variation_id`: ids, which are stored unchanged
@@ -13,6 +13,7 @@ import Storage
 ///
 /// Further columns are ignored.
 public struct DelimitedProfiles: ProfileReader {
+    /// How the input is written.
     public struct Options: Sendable {
         /// An ASCII character.
         public var delimiter = UInt8(ascii: ",")
@@ -54,8 +55,9 @@ public struct DelimitedProfiles: ProfileReader {
         self.records = records
     }
 
-    /// The indices of the fields that are read.
+    /// The positions of the columns that are read.
     fileprivate struct Columns {
+        /// The columns with the assignments of a record.
         enum Content {
             case ids(experiment: Int, variation: Int)
             case names(experiment: Int, variation: Int)
@@ -64,20 +66,23 @@ public struct DelimitedProfiles: ProfileReader {
 
         var userID: Int
         var content: Content
+        /// The number of all columns.
         var count: Int
     }
 
+    /// Converts records to profiles. The first record is the header, unless the options have one.
     fileprivate struct Records {
         let options: Options
         let names: ExperimentNames
         /// `nil` until the header was read.
         var columns: Columns?
-        /// Whether the header was refused. Nothing is read then.
+        /// Whether the header was refused. The records are then skipped.
         var isRefused = false
     }
 }
 
 extension DelimitedProfiles.Records {
+    /// Takes the next record: the header, or a profile to report.
     fileprivate mutating func take(_ record: RecordSplitter.Record, _ report: (ImportedElement) -> Void) {
         guard !isRefused else { return }
         do throws(CoreError) {
@@ -96,6 +101,9 @@ extension DelimitedProfiles.Records {
         }
     }
 
+    /// Finds the columns.
+    ///
+    /// - Throws: 400 if the header lacks a column.
     fileprivate func columns(in header: [String]) throws(CoreError) -> DelimitedProfiles.Columns {
         func index(_ name: String) -> Int? { header.firstIndex(of: options.columns[name] ?? name) }
         for (name, given) in options.columns where index(name) == nil {
@@ -120,10 +128,12 @@ extension DelimitedProfiles.Records {
         return DelimitedProfiles.Columns(userID: userID, content: content, count: header.count)
     }
 
+    /// Returns the names in a header for an error.
     private func list(_ header: [String]) -> String {
         header.map { $0.shortened(to: CoreError.longestQuote) }.prefix(20).joined(separator: ", ")
     }
 
+    /// Returns the profile of a record.
     private func profile(_ fields: [[UInt8]], _ columns: DelimitedProfiles.Columns) throws(CoreError) -> ProfileInput {
         guard fields.count == columns.count else {
             throw CoreError(.invalid, "a record must have \(columns.count) fields, as the header; got \(fields.count)")
@@ -151,6 +161,7 @@ extension DelimitedProfiles.Records {
         }
     }
 
+    /// Returns a field as text.
     private func text(_ bytes: [UInt8], _ name: String) throws(CoreError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw CoreError(.invalid, "\(name) must be UTF-8")
@@ -158,6 +169,7 @@ extension DelimitedProfiles.Records {
         return text
     }
 
+    /// Parses a map in the format of CQL or JSON.
     private func map(_ bytes: [UInt8]) throws(CoreError) -> ExperimentBucketMap {
         let value: JSONValue
         if let map = CQLMap.parse(bytes) {
@@ -178,80 +190,5 @@ extension ProfileInput {
     init(userID: Identifier, entry: (experimentID: Identifier, variationID: Identifier)) {
         let entry = ExperimentBucketMap.Entry(experimentID: entry.experimentID, variationID: entry.variationID)
         self.init(userID: userID, assignments: ExperimentBucketMap([entry]))
-    }
-}
-
-/// A map as CQL writes it: `{'77': {'variation_id': 'b'}}`, `{'77': {variation_id: 'b'}}` of a user-defined type, or
-/// `{'77': 'b'}`. In texts a quotation mark is doubled.
-enum CQLMap {
-    /// Returns the map as the JSON of an `experiment_bucket_map`; `nil` if the text is no such map.
-    static func parse(_ bytes: [UInt8]) -> JSONValue? {
-        var reader = Reader(rest: bytes[...])
-        guard let map = reader.map(of: { $0.assignment() }), reader.isAtEnd else { return nil }
-        return .object(map)
-    }
-
-    private struct Reader {
-        var rest: ArraySlice<UInt8>
-
-        var isAtEnd: Bool { rest.allSatisfy { $0 == 0x20 } }
-
-        mutating func map(of value: (inout Reader) -> JSONValue?) -> JSONObject? {
-            guard skip("{") else { return nil }
-            var map = JSONObject()
-            if skip("}") { return map }
-            repeat {
-                guard let key = name(), skip(":"), let value = value(&self) else { return nil }
-                map[key] = value
-            } while skip(",")
-            return skip("}") ? map : nil
-        }
-
-        mutating func assignment() -> JSONValue? {
-            if let text = text() { return .object(Self.assignment(text)) }
-            return map { $0.text().map { .string($0) } }.map { .object($0) }
-        }
-
-        private static func assignment(_ variation: String) -> JSONObject {
-            var object = JSONObject()
-            object["variation_id"] = .string(variation)
-            return object
-        }
-
-        private mutating func name() -> String? {
-            if let text = text() { return text }
-            let word = rest.prefix { $0 == UInt8(ascii: "_") || NameRule.isExperimentID(CollectionOfOne($0)) }
-            guard !word.isEmpty else { return nil }
-            rest = rest[word.endIndex...]
-            return String(decoding: word, as: UTF8.self)
-        }
-
-        private mutating func text() -> String? {
-            let quote = UInt8(ascii: "'")
-            while rest.first == 0x20 { rest = rest.dropFirst() }
-            guard rest.first == quote else { return nil }
-            var text: [UInt8] = []
-            var index = rest.startIndex + 1
-            while index < rest.endIndex {
-                if rest[index] != quote {
-                    text.append(rest[index])
-                } else if index + 1 < rest.endIndex, rest[index + 1] == quote {
-                    text.append(quote)
-                    index += 1
-                } else {
-                    rest = rest[(index + 1)...]
-                    return String(validating: text, as: UTF8.self)
-                }
-                index += 1
-            }
-            return nil
-        }
-
-        private mutating func skip(_ character: Unicode.Scalar) -> Bool {
-            while rest.first == 0x20 { rest = rest.dropFirst() }
-            guard rest.first == UInt8(ascii: character) else { return false }
-            rest = rest.dropFirst()
-            return true
-        }
     }
 }

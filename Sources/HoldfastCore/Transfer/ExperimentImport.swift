@@ -4,8 +4,11 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Exposures and events of an experiment from another system, `{"started_at","shares","exposures"?,"events"?}`, by
-/// which a running test can move to this server.
+/// The body of a request that moves a running experiment from another system to this server:
+/// `{"started_at","shares","exposures"?,"events"?}`.
+///
+/// Imported users are compared with the shares in the other system. They therefore belong to an allocation period of
+/// their own, the ``period``.
 public struct ExperimentImport: Sendable {
     /// The allocation period of the import: from the start in the other system, with the shares in that system.
     public let period: AllocationPeriod
@@ -16,6 +19,8 @@ public struct ExperimentImport: Sendable {
     private static let exposureMembers = ["user_id", "variation_id", "variation_key", "timestamp"]
     private static let eventMembers = ["id", "user_id", "goal", "value", "timestamp", "tags"]
 
+    /// Parses the body.
+    ///
     /// - Parameter limit: the maximum number of exposures, and of events.
     /// - Throws: 400 or 422 for the first wrong member, 409 if nothing can be imported into the experiment.
     public init(
@@ -36,18 +41,8 @@ public struct ExperimentImport: Sendable {
         period = AllocationPeriod(
             number: AllocationPeriod.imported, sdkKey: project.sdkKey, since: startedAt,
             allocation: try Self.allocation(shares, of: experiment))
-        func elements(_ name: String) throws(CoreError) -> [JSONValue] {
-            guard let value = object[name], !value.isNull else { return [] }
-            guard let elements = value.array, elements.count <= limit else {
-                throw CoreError(
-                    .invalid,
-                    "`\(name)` must be an array of at most \(limit) elements; got "
-                        + (value.array.map { "\($0.count)" } ?? value.kind), at: [name])
-            }
-            return elements
-        }
         var exposures: [Exposure] = []
-        for (index, element) in try elements("exposures").enumerated() {
+        for (index, element) in try Self.elements("exposures", of: object, limit: limit).enumerated() {
             let input = try EventInput(
                 element, knowing: Self.exposureMembers, at: JSONPointer().appending("exposures").appending(index),
                 sdkKey: project.sdkKey, importedSince: startedAt, now: now)
@@ -55,8 +50,8 @@ public struct ExperimentImport: Sendable {
         }
         self.exposures = exposures
         var events: [GoalEvent] = []
-        for (index, element) in try elements("events").enumerated() {
-            // Events before the start count as well, as far as metrics look back.
+        for (index, element) in try Self.elements("events", of: object, limit: limit).enumerated() {
+            // Events from before the start are needed as well, as far as metrics look back.
             let input = try EventInput(
                 element, knowing: Self.eventMembers, at: JSONPointer().appending("events").appending(index),
                 sdkKey: project.sdkKey, importedSince: startedAt - EventRules.longestLookBack, now: now)
@@ -81,6 +76,7 @@ public struct ExperimentImport: Sendable {
             ], in: period.sdkKey)
     }
 
+    /// - Throws: 409 if nothing can be imported into the experiment.
     private static func check(_ experiment: Experiment, of project: Project) throws(CoreError) {
         guard !experiment.isConcluded, !experiment.isArchived else {
             throw CoreError(
@@ -96,6 +92,22 @@ public struct ExperimentImport: Sendable {
         }
     }
 
+    /// Returns the elements of an array; none if it is absent or null.
+    private static func elements(
+        _ name: String, of object: JSONObject, limit: Int
+    ) throws(CoreError) -> [JSONValue] {
+        guard let value = object[name], !value.isNull else { return [] }
+        guard let elements = value.array, elements.count <= limit else {
+            throw CoreError(
+                .invalid,
+                "`\(name)` must be an array of at most \(limit) elements; got "
+                    + (value.array.map { "\($0.count)" } ?? value.kind), at: [name])
+        }
+        return elements
+    }
+
+    /// Returns the allocation in the other system.
+    ///
     /// - Parameter shares: relative numbers by the keys of variations.
     private static func allocation(
         _ shares: JSONValue, of experiment: Experiment
@@ -140,6 +152,7 @@ public struct ExperimentImport: Sendable {
         return TrafficAllocation(weights: weights)
     }
 
+    /// Returns the exposure of an element, which enrolls its user in the period.
     private static func exposure(
         _ input: EventInput, in period: AllocationPeriod, of experiment: Experiment, _ project: Project
     ) throws(CoreError) -> Exposure {

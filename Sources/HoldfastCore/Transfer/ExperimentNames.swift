@@ -2,7 +2,8 @@ public import Bucketing
 public import Definitions
 import JSON
 
-/// Finds experiments and variations by the names in data of other systems: keys, ids, or an index in the list.
+/// Finds experiments and variations by the names that data of other systems use: a key, an id, or the position of a
+/// variation in the list.
 public struct ExperimentNames: Sendable {
     private let datafiles: [Datafile]
 
@@ -56,7 +57,9 @@ public struct ExperimentNames: Sendable {
             .unprocessable, "the variation must be one of the experiment '\(experiment.key)': \(known); got '\(found)'")
     }
 
-    /// Checks that the ids of a decision fit into a profile.
+    /// Returns the ids of an experiment and its variation as an entry of a profile.
+    ///
+    /// - Throws: 400 if a profile cannot have these ids.
     static func entry(
         _ experiment: Experiment, _ variation: Variation
     ) throws(CoreError) -> (experimentID: Identifier, variationID: Identifier) {

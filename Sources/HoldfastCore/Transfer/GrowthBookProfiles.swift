@@ -3,11 +3,11 @@ import Definitions
 import JSON
 import Storage
 
-/// Reads the documents of GrowthBook's sticky bucketing, one JSON object a line or all in one array:
+/// Reads the documents of GrowthBook's sticky bucketing, either one JSON object per line or all in one array:
 /// `{"attributeName":"id","attributeValue":"ann","assignments":{"checkout__0":"control"}}`.
 ///
-/// A key of `assignments` is the experiment's key and its bucket version; the value is the key of the variation, by
-/// default its place in the list. Of several versions of one experiment the greatest counts.
+/// A key of `assignments` consists of the experiment's key and its bucket version. The value is the key of the
+/// variation, which by default is its position in the list. If an experiment has several versions, the greatest counts.
 public struct GrowthBookProfiles: ProfileReader {
     private var splitter = JSONElementSplitter(limit: ImportedElement.lengthLimit)
     private var documents: Documents
@@ -31,12 +31,13 @@ public struct GrowthBookProfiles: ProfileReader {
 
     public var notes: [String] { documents.notes }
 
+    /// Converts documents to profiles.
     fileprivate struct Documents {
         let names: ExperimentNames
         let attribute: String
-        /// The numbers of documents of other attributes, by attribute.
+        /// The number of skipped documents, by the attribute to which they belong.
         var ofOtherAttributes = Tally()
-        /// The numbers of assignments in experiments that the database lacks, by experiment.
+        /// The number of skipped assignments, by the experiment, which the database lacks.
         var ofUnknownExperiments = Tally()
     }
 
@@ -70,6 +71,7 @@ extension GrowthBookProfiles.Documents {
         ].compactMap(\.self)
     }
 
+    /// Takes the next document, and reports its profile.
     fileprivate mutating func take(
         _ place: ImportedElement.Place, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void
     ) {
@@ -92,7 +94,7 @@ extension GrowthBookProfiles.Documents {
         }
     }
 
-    /// Returns the attribute's value as text. SDKs also compare numbers as texts.
+    /// Returns the attribute's value as text. A whole number counts as its text, as in GrowthBook's SDKs.
     private static func value(of object: JSONObject) throws(CoreError) -> String {
         switch object["attributeValue"] {
         case .string(let text): return text
@@ -125,7 +127,7 @@ extension GrowthBookProfiles.Documents {
         return newest.map { ($0.key, $0.value.variation) }.sorted { $0.0 < $1.0 }
     }
 
-    /// - Returns: `nil` if the database has none of the experiments.
+    /// Returns the profile of a document; `nil` if the database has none of the experiments.
     private mutating func profile(
         _ userID: Identifier, _ assignments: [(experiment: String, variation: String)]
     ) throws(CoreError) -> ProfileInput? {

@@ -1,14 +1,17 @@
 /// Splits a stream of bytes into the elements of a JSON array, or into lines if it is not an array. The bytes may
-/// arrive in pieces of any size.
+/// arrive in pieces of any size. The first character that is not white space decides: `[` begins an array.
 struct JSONElementSplitter {
     private enum Form {
+        /// There was only white space yet.
         case unknown
         case lines(LineSplitter)
         case array(ArrayScanner)
     }
 
+    /// The maximum length of an element in bytes.
     private let limit: Int
     private var form = Form.unknown
+    /// The number of the line on which the first element begins, from 1.
     private var line = 1
 
     init(limit: Int) {
@@ -27,12 +30,16 @@ struct JSONElementSplitter {
             }
             line += bytes[..<start].count { $0 == 0x0A }
             let isArray = bytes[start] == UInt8(ascii: "[")
-            form =
-                isArray
-                ? .array(ArrayScanner(limit: limit, line: line)) : .lines(LineSplitter(limit: limit, firstLine: line))
-            bytes = bytes[(isArray ? start + 1 : start)...]
+            if isArray {
+                form = .array(ArrayScanner(limit: limit, line: line))
+                bytes = bytes[(start + 1)...]
+            } else {
+                form = .lines(LineSplitter(limit: limit, firstLine: line))
+                bytes = bytes[start...]
+            }
         }
         let rest = UnsafeRawBufferPointer(rebasing: bytes)
+        // While it is changed, the splitter must have no other copy: its buffer would be copied as well.
         switch form {
         case .lines(var splitter):
             form = .unknown
@@ -46,6 +53,7 @@ struct JSONElementSplitter {
         }
     }
 
+    /// Ends the stream, and reports the last element.
     mutating func end(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         switch form {
         case .lines(var splitter):
@@ -55,6 +63,7 @@ struct JSONElementSplitter {
         }
     }
 
+    /// Reports a line, unless it is blank.
     private static func report(
         _ line: Int, _ text: UnsafeRawBufferPointer?,
         _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void
@@ -66,10 +75,15 @@ struct JSONElementSplitter {
 /// Finds the elements of a JSON array by counting brackets. It does not check that the elements are valid JSON.
 private struct ArrayScanner {
     private let limit: Int
+    /// The number of the current line.
     private var line: Int
+    /// Where the current element begins.
     private var start = ImportedElement.Place(line: 0, element: 0)
+    /// The bytes of the current element.
     private var bytes: [UInt8] = []
+    /// Whether the current element exceeds the limit, so that its bytes are dropped.
     private var isOverlong = false
+    /// The number of brackets and braces that are open within the current element.
     private var depth = 0
     private var isInString = false
     private var isEscaped = false
@@ -84,6 +98,7 @@ private struct ArrayScanner {
         byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
     }
 
+    /// Takes the next byte, and reports the current element if it is complete.
     mutating func take(_ byte: UInt8, _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         defer { if byte == 0x0A { line += 1 } }
         guard !hasEnded else { return }
@@ -103,6 +118,7 @@ private struct ArrayScanner {
         count(byte)
     }
 
+    /// Updates the depth and the state within a string.
     private mutating func count(_ byte: UInt8) {
         if isInString {
             if isEscaped {
@@ -122,11 +138,12 @@ private struct ArrayScanner {
         }
     }
 
-    /// An array that does not end leaves an element that is not JSON.
+    /// Ends the stream. If the array is not closed, its last element is incomplete; the parser then refuses it.
     mutating func end(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         if !hasEnded { finish(element) }
     }
 
+    /// Reports the current element, and begins the next one.
     private mutating func finish(_ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void) {
         start.element = (start.element ?? 0) + 1
         if isOverlong {

@@ -11,6 +11,7 @@ struct RecordSplitter {
         case backslash
     }
 
+    /// A record, as it is reported.
     struct Record {
         /// The line on which the record begins, from 1.
         var line: Int
@@ -18,8 +19,14 @@ struct RecordSplitter {
         var fields: Result<[[UInt8]], CoreError>
     }
 
+    /// The state after the last byte.
     private enum State {
-        case fieldStart, plain, quoted
+        /// At the begin of a field.
+        case fieldStart
+        /// Within a field without quotation marks.
+        case plain
+        /// Within a quoted field.
+        case quoted
         /// After a quotation mark within quotes, which is either the closing one or the first of two.
         case quoteInQuotes
         /// After a backslash.
@@ -31,11 +38,17 @@ struct RecordSplitter {
     private let delimiter: UInt8
     private let escape: Escape
     private var state = State.fieldStart
+    /// The complete fields of the current record.
     private var fields: [[UInt8]] = []
+    /// The bytes of the current field.
     private var field: [UInt8] = []
+    /// The length of the current record in bytes.
     private var length = 0
+    /// The number of the current line.
     private var line = 1
+    /// The number of the line on which the current record begins.
     private var recordLine = 1
+    /// The fault of the current record.
     private var error: CoreError?
     /// Whether a record has begun, that is, whether there was anything but line ends since the last record.
     private var isWithinRecord = false
@@ -50,10 +63,12 @@ struct RecordSplitter {
         self.escape = escape
     }
 
+    /// Reads the next bytes, and reports every record that is complete.
     mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (Record) -> Void) {
         for byte in bytes { take(byte, report) }
     }
 
+    /// Ends the stream, and reports the last record.
     mutating func end(_ report: (Record) -> Void) {
         switch state {
         case .quoted, .escaped:
@@ -63,6 +78,7 @@ struct RecordSplitter {
         if isWithinRecord { finishRecord(report) }
     }
 
+    /// Takes the next byte: the transition of the state machine.
     private mutating func take(_ byte: UInt8, _ report: (Record) -> Void) {
         if let expected = mark.first {
             mark = byte == expected ? mark.dropFirst() : []
@@ -75,7 +91,9 @@ struct RecordSplitter {
                 .tooLarge,
                 "a record must be at most \(ImportedElement.lengthLimit) bytes long; "
                     + "a quotation mark that is never closed may be the cause")
-            (state, fields, field) = (.malformed, [], [])
+            state = .malformed
+            fields = []
+            field = []
         }
         switch state {
         case .fieldStart where byte == Self.quote:
@@ -92,6 +110,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Takes a byte outside of quotation marks.
     private mutating func takePlain(_ byte: UInt8, _ report: (Record) -> Void) {
         switch byte {
         case delimiter: finishField()
@@ -106,6 +125,7 @@ struct RecordSplitter {
         if byte != 0x0A, byte != 0x0D { isWithinRecord = true }
     }
 
+    /// Takes a byte within quotation marks.
     private mutating func takeQuoted(_ byte: UInt8) {
         switch byte {
         case Self.quote: state = .quoteInQuotes
@@ -114,6 +134,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Takes the byte after a quotation mark within quotes.
     private mutating func takeAfterQuote(_ byte: UInt8, _ report: (Record) -> Void) {
         switch byte {
         case Self.quote where escape == .doubledQuote:
@@ -127,6 +148,7 @@ struct RecordSplitter {
         }
     }
 
+    /// Marks the current record as malformed.
     private mutating func refuse(_ detail: String) {
         error = error ?? CoreError(.invalid, detail)
         state = .malformed
@@ -138,6 +160,7 @@ struct RecordSplitter {
         state = .fieldStart
     }
 
+    /// Ends the record at a line feed. A carriage return before it is not part of a plain field.
     private mutating func endLine(_ report: (Record) -> Void) {
         if case .plain = state, field.last == 0x0D { field.removeLast() }
         finishRecord(report)
@@ -150,6 +173,9 @@ struct RecordSplitter {
             report(Record(line: recordLine, fields: error.map { .failure($0) } ?? .success(fields)))
         }
         fields.removeAll(keepingCapacity: true)
-        (error, length, isWithinRecord, recordLine) = (nil, 0, false, line + 1)
+        error = nil
+        length = 0
+        isWithinRecord = false
+        recordLine = line + 1
     }
 }

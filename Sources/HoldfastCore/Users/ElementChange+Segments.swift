@@ -12,8 +12,10 @@ extension AttributeSchema {
 }
 
 extension ElementChange {
-    /// - Throws: 422 with every undefined segment. Such a name is most likely misspelt, and the segment would admit
-    ///   nobody.
+    /// Checks that all segments in audiences are defined. An undefined one most likely has a spelling mistake, and
+    /// would admit nobody.
+    ///
+    /// - Throws: 422 with every undefined segment.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
         var faults = FaultCollector()
         for audience in audiences {
@@ -24,7 +26,7 @@ extension ElementChange {
         try faults.check()
     }
 
-    /// Returns everything that a change of an element is warned of.
+    /// Returns all warnings about a change of an element.
     ///
     /// - Parameters:
     ///   - datafile: `nil` if there is no project yet.
@@ -35,9 +37,9 @@ extension ElementChange {
         warnings(schema, datafile) + warnings(changing: former, at: now)
     }
 
-    /// Returns the conditions that no user with defined attributes can meet, and ``trafficWarnings``.
+    /// Returns the warnings about conditions that no user with defined attributes can meet, and ``trafficWarnings``.
     ///
-    /// - Parameter datafile: `nil` if there is no project yet. Then conditions are not looked at.
+    /// - Parameter datafile: `nil` if there is no project yet. Conditions are then not checked.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile?) -> [DefinitionWarning] {
         guard let datafile else { return trafficWarnings }
         return trafficWarnings

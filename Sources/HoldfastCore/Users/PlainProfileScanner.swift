@@ -3,9 +3,11 @@ import Definitions
 import JSON
 import Storage
 
-/// A fast path for the form of nearly all profiles: the two members of the schema, and ASCII ids without escapes.
-/// Unlike ``JSONParser`` it does not build a tree of values. Input in any other form is left to the parser, which
-/// accepts it or describes the fault. The scanner therefore need not detect faults, but must accept only valid input.
+/// A fast path for the form of nearly all profiles: only the two members of the schema, and ASCII ids without escapes.
+/// Unlike ``JSONParser`` it does not build a tree of values.
+///
+/// The scanner may refuse any input: the caller then uses the parser, which accepts the input or describes the fault.
+/// But it must accept only what the parser accepts, with the same result.
 struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
@@ -22,6 +24,7 @@ struct PlainProfileScanner {
         self.bytes = bytes
     }
 
+    /// Reads the whole body; `nil` if it is invalid or has another form.
     private mutating func profile(of pathUserID: Identifier?) -> ProfileInput? {
         var userID: Identifier?
         var assignments: ExperimentBucketMap?
@@ -44,6 +47,7 @@ struct PlainProfileScanner {
         return ProfileInput(userID: userID, assignments: assignments)
     }
 
+    /// Reads an `experiment_bucket_map`.
     private mutating func map() -> ExperimentBucketMap? {
         guard take("{") else { return nil }
         if take("}") { return .empty }

@@ -5,8 +5,8 @@ public import JSON
 import Storage
 
 extension ProfileInput {
-    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as in an export with
-    /// detail, is restored with these values. Any other assignment is saved.
+    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as an export with
+    /// detail writes it, is restored with these values. Any other assignment is saved with the current time.
     public init(line: UnsafeRawBufferPointer) throws(CoreError) {
         if let plain = PlainProfileScanner.scan(line) {
             self = plain
@@ -33,10 +33,12 @@ extension ProfileInput {
         }
     }
 
+    /// Whether an assignment has its source and its times.
     private static func hasOrigin(_ entry: JSONObject) -> Bool {
         ["source", "assigned_at", "updated_at"].allSatisfy { entry[$0] != nil }
     }
 
+    /// Parses an assignment with its source and times.
     private static func assignment(_ entry: JSONObject, at place: JSONPointer) throws(CoreError) -> Assignment {
         let variationID = try variationID(entry["variation_id"] ?? .null, at: place.appending("variation_id"))
         let name = try entry.text("source", in: place)
@@ -53,6 +55,7 @@ extension ProfileInput {
             layer: source == .override ? try layer(entry, at: place) : nil)
     }
 
+    /// Returns a time that is required.
     private static func time(
         _ name: String, of entry: JSONObject, at place: JSONPointer
     ) throws(CoreError) -> Instant {
@@ -62,6 +65,7 @@ extension ProfileInput {
         return time
     }
 
+    /// Returns the author and the reason of an override, and the assignment that it hides.
     private static func layer(_ entry: JSONObject, at place: JSONPointer) throws(CoreError) -> OverrideLayer? {
         var beneath: Assignment?
         if let value = entry["beneath"], !value.isNull {

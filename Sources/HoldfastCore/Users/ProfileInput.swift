@@ -3,12 +3,13 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// A user profile as a client sends it, checked against the schema of the User Profile Service: an object with
-/// `user_id` and `experiment_bucket_map`. Other members are ignored.
+/// A user profile as a client sends it, checked against the schema of Optimizely's User Profile Service:
+/// `{"user_id":"ann","experiment_bucket_map":{"77":{"variation_id":"78"}}}`. Other members are ignored.
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
-    /// The assignments with source and times, by experiment; only for a line of an import.
+    /// The assignments that have a source and times, by experiment; only for a line of an import. They are restored as
+    /// they are, while other assignments are saved with the current time.
     var restored: [Identifier: Assignment] = [:]
 
     /// Parses a profile.
@@ -32,6 +33,7 @@ public struct ProfileInput {
         self.assignments = assignments
     }
 
+    /// Reads a profile from parsed JSON; see ``init(_:called:pathUserID:)``.
     public init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(CoreError) {
         guard let object = value.object else { throw Self.wrong([], "a profile must be an object; got \(value.kind)") }
         userID = try Self.userID(object["user_id"], path: pathUserID)
@@ -41,6 +43,7 @@ public struct ProfileInput {
         assignments = try Self.assignments(map)
     }
 
+    /// Returns the user id of the body, or else of the path.
     private static func userID(_ value: JSONValue?, path: Identifier?) throws(CoreError) -> Identifier {
         guard let value else {
             if let path { return path }
@@ -54,7 +57,7 @@ public struct ProfileInput {
         return userID
     }
 
-    /// Returns the change that saves the profile, and restores the assignments with source and times.
+    /// Returns the change that saves the profile, and restores the assignments that have a source and times.
     ///
     /// - Parameter condition: `nil` for an unconditional change.
     public func change(
@@ -124,93 +127,5 @@ public struct ProfileInput {
 
     private static func wrong(_ pointer: JSONPointer, _ detail: String) -> CoreError {
         CoreError(.invalid, detail, at: pointer)
-    }
-}
-
-extension ProfileInput {
-    /// Returns the user of a request from its `user_id` and its `attributes`, if any. The attributes must be checked
-    /// with ``DecisionQuery/usable(in:at:)``.
-    ///
-    /// - Parameter place: the place of the object in the body.
-    public static func user(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> User {
-        let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
-        guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
-        guard let attributes = value.object else {
-            throw CoreError(
-                .invalid, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
-        }
-        return User(id: userID, attributes: attributes)
-    }
-
-    /// Returns a request's `anonymous_id`, the user's id before login; `nil` if it is absent or null.
-    ///
-    /// - Parameter mayNameAny: whether the caller may name any id. Otherwise only ids that nobody can guess are allowed
-    ///   (``TakeoverRules``).
-    public static func anonymousID(
-        of object: JSONObject, at place: JSONPointer = [], mayNameAny: Bool
-    ) throws(CoreError) -> Identifier? {
-        guard let text = try object.optionalText("anonymous_id", in: place) else { return nil }
-        return try checkAnonymousID(text, at: place.appending("anonymous_id"), mayNameAny: mayNameAny)
-    }
-
-    /// See ``anonymousID(of:at:mayNameAny:)``.
-    public static func checkAnonymousID(
-        _ text: String, at pointer: JSONPointer?, mayNameAny: Bool
-    ) throws(CoreError) -> Identifier {
-        guard mayNameAny || TakeoverRules.isUnguessable(text) else {
-            let found = text.shortened(to: CoreError.longestQuote)
-            throw CoreError(
-                .invalid,
-                "`anonymous_id` must be 'anonymous-' and a random UUID (version 4); got '\(found)'", at: pointer)
-        }
-        return try checkUserID(text, at: pointer)
-    }
-
-    /// Returns the `reason` of an override, of 1 to 255 bytes; `nil` if it is absent or null.
-    public static func reason(of object: JSONObject, at place: JSONPointer = []) throws(CoreError) -> String? {
-        guard let reason = try object.optionalText("reason", in: place) else { return nil }
-        guard (1...OverrideLayer.reasonLimit).contains(reason.utf8.count) else {
-            throw CoreError(
-                .invalid,
-                "`reason` must be 1 to \(OverrideLayer.reasonLimit) bytes long; got \(reason.utf8.count)",
-                at: place.appending("reason"))
-        }
-        return reason
-    }
-
-    /// The maximum number of a user's attributes in one request.
-    static let attributeLimit = 1_000
-    /// The maximum length of a string attribute, in bytes.
-    static let attributeBytes = 4_096
-
-    /// Returns the attributes, without those that the project does not use if there are too many or any is too long.
-    /// The limits bound the time to evaluate audiences, which grows with the number and length of attributes.
-    ///
-    /// - Throws: 400 if attributes that the project uses are too long or too many.
-    public static func usable(
-        _ attributes: JSONObject, in project: Project, at place: @autoclosure () -> JSONPointer
-    ) throws(CoreError) -> JSONObject {
-        let isMany = attributes.count > attributeLimit
-        func length(_ value: JSONValue) -> Int { value.string?.utf8.count ?? 0 }
-        guard isMany || attributes.contains(where: { length($0.value) > attributeBytes }) else { return attributes }
-        var usable = JSONObject()
-        for member in attributes {
-            let isUsed = project.uses(attribute: member.key)
-            guard isUsed || !isMany && length(member.value) <= attributeBytes else { continue }
-            guard length(member.value) <= attributeBytes else {
-                throw CoreError(
-                    .invalid,
-                    "an attribute that an audience uses must be at most \(attributeBytes) bytes long; got "
-                        + "\(length(member.value))",
-                    at: place().appending(member.key))
-            }
-            usable[member.key] = member.value
-        }
-        guard usable.count <= attributeLimit else {
-            throw CoreError(
-                .invalid, "attributes that audiences use must be at most \(attributeLimit); got \(usable.count)",
-                at: place())
-        }
-        return usable
     }
 }

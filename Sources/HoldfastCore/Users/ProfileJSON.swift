@@ -15,6 +15,7 @@ public enum ProfileJSON {
         return writer.finish()
     }
 
+    /// Writes the object that ``encode(_:_:detail:)`` returns.
     public static func append(
         _ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false, to writer: inout JSONWriter
     ) {

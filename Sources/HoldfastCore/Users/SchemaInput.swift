@@ -3,6 +3,8 @@ public import Definitions
 public import JSON
 public import Storage
 
+// Requests that define attributes and segments, and the responses with definitions.
+
 extension AttributeSchema {
     /// The maximum number of attributes.
     public static let attributeLimit = 500
@@ -22,6 +24,16 @@ extension AttributeSchema {
             throw CoreError(.conflict, "at most \(Self.segmentLimit) segments may be defined")
         }
     }
+
+    /// Returns the text of an error for an unknown attribute, with the name that was probably meant.
+    public func unknownAttribute(_ name: Identifier) -> String {
+        "no attribute has the name '\(name)'" + Spelling.hint(for: name, among: attributes.lazy.map(\.name))
+    }
+
+    /// Returns the text of an error for an unknown segment, with the name that was probably meant.
+    public func unknownSegment(_ name: Identifier) -> String {
+        "no segment has the name '\(name)'" + Spelling.hint(for: name, among: segments.keys.sorted())
+    }
 }
 
 extension CoreError {
@@ -36,6 +48,73 @@ extension CoreError {
 }
 
 extension AttributeDefinition {
+    /// Parses `{"type":"number"}`, or `{"type":"selection","values":["One","Two"],"multiple":true}`.
+    ///
+    /// - Throws: 400 with a pointer to the member that is wrong.
+    public init(_ body: JSONValue, name: Identifier) throws(CoreError) {
+        let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
+        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
+            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
+        }
+        let given = try object.text("type")
+        guard let type = AttributeType(rawValue: given) else {
+            let types = AttributeType.allCases.map(\.rawValue)
+            throw CoreError(
+                .invalid,
+                "`type` must be one of \(types.joined(separator: ", ")); got '\(given)'"
+                    + Spelling.hint(for: given, among: types), at: ["type"])
+        }
+        guard type == .selection else {
+            for key in ["values", "multiple"] where object[key] != nil {
+                throw CoreError(
+                    .invalid, "`\(key)` requires the type selection; got \(type)", at: JSONPointer().appending(key))
+            }
+            self.init(name: name, number: 0, type: type)
+            return
+        }
+        let multiple = object["multiple"] ?? false
+        guard let isMultiple = multiple.bool else {
+            throw CoreError(.invalid, "`multiple` must be true or false; got \(multiple.kind)", at: ["multiple"])
+        }
+        let values = try Self.allowedValues(object["values"], isMultiple)
+        self.init(name: name, number: 0, type: type, allowedValues: values, isMultiple: isMultiple)
+    }
+
+    /// Returns the values of a selection.
+    ///
+    /// - Parameter isMultiple: whether a user may have several of them. A request may then send them as one text with
+    ///   semicolons between, so a value must not contain a semicolon.
+    private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(CoreError) -> [Identifier] {
+        let place: JSONPointer = ["values"]
+        guard let list = value?.array, (1...mostValues).contains(list.count) else {
+            let found = value?.array.map { "\($0.count) elements" } ?? value?.kind ?? "nothing"
+            throw CoreError(
+                .invalid, "`values` must be an array of 1 to \(mostValues) strings; got \(found)", at: place)
+        }
+        var values: [Identifier] = []
+        var seen: Set<Identifier> = []
+        for (index, element) in list.enumerated() {
+            guard let text = element.string, (1...255).contains(text.utf8.count) else {
+                let found = element.string.map { "\($0.utf8.count) bytes" } ?? element.kind
+                throw CoreError(
+                    .invalid, "an allowed value must be a string of 1 to 255 bytes; got \(found)",
+                    at: place.appending(index))
+            }
+            let hasBlankEnd = text.first?.isWhitespace == true || text.last?.isWhitespace == true
+            guard !isMultiple || !text.utf8.contains(UInt8(ascii: ";")) && !hasBlankEnd else {
+                throw CoreError(
+                    .invalid,
+                    "with `multiple`, a value must not contain a semicolon or begin or end with a blank; got '\(text)'",
+                    at: place.appending(index))
+            }
+            guard seen.insert(Identifier(text)).inserted else {
+                throw CoreError(.invalid, "the values must differ; got '\(text)' twice", at: place.appending(index))
+            }
+            values.append(Identifier(text))
+        }
+        return values
+    }
+
     /// The response of `GET /v1/attributes/{name}`.
     public var json: JSONValue {
         var object = JSONObject()

@@ -3,7 +3,9 @@ import Definitions
 public import JSON
 public import Storage
 
-/// Validates the conditions of a segment against the schema.
+/// Validates the conditions of a segment against the schema, and finds conditions of audiences that no user can meet.
+///
+/// ``ConditionRules`` walks through the tree of `and`, `or` and `not`, and calls these rules for each leaf.
 public struct SegmentRules {
     private let schema: AttributeSchema
     private var faults: [JSONFault] = []
@@ -12,8 +14,9 @@ public struct SegmentRules {
         self.schema = schema
     }
 
+    /// Returns the faults because of which conditions cannot be evaluated.
+    ///
     /// - Parameter place: the place of the conditions in the request.
-    /// - Returns: each fault because of which a condition cannot be evaluated.
     public static func faults(
         in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
     ) -> [JSONFault] {
@@ -24,8 +27,8 @@ public struct SegmentRules {
         }
     }
 
-    /// Returns the conditions of an audience that no user with attributes of the schema can meet. They are most likely
-    /// misspelt, but not faults, because requests may have other attributes and values.
+    /// Returns the conditions of an audience that no user with attributes of the schema can meet. Most likely they have
+    /// a spelling mistake. They are no faults, because requests may have other attributes and values than the schema.
     ///
     /// - Parameter attributes: the attributes that the project's datafile lists.
     static func warnings(
@@ -37,14 +40,16 @@ public struct SegmentRules {
             guard leaf["segment"] == nil, leaf["match"] != "qualified", let name = leaf["name"]?.string else {
                 return []
             }
-            let isListed = schema.attribute(Identifier(name)) == nil && known.contains(Identifier(name))
-            guard !isListed, leaf["type"] ?? "custom_attribute" == "custom_attribute" else { return [] }
+            // An attribute that only the datafile lists may have any value.
+            let isOnlyListed = schema.attribute(Identifier(name)) == nil && known.contains(Identifier(name))
+            guard !isOnlyListed, leaf["type"] ?? "custom_attribute" == "custom_attribute" else { return [] }
             var rules = SegmentRules(schema)
             rules.check(leaf, place)
             return rules.faults
         }
     }
 
+    /// Checks a leaf: its members, its attribute and its operator, and then its value.
     private mutating func check(_ leaf: JSONObject, _ place: JSONPointer) {
         let example = ConditionRules.example(for: leaf)
         guard leaf["segment"] == nil else {
@@ -78,7 +83,7 @@ public struct SegmentRules {
         check(leaf, matchName, ignoresCase: ignoresCase, of: attribute, place.appending("value"))
     }
 
-    /// - Returns: `nil` if `ignore_case` is invalid.
+    /// Returns the `ignore_case` of a leaf; `nil` if it is invalid.
     private mutating func ignoresCase(_ leaf: JSONObject, _ match: String, _ place: JSONPointer) -> Bool? {
         guard let value = leaf["ignore_case"] else { return false }
         guard let ignoresCase = value.bool else {
@@ -93,7 +98,11 @@ public struct SegmentRules {
         return ignoresCase
     }
 
-    /// - Parameter place: the place of the value.
+    /// Checks the value of a leaf for its operator and the type of its attribute.
+    ///
+    /// - Parameters:
+    ///   - match: the operator.
+    ///   - place: the place of the value.
     private mutating func check(
         _ leaf: JSONObject, _ match: String, ignoresCase: Bool, of attribute: AttributeDefinition, _ place: JSONPointer
     ) {
@@ -149,6 +158,7 @@ public struct SegmentRules {
         }
     }
 
+    /// Checks the value of an operator other than `exact`: an order, a version or a part of a text.
     private mutating func checkValue(
         _ value: JSONValue, _ match: String, of attribute: AttributeDefinition, _ place: JSONPointer
     ) {

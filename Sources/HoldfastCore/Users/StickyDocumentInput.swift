@@ -3,15 +3,16 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Parses requests about sticky documents, with the member names of GrowthBook's SDKs.
+/// Parses requests about sticky documents. GrowthBook's SDKs keep the assignments of a user in such a document: one for
+/// each attribute by which users are assigned, such as an id or a device. The members have the names that the SDKs use.
 public enum StickyDocumentInput {
     /// The maximum length of an attribute's name, of a key of an assignment and of a variation, in bytes.
     static let nameLimit = 255
     /// The maximum number of documents that one request looks up.
     static let lookupLimit = 32
 
-    /// Returns the key of a document: an attribute's name of 1 to 255 bytes without control characters, and a value of 1
-    /// to 1,024 bytes without NUL.
+    /// Returns the key of a document: an attribute's name of 1 to 255 bytes without control characters, and a value of
+    /// 1 to 1,024 bytes without NUL.
     ///
     /// - Parameter pointer: the place of the value in the body; `nil` if it is in the path.
     public static func key(

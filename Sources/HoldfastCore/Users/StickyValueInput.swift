@@ -3,8 +3,9 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Parses requests about the values in which Statsig's SDKs store assigned variations: for each unit an opaque object
-/// per configuration. They are stored as sticky documents, so that erasing a user erases them.
+/// Parses requests about the values in which Statsig's SDKs store assigned variations. A unit, such as a user, has an
+/// object for each configuration, whose content only the SDKs know. The objects of a unit are stored as a sticky
+/// document (``StickyDocumentInput``), so that erasing a user erases them.
 public enum StickyValueInput {
     /// The maximum length of an object, in bytes of its JSON.
     static let objectLimit = 65_536

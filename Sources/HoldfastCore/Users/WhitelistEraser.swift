@@ -11,14 +11,17 @@ public struct WhitelistEraser: Sendable {
         self.catalog = catalog
     }
 
-    /// Needs no approval, and asks nobody about moves: nobody may be kept from being erased.
+    /// Removes the user from all whitelists.
+    ///
+    /// The change needs no approval, and is made even if it moves the user to another variation: nothing may prevent
+    /// that a user is erased.
     ///
     /// - Returns: the SDK keys of the projects whose whitelists had the user.
     public func erase(_ userID: Identifier, by author: Author) async throws -> [String] {
         let projects = catalog.snapshot().projects.values.filter { !$0.whitelisted(userID).isEmpty }
         let sdkKeys = projects.map(\.sdkKey).sorted()
         for sdkKey in sdkKeys {
-            // Nothing of the user is in the audit log.
+            // The audit log must not have the id of an erased user, so the note has no details.
             let note = ProjectEditor.Note(.datafilePut, of: sdkKey) { _ in .null }
             _ = try await ProjectEditor(catalog, .notNeeded).edit(sdkKey, note, by: author, moves: .allow) {
                 definitions, _ throws(CoreError) in
@@ -50,6 +53,7 @@ extension ProjectView {
 }
 
 extension ProjectDefinitions {
+    /// Removes a user from the whitelists of experiments and of the rules of rollouts.
     fileprivate mutating func removeFromWhitelists(_ userID: Identifier) {
         for var experiment in experiments {
             guard let source = experiment.source.withoutWhitelisted(userID) else { continue }
@@ -67,7 +71,7 @@ extension ProjectDefinitions {
 }
 
 extension JSONObject {
-    /// - Returns: `nil` if the whitelist of this experiment lacks the user.
+    /// Returns the experiment without a user in its whitelist; `nil` if the user is not in it.
     fileprivate func withoutWhitelisted(_ userID: Identifier) -> JSONObject? {
         guard let whitelist = self["forcedVariations"]?.object else { return nil }
         let kept = whitelist.filter { Identifier($0.key) != userID }
